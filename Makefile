@@ -1,0 +1,45 @@
+# Two commands do everything: `make run` and `make test`. Both set up .venv on first use.
+PYTHON ?= python3
+PORT ?=
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test check lock clean
+
+## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
+run: $(VENV)/.run-ready
+	@$(if $(PORT),GATEWAY_SERVER__PORT=$(PORT)) exec $(BIN)/gateway serve --config gateway.yaml
+
+## The whole test suite.
+test: $(VENV)/.test-ready
+	@$(BIN)/python -m pytest
+
+## Format, lint, strict types, floors.
+check: $(VENV)/.test-ready
+	@scripts/check
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "the gateway needs Python 3.11 to 3.13; name one: make run PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run-ready: requirements.lock pyproject.toml | $(VENV)/bin/python
+	@echo "installing what the gateway needs into $(VENV) (once) …" >&2
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python scripts/link-checkout
+	@touch $@
+
+$(VENV)/.test-ready: requirements-dev.lock $(VENV)/.run-ready
+	@echo "installing what the tests need into $(VENV) (once) …" >&2
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+## Write the lock files anew (hashes, no index address).
+lock: $(VENV)/.test-ready
+	@$(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --all-extras \
+		--generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --all-extras --group dev \
+		--generate-hashes --no-emit-index-url --no-header -o requirements-dev.lock
+
+clean:
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist build

@@ -1,0 +1,36 @@
+"""What a client asked for: the request, parsed once, in our own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.core.dialogue import NOTHING, Dialogue
+from gateway.core.exchange import Endpoint, RawPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as the client meant it; nothing of it has been changed yet."""
+
+    endpoint: Endpoint
+    model: str
+    request_id: str
+    received: float
+    """Monotonic seconds at which the request's head arrived."""
+    dialogue: Dialogue | None = None
+    """The conversation of a chat request."""
+    prompts: tuple[RawPrompt, ...] = ()
+    """The prompts of a completions request."""
+    prompt_is_list: bool = False
+    params: Mapping[str, Any] = field(default=NOTHING)
+    """Fields that go to the target if it knows them, in OpenAI's names; null fields are left out."""
+    unknown: Mapping[str, Any] = field(default=NOTHING)
+    """Fields that OpenAI's API does not have; the policy decides about them."""
+    n: int = 1
+    stops: tuple[str, ...] = ()
+    stream: bool = False
+    include_usage: bool = False
+    explain: bool = False
+    """The body shall carry the provenance, prompt included, under ``gateway``."""

@@ -1,0 +1,404 @@
+"""What can go wrong, once for the whole gateway.
+
+GatewayError                          500 internal_error
+├── RequestError                      400 the client can mend it
+│   ├── InvalidJson                   400 invalid_json
+│   ├── JsonTooDeep                   400 json_too_deep
+│   ├── InvalidBody                   400 invalid_body
+│   ├── InvalidUnicode                400 invalid_unicode
+│   ├── InvalidValue                  400 invalid_value
+│   ├── UnsupportedParameter          400 unsupported_parameter
+│   ├── ForbiddenParameter            400 forbidden_parameter
+│   ├── RoleNotSupported              400 role_not_supported
+│   ├── MediaNotSupported             400 media_not_supported
+│   ├── MediaNotAllowed               400 media_not_allowed
+│   ├── ContextLengthExceeded         400 context_length_exceeded
+│   ├── ContentFiltered               400 content_filter
+│   ├── UpstreamRejectedRequest       400 upstream_rejected_request
+│   ├── BadHost                       400 bad_host
+│   ├── InvalidApiKey                 401 invalid_api_key
+│   ├── ModelNotFound                 404 model_not_found
+│   ├── RouteNotFound                 404 route_not_found
+│   ├── MethodNotAllowed              405 method_not_allowed
+│   ├── BodyTimeout                   408 request_timeout
+│   ├── BodyTooLarge                  413 body_too_large
+│   ├── UnsupportedMediaType          415 unsupported_media_type
+│   └── UnsupportedEncoding           415 unsupported_encoding
+├── Overloaded                        503 overloaded: we cannot now
+├── TemplateError                     500 template_error: a template cannot be applied
+├── UpstreamError                     502 upstream_error: the model's server failed
+│   ├── UpstreamUnreachable           502 upstream_unreachable
+│   ├── UpstreamDnsError              502 upstream_dns_error
+│   ├── UpstreamDisconnected          502 upstream_disconnected
+│   ├── UpstreamInvalidResponse       502 upstream_invalid_response
+│   ├── UpstreamInvalidStream         502 upstream_invalid_stream
+│   ├── UpstreamTooLarge              502 upstream_response_too_large
+│   ├── UpstreamIncomplete            502 upstream_incomplete
+│   ├── UpstreamRedirect              502 upstream_redirect
+│   ├── UpstreamAuthFailed            502 upstream_auth_failed
+│   ├── UpstreamModelMissing          502 upstream_model_missing
+│   ├── UpstreamQuotaExhausted        502 upstream_quota_exhausted
+│   ├── UpstreamIgnoredParameter      502 upstream_ignored_parameter
+│   ├── UpstreamRateLimited           429 upstream_rate_limited
+│   ├── UpstreamOverloaded            503 upstream_overloaded
+│   └── UpstreamTimeout               504 upstream_timeout
+│       ├── UpstreamConnectTimeout    504 upstream_connect_timeout
+│       ├── UpstreamIdleTimeout       504 upstream_idle_timeout
+│       └── DeadlineExceeded          504 deadline_exceeded
+└── ConfigError                       a file an operator wrote; never reaches a client
+
+Status, code, type and ``retryable`` are facts of the class, so nobody decides
+them twice. ``retryable`` means that another attempt, before the first event, may
+help (``specs/reliability.md`` 4.1). Messages never hold client text beyond a
+short, escaped name, nor an upstream's body, address or key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class GatewayError(Exception):
+    """Anything the gateway reports; the base says *we* failed."""
+
+    status = 500
+    code = "internal_error"
+    type = "server_error"
+    retryable = False
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+        """Seconds after which another call makes sense; only for 429 and 503."""
+        self.attempts = 0
+        """How many attempts at the upstream had been made when this one ended the call."""
+
+
+# ---------------------------------------------------------------- the client's side
+
+
+class RequestError(GatewayError):
+    """The request cannot be served as it is; the same bytes will fail again."""
+
+    status = 400
+    code = "invalid_request"
+    type = "invalid_request_error"
+
+
+class InvalidJson(RequestError):
+    """The body is not JSON in UTF-8 (NaN, a BOM and an empty body included)."""
+
+    code = "invalid_json"
+
+
+class JsonTooDeep(RequestError):
+    """The body nests deeper than 64 levels."""
+
+    code = "json_too_deep"
+
+
+class InvalidBody(RequestError):
+    """The body is JSON, but not an object."""
+
+    code = "invalid_body"
+
+
+class InvalidUnicode(RequestError):
+    """A string holds a lone surrogate, or a character that a target cannot carry."""
+
+    code = "invalid_unicode"
+
+
+class InvalidValue(RequestError):
+    """A field has the wrong type or lies out of range; ``param`` names it."""
+
+    code = "invalid_value"
+
+
+class UnsupportedParameter(RequestError):
+    """The target cannot take this field, and the policy says to refuse it."""
+
+    code = "unsupported_parameter"
+
+
+class ForbiddenParameter(RequestError):
+    """A field that only the operator may set (``api_base``, ``chat_template`` …)."""
+
+    code = "forbidden_parameter"
+
+
+class RoleNotSupported(RequestError):
+    """The template has neither this role, nor a mapping, nor a fallback for it."""
+
+    code = "role_not_supported"
+
+
+class MediaNotSupported(RequestError):
+    """A content part that is not text, sent to a text template."""
+
+    code = "media_not_supported"
+
+
+class MediaNotAllowed(RequestError):
+    """A media address that the gateway will not pass on."""
+
+    code = "media_not_allowed"
+
+
+class ContextLengthExceeded(RequestError):
+    """Prompt and answer do not fit the model; harnesses look for this code."""
+
+    code = "context_length_exceeded"
+
+
+class ContentFiltered(RequestError):
+    """The provider refused the prompt by its content policy."""
+
+    code = "content_filter"
+
+
+class UpstreamRejectedRequest(RequestError):
+    """The model's server called the request invalid (a 4xx of its own)."""
+
+    code = "upstream_rejected_request"
+
+
+class BadHost(RequestError):
+    """The Host header names a host this gateway does not answer for."""
+
+    code = "bad_host"
+
+
+class InvalidApiKey(RequestError):
+    """No key, a wrong key or an expired key: one answer for all three."""
+
+    status = 401
+    code = "invalid_api_key"
+    type = "authentication_error"
+
+
+class ModelNotFound(RequestError):
+    """No such model in the configuration, or not for this key."""
+
+    status = 404
+    code = "model_not_found"
+
+
+class RouteNotFound(RequestError):
+    """No such path."""
+
+    status = 404
+    code = "route_not_found"
+
+
+class MethodNotAllowed(RequestError):
+    """The path exists, the method does not."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class BodyTimeout(RequestError):
+    """The body did not arrive in time."""
+
+    status = 408
+    code = "request_timeout"
+
+
+class BodyTooLarge(RequestError):
+    """The body exceeds ``server.max_body``."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class UnsupportedMediaType(RequestError):
+    """The body is not declared as application/json."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+
+class UnsupportedEncoding(RequestError):
+    """The body is compressed; request bodies are taken as they are only."""
+
+    status = 415
+    code = "unsupported_encoding"
+
+
+# ---------------------------------------------------------------- our side
+
+
+class Overloaded(GatewayError):
+    """The gateway has no room for this call now."""
+
+    status = 503
+    code = "overloaded"
+    retryable = True
+
+
+class TemplateError(GatewayError):
+    """A template, or a prompt handed to a parser, breaks the template rules (``specs/opencompass.md``)."""
+
+    code = "template_error"
+
+
+# ---------------------------------------------------------------- the model's server
+
+
+class UpstreamError(GatewayError):
+    """The model's server failed with a 5xx, or in a way no other class names."""
+
+    status = 502
+    code = "upstream_error"
+    retryable = True
+
+
+class UpstreamUnreachable(UpstreamError):
+    """The connection was refused, reset while connecting, or TLS failed."""
+
+    code = "upstream_unreachable"
+
+
+class UpstreamDnsError(UpstreamError):
+    """The target's host name does not resolve."""
+
+    code = "upstream_dns_error"
+
+
+class UpstreamDisconnected(UpstreamError):
+    """The connection closed in the middle of the exchange."""
+
+    code = "upstream_disconnected"
+
+
+class UpstreamInvalidResponse(UpstreamError):
+    """What came back is not HTTP, not JSON, or not a completion."""
+
+    code = "upstream_invalid_response"
+
+
+class UpstreamInvalidStream(UpstreamError):
+    """An event in the stream cannot be read; skipping it would lose text."""
+
+    code = "upstream_invalid_stream"
+
+
+class UpstreamTooLarge(UpstreamError):
+    """The answer exceeds the size we are willing to hold."""
+
+    code = "upstream_response_too_large"
+    retryable = False
+
+
+class UpstreamIncomplete(UpstreamError):
+    """The stream ended without saying why; calling that "stop" would be a lie."""
+
+    code = "upstream_incomplete"
+
+
+class UpstreamRedirect(UpstreamError):
+    """The server answered with a redirect, which the gateway never follows."""
+
+    code = "upstream_redirect"
+    retryable = False
+
+
+class UpstreamAuthFailed(UpstreamError):
+    """The server refused the operator's key: not the client's fault."""
+
+    code = "upstream_auth_failed"
+    retryable = False
+
+
+class UpstreamModelMissing(UpstreamError):
+    """The server does not know the model the operator configured."""
+
+    code = "upstream_model_missing"
+    retryable = False
+
+
+class UpstreamQuotaExhausted(UpstreamError):
+    """The operator's account at the provider is used up."""
+
+    code = "upstream_quota_exhausted"
+    retryable = False
+
+
+class UpstreamIgnoredParameter(UpstreamError):
+    """The server answered 200 but left out what was asked for; such an answer would mislead."""
+
+    code = "upstream_ignored_parameter"
+    retryable = False
+
+
+class UpstreamRateLimited(UpstreamError):
+    """The server limits the rate of the operator's key."""
+
+    status = 429
+    code = "upstream_rate_limited"
+    type = "rate_limit_error"
+
+
+class UpstreamOverloaded(UpstreamError):
+    """The server answered 503 or 529."""
+
+    status = 503
+    code = "upstream_overloaded"
+
+
+class UpstreamTimeout(UpstreamError):
+    """No first content in time."""
+
+    status = 504
+    code = "upstream_timeout"
+
+
+class UpstreamConnectTimeout(UpstreamTimeout):
+    """No connection in time."""
+
+    code = "upstream_connect_timeout"
+
+
+class UpstreamIdleTimeout(UpstreamTimeout):
+    """The stream stalled between two pieces of content."""
+
+    code = "upstream_idle_timeout"
+
+
+class DeadlineExceeded(UpstreamTimeout):
+    """The whole call took longer than its policy allows."""
+
+    code = "deadline_exceeded"
+    retryable = False
+
+
+# ---------------------------------------------------------------- the operator's side
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a file: where it is, what it is, and what to do."""
+
+    file: str
+    line: int
+    """1-based; 0 when the whole file is meant."""
+    key: str
+    """Dotted path inside the file, such as ``models.qwen.template``; may be empty."""
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place} {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+
+
+class ConfigError(GatewayError):
+    """The configuration cannot be used; carries every problem found, in file order."""
+
+    code = "config_error"
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems

@@ -1,0 +1,59 @@
+"""What is asked of one backend: the effective request, after template and policy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from gateway.core.dialogue import NOTHING
+from gateway.core.events import Event
+from gateway.core.prompt import Bos
+
+Endpoint = Literal["chat", "completions", "embeddings"]
+
+RawPrompt = str | tuple[int, ...]
+"""One prompt of ``/v1/completions``: a string, or token ids that pass untouched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request to one model, in OpenAI's parameter names.
+
+    ``prompts`` is set for text targets, ``messages`` for message targets,
+    ``params["input"]`` carries an embeddings request.
+    Choices are numbered prompt-major: prompt i, copy j has index ``i * n + j``.
+    """
+
+    endpoint: Endpoint
+    request_id: str
+    prompts: tuple[RawPrompt, ...] = ()
+    prompt_is_list: bool = False
+    """The client sent a list of prompts, even if it holds one."""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    params: Mapping[str, Any] = field(default=NOTHING)
+    """Everything else that goes into the body (``temperature``, ``seed``, ``logprobs`` …),
+    in OpenAI's names for ``endpoint``; never ``model``, ``messages``, ``prompt``, ``n``, ``stop``,
+    ``stream``, ``stream_options``."""
+    n: int = 1
+    stops: tuple[str, ...] = ()
+    """The template's stops first, then the client's own."""
+    stop_token_ids: tuple[int, ...] = ()
+    stream: bool = False
+    """Ask the upstream for a stream; the events are the same either way."""
+    bos: Bos = "none"
+    bos_text: str = ""
+    templated: bool = False
+    """True: the prompt was rendered by a template; False: the client wrote it."""
+
+
+class Backend(Protocol):
+    """A door to a model, or a backend around a backend."""
+
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Open the exchange; leaving by any road releases the upstream at once.
+
+        Raises a ``GatewayError`` on entry or while iterating, never a foreign exception.
+        """
+        ...

@@ -1,0 +1,66 @@
+"""What a template makes of a dialogue: segments that remember where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Bos = Literal["none", "text", "engine"]
+"""Who writes the begin-of-sequence token (design 4.3).
+
+``none``    the template says nothing about it; the engine's habit stands
+``text``    the template writes it as text; the engine must not add another
+``engine``  the engine is expected to add it
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of a prompt that remembers where it came from."""
+
+    text: str
+    role: str
+    """The template's role that speaks; empty for the template's own begin and end."""
+    origin: str
+    """``template`` (meta begin or end, default prompts), ``messages[2]``, or ``generate``."""
+    scaffold: bool
+    """True: written by the template. False: content from the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A rewrite that the client should know of; shown in ``x-gateway-notice``."""
+
+    rule: str
+    """A closed set of words: ``fallback_role``, ``merged_turns``, ``default_prompt`` …"""
+    detail: str = ""
+    """ASCII, short, and free of client text: ``messages[0].role=HUMAN``."""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.detail}" if self.detail else self.rule
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the model will see, and where its answer ends.
+
+    A string template fills ``segments``; a message template fills ``messages``.
+    Exactly one of them is not None.
+    """
+
+    segments: tuple[Segment, ...] | None = None
+    messages: tuple[Mapping[str, Any], ...] | None = None
+    """OpenAI messages, as they go on the wire."""
+    stops: tuple[str, ...] = ()
+    """The template's stop strings, in order of precedence (design 4.2)."""
+    stop_token_ids: tuple[int, ...] = ()
+    bos: Bos = "none"
+    bos_text: str = ""
+    """With ``bos: text``: the BOS as the template writes it."""
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The exact string, joined from the segments; ``""`` for message templates."""
+        return "".join([segment.text for segment in self.segments or ()])
