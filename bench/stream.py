@@ -1,0 +1,50 @@
+"""How long does one event take in the stream's pure parts? ``python bench/stream.py`` prints nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter_ns
+
+from gateway.core.events import Delta, Finish, TokenLogprob
+from gateway.stream.cut import Cutter
+from gateway.stream.fold import Fold
+from gateway.stream.sse import SseParser
+
+EVENT = (
+    b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m",'
+    b'"choices":[{"index":0,"text":" hello","logprobs":null,"finish_reason":null}]}\n\n'
+)
+STOPS = ("<eob>", "</s>", "\n<HUMAN>: ")
+ROUNDS = 100_000
+
+
+def bench(name: str, step: Callable[[], object], events: int = 1) -> None:
+    """Print the best of five runs, per event."""
+    rounds = max(1, ROUNDS // events)
+    best = min(_run(step, rounds) for _ in range(5))
+    print(f"{name:<42}{best / rounds / events:>8.0f} ns")
+
+
+def _run(step: Callable[[], object], rounds: int) -> int:
+    began = perf_counter_ns()
+    for _ in range(rounds):
+        step()
+    return perf_counter_ns() - began
+
+
+def main() -> None:
+    parser, cutter, fold = SseParser(), Cutter(STOPS), Fold()
+    plain, half = Delta(0, " hello"), Delta(0, " 1 < 2\n")
+    scored = Delta(0, " hello", (TokenLogprob(" hello", -0.1),))
+    many = EVENT * 100
+    bench("sse: one event per read", lambda: parser.feed(EVENT))
+    bench("sse: 100 events per read", lambda: parser.feed(many), 100)
+    bench("cut: nothing to hold", lambda: cutter.feed(plain))
+    bench("cut: nothing to hold, with logprobs", lambda: cutter.feed(scored))
+    bench("cut: the end is held each time", lambda: cutter.feed(half))
+    bench("cut: make a cutter and end at once", lambda: Cutter(STOPS).feed(Finish(0, "stop")))
+    bench("fold: one delta", lambda: fold.add(plain))
+
+
+if __name__ == "__main__":
+    main()

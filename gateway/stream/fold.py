@@ -1,0 +1,146 @@
+"""What is the whole answer? Folds a call's events to one value, for non-streaming clients and the record.
+
+Deltas are increments: under the same key of ``fields`` strings and lists are joined, under the same key of ``extras``
+lists. Of other values the last one that is not null stands. Tool calls are put together by their index.
+Pieces are joined once, at the end: the work is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.core.completion import Choice, Completion
+from gateway.core.dialogue import NOTHING
+from gateway.core.errors import UpstreamIncomplete
+from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+
+WHOLE = frozenset({"role", "id", "type", "name"})
+"""Strings that arrive whole, and perhaps again in each delta; never joined."""
+OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
+"""Objects that arrive in fragments; their strings are joined in turn."""
+
+
+class Fold:
+    """Takes events one by one, gives the completion at the end."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, _Parts] = {}
+        self._usage: Usage | None = None
+        self._begun: Begun | None = None
+
+    def add(self, event: Event) -> None:
+        """Of several finishes of a choice the first stands, of several usages the last (row C30)."""
+        match event:
+            case Delta():
+                self._parts(event.index).add(event)
+            case Finish():
+                parts = self._parts(event.index)
+                parts.finish = parts.finish or event
+            case Usage():
+                self._usage = event
+            case Begun():
+                self._begun = self._begun or event
+            case Document():
+                raise TypeError("a Document is a whole answer; there is nothing to fold")
+
+    def result(self) -> Completion:
+        """The answer; ``UpstreamIncomplete`` if there is no choice, or one without a finish."""
+        if not self._choices:
+            raise UpstreamIncomplete("the model's server ended its answer without a single choice")
+        choices = tuple(self._choices[index].choice() for index in sorted(self._choices))
+        return Completion(choices, self._usage, self._begun)
+
+    def _parts(self, index: int) -> _Parts:
+        parts = self._choices.get(index)
+        if parts is None:
+            parts = self._choices[index] = _Parts(index)
+        return parts
+
+
+class _Parts:
+    """What has come of one choice."""
+
+    __slots__ = ("extras", "fields", "finish", "index", "logprobs", "text")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.text: list[str] = []
+        self.logprobs: list[TokenLogprob] | None = None
+        self.fields: dict[str, list[Any]] = {}
+        self.extras: dict[str, list[Any]] = {}
+        self.finish: Finish | None = None
+
+    def add(self, delta: Delta) -> None:
+        self.text.append(delta.text)
+        if delta.logprobs is not None:
+            self.logprobs = self.logprobs or []
+            self.logprobs.extend(delta.logprobs)
+        _gather(self.fields, delta.fields)
+        _gather(self.extras, delta.extras)
+
+    def choice(self) -> Choice:
+        if self.finish is None:
+            raise UpstreamIncomplete(f"the model's server gave choice {self.index} no finish_reason")
+        _gather(self.extras, self.finish.extras)
+        return Choice(
+            self.index,
+            "".join(self.text),
+            self.finish,
+            None if self.logprobs is None else tuple(self.logprobs),
+            {key: _joined(key, values) for key, values in self.fields.items()} or NOTHING,
+            {key: _last(values) for key, values in self.extras.items()} or NOTHING,
+        )
+
+
+def _gather(into: dict[str, list[Any]], values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        into.setdefault(key, []).append(value)
+
+
+def _joined(key: str, values: list[Any]) -> Any:
+    """All that came under one key, as one value."""
+    said = [value for value in values if value is not None]
+    if not said:
+        return None
+    if len(said) == 1 and key != "tool_calls":
+        return said[0]
+    if all(isinstance(value, str) for value in said):
+        return next((value for value in reversed(said) if value), "") if key in WHOLE else "".join(said)
+    if all(isinstance(value, list) for value in said):
+        items = [item for value in said for item in value]
+        return _tool_calls(said) if key == "tool_calls" and all(isinstance(item, dict) for item in items) else items
+    if key in OBJECTS and all(isinstance(value, dict) for value in said):
+        return _object(said)
+    return said[-1]
+
+
+def _last(values: list[Any]) -> Any:
+    said = [value for value in values if value is not None]
+    if said and all(isinstance(value, list) for value in said):
+        return [item for value in said for item in value]
+    return said[-1] if said else None
+
+
+def _object(fragments: list[dict[str, Any]]) -> dict[str, Any]:
+    gathered: dict[str, list[Any]] = {}
+    for fragment in fragments:
+        _gather(gathered, fragment)
+    return {key: _joined(key, values) for key, values in gathered.items()}
+
+
+def _tool_calls(lists: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Calls in order of their index. Without an index a new ``id`` opens a call, else the fragment goes to the last."""
+    calls: dict[int, list[dict[str, Any]]] = {}
+    ids: dict[str, int] = {}
+    last = -1
+    for fragment in (fragment for fragments in lists for fragment in fragments):
+        index, name = fragment.get("index"), fragment.get("id")
+        if type(index) is not int:
+            fresh = max(calls, default=-1) + 1
+            index = ids.get(name, fresh) if isinstance(name, str) and name else last if last >= 0 else fresh
+        if isinstance(name, str) and name:
+            ids.setdefault(name, index)
+        last = index
+        calls.setdefault(index, []).append({key: value for key, value in fragment.items() if key != "index"})
+    return [_object(calls[index]) for index in sorted(calls)]

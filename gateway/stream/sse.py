@@ -1,0 +1,146 @@
+"""Which events are in these bytes? An incremental reader of ``text/event-stream``.
+
+It follows the grammar of the HTML standard (section 9.2.6), whatever way the bytes are sliced: LF, CR and CRLF,
+a BOM at the start, comments, ``data:`` without a space, several data lines. ``id``, ``retry`` and
+unknown fields are ignored; a line without a colon is a field name, so garbage is an unknown field.
+Two departures, both so that no text is lost (``specs/reliability.md`` C11, C14): an event that lacks
+only its blank line is delivered at the end of the stream, and invalid UTF-8 in data is an error.
+
+The work is linear: an unfinished line is kept in pieces and joined once, when its end arrives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.core.errors import UpstreamInvalidStream
+
+BOM = b"\xef\xbb\xbf"
+MAX_EVENT = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SseEvent:
+    """One event; ``data`` stays bytes, because the JSON reader takes bytes."""
+
+    event: str
+    """``message`` when the stream names none."""
+    data: bytes
+    """Valid UTF-8; data lines are joined by LF. May be empty."""
+
+
+class SseParser:
+    """Bytes in, events out.
+
+    ``max_event`` bounds the data of one event and the length of one line, in bytes; so the parser never
+    holds much more than that. A fault raises ``UpstreamInvalidStream``: at once if the same bytes held no
+    whole event before it, else on the next call, so that good events are never lost to a bad neighbour.
+    After a fault the parser stays at fault.
+    """
+
+    def __init__(self, max_event: int = MAX_EVENT) -> None:
+        self._max_event = max_event
+        self._max_line = max_event + len(b"data: ")
+        self._head: bytes | None = b""
+        """Bytes that may still become a BOM; None once that is settled."""
+        self._line: list[bytes] = []
+        """The pieces of an unfinished line, and how long it is so far."""
+        self._line_size = 0
+        self._after_cr = False
+        """The last byte was a CR: a LF that follows belongs to the same line end."""
+        self._data: list[bytes] = []
+        self._data_size = 0
+        self._event = ""
+        self._fault: UpstreamInvalidStream | None = None
+
+    def feed(self, data: bytes) -> list[SseEvent]:
+        """The events that these bytes complete."""
+        events: list[SseEvent] = []
+        try:
+            if self._fault is not None:
+                raise self._fault
+            self._read(data, events)
+        except UpstreamInvalidStream as fault:
+            self._fault = fault
+            if not events:
+                raise
+        return events
+
+    def close(self) -> list[SseEvent]:
+        """The stream ended in good order: the last event, if it lacks only its line ends.
+
+        After a broken connection do not call this: half a line is not an event.
+        """
+        if self._fault is not None:
+            raise self._fault
+        events: list[SseEvent] = []
+        if self._line:
+            self._take_line(b"".join(self._line))
+            self._line, self._line_size = [], 0
+        self._dispatch(events)
+        return events
+
+    def _read(self, data: bytes, events: list[SseEvent]) -> None:
+        if self._head is not None:
+            data = self._head + data
+            if len(data) < len(BOM) and BOM.startswith(data):
+                self._head = data
+                return
+            self._head = None
+            data = data.removeprefix(BOM)
+        if not data:
+            return
+        if self._after_cr and data[0] == 0x0A:
+            data = data[1:]
+        self._after_cr = data.endswith(b"\r")
+        lines = data.splitlines()  # of bytes: at LF, CR and CRLF only
+        unfinished = lines.pop() if lines and not data.endswith((b"\n", b"\r")) else b""
+        if lines and self._line:
+            lines[0] = b"".join([*self._line, lines[0]])
+            self._line, self._line_size = [], 0
+        for line in lines:
+            if line:
+                self._take_line(line)
+            else:
+                self._dispatch(events)
+        if unfinished:
+            self._line.append(unfinished)
+            self._line_size += len(unfinished)
+            if self._line_size > self._max_line:
+                raise self._too_large()
+
+    def _take_line(self, line: bytes) -> None:
+        if len(line) > self._max_line:
+            raise self._too_large()
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            value = value.removeprefix(b" ")
+            self._data_size += len(value) + bool(self._data)
+            if self._data_size > self._max_event:
+                raise self._too_large()
+            self._data.append(value)
+        elif name == b"event":
+            self._event = _decoded(value.removeprefix(b" "))
+
+    def _dispatch(self, events: list[SseEvent]) -> None:
+        """A blank line: what was gathered is an event, unless there was no data line."""
+        if self._data:
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            if not data.isascii():
+                _decoded(data)
+            events.append(SseEvent(self._event or "message", data))
+            self._data, self._data_size = [], 0
+        self._event = ""
+
+    def _too_large(self) -> UpstreamInvalidStream:
+        return UpstreamInvalidStream(
+            f"the model's server sent an event or a line of more than {self._max_event} bytes; "
+            "look at what stands between the gateway and the model"
+        )
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise UpstreamInvalidStream("the model's server sent an event that is not valid UTF-8") from None

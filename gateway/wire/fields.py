@@ -1,0 +1,151 @@
+"""Which fields may a request carry, and in what range? One row a field.
+
+Three kinds of rows: fields both endpoints share, fields of one endpoint, and fields
+that only the operator may set. A field without a row is *unknown*: the policy decides.
+Ranges are OpenAI's, sizes are those of ``specs/reliability.md`` 3.2.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MAX_MESSAGES = 2048
+MAX_TOOLS = 128
+MAX_CHOICES = 8
+MAX_STOPS = {"chat": 4, "completions": 64}
+MAX_STOP_LENGTH = 256
+MAX_PROMPTS = 1024
+MAX_NAME = 256
+
+FORBIDDEN = frozenset(
+    # A client that could set these would choose the upstream, its key, its template or its answer
+    # (CVE-2024-6587, CVE-2026-115918). They are refused whatever the policy says.
+    ["api_base", "base_url", "api_key", "api_version", "api_type", "custom_llm_provider", "model_list", "organization", "deployment_id", "extra_headers", "extra_body", "extra_query", "headers", "chat_template", "chat_template_kwargs", "mock_response", "mock_tool_calls", "fallbacks", "context_window_fallbacks", "metadata", "litellm_params", "litellm_call_id", "proxy_server_request", "num_retries", "max_retries", "timeout", "force_timeout", "azure", "vertex_project", "vertex_credentials", "aws_access_key_id", "aws_secret_access_key", "aws_session_token"]
+)
+
+
+def _whole_stops(value: str | list[str]) -> str | list[str]:
+    for stop in [value] if isinstance(value, str) else value:
+        if not stop:
+            raise ValueError("an empty stop string matches everywhere; leave it out")
+        if len(stop) > MAX_STOP_LENGTH:
+            raise ValueError(f"a stop string may have at most {MAX_STOP_LENGTH} characters")
+    return value
+
+
+Stops = Annotated[str | list[str], AfterValidator(_whole_stops)]
+Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+
+
+class Strict(BaseModel):
+    """Types as they are (no ``"1"`` for 1); no input is ever repeated in an error."""
+
+    model_config = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True, allow_inf_nan=False)
+
+
+class StreamOptions(Strict):
+    """``stream_options``: vLLM's further keys (``continuous_usage_stats``) are let through."""
+
+    include_usage: bool | None = None
+
+
+class GatewayOptions(BaseModel):
+    """The request's extension field ``gateway``."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+    explain: bool = False
+
+
+class Shared(Strict):
+    """What chat and completions have in common."""
+
+    model: Annotated[str, Field(min_length=1)]
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    stop: Stops | None = None
+    seed: Int64 | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: Bias | None = None
+    user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    gateway: GatewayOptions | None = None
+
+
+class TextPart(Strict):
+    """A part of a message's content; media parts keep their own keys."""
+
+    type: Annotated[str, Field(min_length=1, max_length=64)]
+    text: str | None = None
+
+
+class ChatMessage(Strict):
+    """One message; which roles exist is the template's business."""
+
+    role: Annotated[str, Field(min_length=1, max_length=64)]
+    content: str | Annotated[list[TextPart], Field(max_length=1024)] | None = None
+    name: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    function_call: dict[str, Any] | None = None
+
+
+class ChatRequest(Shared):
+    """``POST /v1/chat/completions``."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    max_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    functions: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    function_call: str | dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+    prediction: dict[str, Any] | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    web_search_options: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+
+class CompletionRequest(Shared):
+    """``POST /v1/completions``; ``prompt`` in all four shapes."""
+
+    prompt: Any
+    """Checked by hand (``wire/requests.py``): a union of four list types explains its errors badly."""
+    max_tokens: Annotated[int, Field(ge=0, le=2**31)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    echo: bool | None = None
+    best_of: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    suffix: str | None = None
+
+
+class EmbeddingRequest(Strict):
+    """``POST /v1/embeddings``."""
+
+    model: Annotated[str, Field(min_length=1)]
+    input: Any
+    encoding_format: str | None = None
+    dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+
+
+STRUCTURAL = frozenset({"model", "messages", "prompt", "n", "stop", "stream", "stream_options", "gateway",
+                        "add_generation_prompt", "continue_final_message"})  # fmt: skip
+"""Fields that become parts of a ``Call`` of their own; every other known field is a parameter."""

@@ -1,0 +1,173 @@
+"""Log probabilities in OpenAI's two shapes: the arrays of completions, the objects of chat.
+
+Both directions lose nothing and touch no number. What a shape cannot say is left out (``text_offset`` where there is
+none) or, for chat, filled in where it is certain: ``bytes`` are the token's UTF-8. Anything that is
+neither shape is ``UpstreamInvalidResponse``: a guessed log probability is a wrong score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from gateway.core.errors import UpstreamInvalidResponse
+from gateway.core.events import TokenLogprob
+
+_Top = tuple[tuple[str, float, tuple[int, ...] | None], ...]
+
+
+# ---------------------------------------------------------------- completions: parallel arrays
+
+
+def from_completions(shape: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
+    """``{tokens, token_logprobs, top_logprobs, text_offset}``; absent or null arrays say nothing."""
+    tokens = _array(shape, "tokens") or []
+    logprobs = _column(shape, "token_logprobs", len(tokens))
+    tops = _column(shape, "top_logprobs", len(tokens))
+    offsets = _column(shape, "text_offset", len(tokens))
+    return tuple(
+        TokenLogprob(_text(token), _number(logprob), _top_of_mapping(top), offset=_offset(offset))
+        for token, logprob, top, offset in zip(tokens, logprobs, tops, offsets, strict=True)
+    )
+
+
+def to_completions(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """The arrays; ``top_logprobs`` is null if the engine gave no alternatives, ``text_offset`` absent if it gave none.
+
+    For an echoed prompt's first token alone ``top_logprobs`` is ``[null]``: there never are any before it.
+    """
+    shape: dict[str, Any] = {
+        "tokens": [token.token for token in tokens],
+        "token_logprobs": [token.logprob for token in tokens],
+        "top_logprobs": None,
+    }
+    alone = len(tokens) == 1 and tokens[0].logprob is None
+    if alone or any(token.top is not None for token in tokens):
+        shape["top_logprobs"] = [None if token.top is None else _mapping_of_top(token.top) for token in tokens]
+    if all(token.offset is not None for token in tokens):
+        shape["text_offset"] = [token.offset for token in tokens]
+    return shape
+
+
+def _array(shape: Mapping[str, Any], key: str) -> list[Any] | None:
+    value = shape.get(key)
+    if value is None or isinstance(value, list):
+        return value
+    raise UpstreamInvalidResponse(f"the model's server sent logprobs.{key} that is not an array")
+
+
+def _column(shape: Mapping[str, Any], key: str, length: int) -> list[Any]:
+    values = _array(shape, key)
+    if values is None:
+        return [None] * length
+    if len(values) != length:
+        raise UpstreamInvalidResponse(
+            f"the model's server sent logprobs.{key} with {len(values)} entries for {length} tokens"
+        )
+    return values
+
+
+def _top_of_mapping(top: object) -> _Top | None:
+    if top is None:
+        return None
+    if not isinstance(top, dict):
+        raise UpstreamInvalidResponse("the model's server sent a top_logprobs entry that is not an object")
+    return tuple((token, _certain(logprob), None) for token, logprob in top.items())
+
+
+def _mapping_of_top(top: _Top) -> dict[str, float]:
+    mapping: dict[str, float] = {}
+    for token, logprob, _ in top:
+        mapping.setdefault(token, logprob)  # two byte tokens may look alike; the better one comes first
+    return mapping
+
+
+# ---------------------------------------------------------------- chat: a list of objects
+
+
+def from_chat(
+    shape: Mapping[str, Any], key: Literal["content", "refusal"] = "content"
+) -> tuple[TokenLogprob, ...] | None:
+    """``{content: [{token, logprob, bytes, top_logprobs}], refusal}``; None where ``key`` is null or absent."""
+    entries = _array(shape, key)
+    return None if entries is None else tuple(_from_entry(entry) for entry in entries)
+
+
+def to_chat(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """The objects; ``top_logprobs`` is always a list there, ``logprob`` null only for an echoed first token."""
+    return {
+        "content": [
+            {
+                **_entry(token.token, token.logprob, token.bytes),
+                "top_logprobs": [_entry(*alternative) for alternative in token.top or ()],
+            }
+            for token in tokens
+        ],
+        "refusal": None,
+    }
+
+
+def _from_entry(entry: object) -> TokenLogprob:
+    if not isinstance(entry, dict):
+        raise UpstreamInvalidResponse("the model's server sent a logprobs entry that is not an object")
+    tops = _array(entry, "top_logprobs")
+    return TokenLogprob(
+        _text(entry.get("token")),
+        _number(entry.get("logprob")),
+        None if tops is None else tuple(_alternative(top) for top in tops),
+        _bytes(entry.get("bytes")),
+    )
+
+
+def _alternative(top: object) -> tuple[str, float, tuple[int, ...] | None]:
+    if not isinstance(top, dict):
+        raise UpstreamInvalidResponse("the model's server sent a top_logprobs entry that is not an object")
+    return _text(top.get("token")), _certain(top.get("logprob")), _bytes(top.get("bytes"))
+
+
+def _entry(token: str, logprob: float | None, raw: tuple[int, ...] | None) -> dict[str, Any]:
+    return {"token": token, "logprob": logprob, "bytes": _utf8(token) if raw is None else list(raw)}
+
+
+def _utf8(token: str) -> list[int] | None:
+    """None where the string is not what the model said: part of a character, shown as U+FFFD."""
+    if "\ufffd" in token:
+        return None
+    try:
+        return list(token.encode())
+    except UnicodeEncodeError:
+        return None
+
+
+# ---------------------------------------------------------------- single values
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise UpstreamInvalidResponse("the model's server sent a logprobs token that is not a string")
+
+
+def _number(value: Any) -> float | None:
+    """The number untouched, int or float."""
+    return None if value is None else _certain(value)
+
+
+def _certain(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise UpstreamInvalidResponse("the model's server sent a log probability that is not a number")
+
+
+def _offset(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise UpstreamInvalidResponse("the model's server sent a text_offset that is not an integer")
+
+
+def _bytes(value: object) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, list) and all(type(byte) is int and 0 <= byte < 256 for byte in value):
+        return tuple(value)
+    raise UpstreamInvalidResponse("the model's server sent logprobs bytes that are not a list of bytes")

@@ -1,0 +1,23 @@
+"""How does an error look on the wire? As OpenAI's error object, always."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.core.errors import GatewayError
+
+MAX_PARAM = 128
+
+
+def error_object(error: GatewayError) -> dict[str, Any]:
+    """``{"error": {message, type, param, code}}``; ``code`` is a string, as the SDKs type it."""
+    param = error.param if error.param is None else error.param[:MAX_PARAM]
+    return {"error": {"message": error.message, "type": error.type, "param": param, "code": error.code}}
+
+
+def quoted(name: str, limit: int = 64) -> str:
+    """A client's word, safe to repeat: printable ASCII, escaped, short."""
+    short = name if len(name) <= limit else name[:limit] + "…"
+    return (
+        '"' + "".join(c if c.isprintable() and c.isascii() and c not in '"\\' else ascii(c)[1:-1] for c in short) + '"'
+    )

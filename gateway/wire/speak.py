@@ -1,0 +1,211 @@
+"""How does an answer look on the wire? Events and completions out as OpenAI's objects.
+
+Two speakers, one for each endpoint, with the same three methods. A stream's rules
+(``specs/openai-wire-and-peers.md`` 4): the role travels with the first content of each choice,
+each choice ends with exactly one ``finish_reason``, usage comes in a last chunk without choices
+and only if it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import orjson
+
+from gateway.core.completion import Choice, Completion
+from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.wire.logprobs import to_chat, to_completions
+
+DONE = b"data: [DONE]\n\n"
+
+
+def frame(body: Mapping[str, Any]) -> bytes:
+    """One server-sent event."""
+    return b"data: " + orjson.dumps(body) + b"\n\n"
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """OpenAI's usage; a count of our own says so in ``source``."""
+    body: dict[str, Any] = {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        **usage.details,
+    }
+    if usage.source != "upstream":
+        body["source"] = usage.source
+    return body
+
+
+class Speaker(Protocol):
+    """Speaks one answer; a fresh one for each call."""
+
+    def whole(self, completion: Completion) -> dict[str, Any]:
+        """The body of a non-streaming answer."""
+        ...
+
+    def chunk(self, event: Event) -> bytes:
+        """The frame for an event; empty for events that have none."""
+        ...
+
+    def usage(self) -> bytes:
+        """The usage chunk; empty if it was not asked for or nothing was counted."""
+        ...
+
+
+class _Speaker:
+    """What both endpoints share: the envelope, and the usage kept for the end."""
+
+    whole_object = ""
+    chunk_object = ""
+
+    def __init__(
+        self,
+        id_: str,
+        model: str,
+        created: int,
+        include_usage: bool,
+        top_logprobs: int | None = None,
+        gateway: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``top_logprobs``: alternatives shown per token; None: all. ``gateway``: goes with the first chunk."""
+        self._head: dict[str, Any] = {"id": id_, "object": self.chunk_object, "created": created, "model": model}
+        self._include_usage = include_usage
+        self._usage: Usage | None = None
+        self._gateway = gateway
+        self._top = top_logprobs
+
+    def whole(self, completion: Completion) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            **self._head,
+            "object": self.whole_object,
+            "choices": [self._choice(choice) for choice in completion.choices],
+            "usage": usage_object(completion.usage) if completion.usage else None,
+            **(completion.begun.fields if completion.begun else {}),
+        }
+        if self._gateway is not None:
+            body["gateway"] = self._gateway
+        return body
+
+    def chunk(self, event: Event) -> bytes:
+        if isinstance(event, Delta):
+            return self._chunk([self._delta(event)])
+        if isinstance(event, Finish):
+            return self._chunk([self._finish(event)])
+        if isinstance(event, Usage):
+            self._usage = event
+        elif isinstance(event, Begun):
+            self._head.update(event.fields)
+        return b""
+
+    def usage(self) -> bytes:
+        if not self._include_usage or self._usage is None:
+            return b""
+        return frame({**self._head, "choices": [], "usage": usage_object(self._usage)})
+
+    def _chunk(self, choices: list[dict[str, Any]]) -> bytes:
+        body = {**self._head, "choices": choices}
+        if self._include_usage:
+            body["usage"] = None
+        if self._gateway is not None:  # once, with the first chunk
+            body["gateway"], self._gateway = self._gateway, None
+        return frame(body)
+
+    def _choice(self, choice: Choice) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _delta(self, delta: Delta) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _finish(self, finish: Finish) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class ChatSpeaker(_Speaker):
+    """``/v1/chat/completions``."""
+
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._introduced: set[int] = set()
+
+    def _choice(self, choice: Choice) -> dict[str, Any]:
+        # Content is null only beside tool calls: clients index into a string.
+        content = None if not choice.text and choice.fields.get("tool_calls") else choice.text
+        return {
+            "index": choice.index,
+            "message": {"role": "assistant", "content": content, **choice.fields},
+            "logprobs": self._logprobs(choice.logprobs),
+            "finish_reason": choice.finish.reason,
+            **choice.extras,
+        }
+
+    def _delta(self, delta: Delta) -> dict[str, Any]:
+        said: dict[str, Any] = self._role(delta.index)
+        if delta.text or not delta.fields:
+            said["content"] = delta.text
+        said.update(delta.fields)
+        return {
+            "index": delta.index,
+            "delta": said,
+            "logprobs": self._logprobs(delta.logprobs),
+            "finish_reason": None,
+            **delta.extras,
+        }
+
+    def _finish(self, finish: Finish) -> dict[str, Any]:
+        said = self._role(finish.index)
+        if said:  # an empty answer still has a content
+            said["content"] = ""
+        return {"index": finish.index, "delta": said, "logprobs": None, "finish_reason": finish.reason, **finish.extras}
+
+    def _logprobs(self, tokens: tuple[TokenLogprob, ...] | None) -> dict[str, Any] | None:
+        if tokens is None:
+            return None
+        if self._top is not None:
+            tokens = tuple(replace(token, top=(token.top or ())[: self._top]) for token in tokens)
+        return to_chat(tokens)
+
+    def _role(self, index: int) -> dict[str, Any]:
+        if index in self._introduced:
+            return {}
+        self._introduced.add(index)
+        return {"role": "assistant"}
+
+
+class CompletionSpeaker(_Speaker):
+    """``/v1/completions``."""
+
+    whole_object = "text_completion"
+    chunk_object = "text_completion"
+
+    def _choice(self, choice: Choice) -> dict[str, Any]:
+        return {
+            "index": choice.index,
+            "text": choice.text,
+            "logprobs": None if choice.logprobs is None else to_completions(choice.logprobs),
+            "finish_reason": choice.finish.reason,
+            **choice.extras,
+        }
+
+    def _delta(self, delta: Delta) -> dict[str, Any]:
+        return {
+            "index": delta.index,
+            "text": delta.text,
+            "logprobs": None if delta.logprobs is None else to_completions(delta.logprobs),
+            "finish_reason": None,
+            **delta.extras,
+        }
+
+    def _finish(self, finish: Finish) -> dict[str, Any]:
+        return {"index": finish.index, "text": "", "logprobs": None, "finish_reason": finish.reason, **finish.extras}
+
+
+SPEAKERS: dict[str, type[ChatSpeaker] | type[CompletionSpeaker]] = {
+    "chat": ChatSpeaker,
+    "completions": CompletionSpeaker,
+}

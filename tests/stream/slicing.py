@@ -1,0 +1,21 @@
+"""Every way to slice a stream that a test can afford, in the manner of ``h11/tests/test_io.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+
+def slicings(whole: str | bytes, cuts: int = 2) -> Iterator[list]:
+    """All at once, one by one, and every way to cut it up to ``cuts`` times."""
+    yield [whole]
+    yield [whole[at : at + 1] for at in range(len(whole))]
+    for number in range(1, cuts + 1):
+        for places in combinations(range(1, len(whole)), number):
+            yield sliced(whole, places)
+
+
+def sliced(whole: str | bytes, places: tuple[int, ...] | list[int]) -> list:
+    """``whole`` cut at these places."""
+    edges = [0, *places, len(whole)]
+    return [whole[start:end] for start, end in pairwise(edges)]

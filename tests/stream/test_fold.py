@@ -1,0 +1,158 @@
+"""The fold: one answer from many events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import UpstreamIncomplete
+from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.stream.fold import Choice, Completion, Fold
+
+STOP = Finish(0, "stop")
+
+
+def fold(*events: Event) -> Completion:
+    folding = Fold()
+    for event in events:
+        folding.add(event)
+    return folding.result()
+
+
+def fields(*deltas: dict[str, Any]) -> Any:
+    return fold(*(Delta(0, fields=delta) for delta in deltas), STOP).choices[0].fields
+
+
+def test_an_answer_is_put_together() -> None:
+    begun, usage = Begun("m/0"), Usage(3, 2)
+    a, b = TokenLogprob("a", -0.1), TokenLogprob("b", -0.2)
+    assert fold(begun, Delta(0, "a", (a,)), Delta(0, "b", (b,)), STOP, usage) == Completion(
+        (Choice(0, "ab", STOP, (a, b)),), usage, begun
+    )
+
+
+def test_choices_are_apart_and_in_order() -> None:
+    second = Finish(1, "length")
+    answer = fold(Delta(1, "x"), Delta(0, "a"), Delta(1, "y"), second, STOP)
+    assert [(c.index, c.text, c.finish) for c in answer.choices] == [(0, "a", STOP), (1, "xy", second)]
+
+
+def test_a_finish_alone_is_an_empty_answer() -> None:
+    assert fold(STOP).choices == (Choice(0, "", STOP),)
+
+
+INCOMPLETE: dict[str, list[Event]] = {
+    "nothing": [],
+    "usage only": [Usage(1, 0)],
+    "no finish": [Delta(0, "a")],
+    "one of two without finish": [Delta(0, "a"), Delta(1, "b"), STOP],
+}
+
+
+@pytest.mark.parametrize("events", INCOMPLETE.values(), ids=INCOMPLETE.keys())
+def test_an_answer_without_its_end_is_incomplete(events: list[Event]) -> None:
+    with pytest.raises(UpstreamIncomplete):
+        fold(*events)
+
+
+def test_the_first_finish_and_the_last_usage_stand() -> None:
+    answer = fold(Delta(0, "a"), Usage(3, 1), STOP, Finish(0, "length"), Usage(3, 2))
+    assert answer.choices[0].finish is STOP
+    assert answer.usage == Usage(3, 2)
+
+
+def test_no_logprobs_differ_from_an_empty_list() -> None:
+    assert fold(Delta(0, "a"), STOP).choices[0].logprobs is None
+    assert fold(Delta(0, "a", ()), STOP).choices[0].logprobs == ()
+
+
+def test_a_document_cannot_be_folded() -> None:
+    with pytest.raises(TypeError, match="Document"):
+        fold(Document({}))
+
+
+def call(index: int | None, arguments: Any = None, **more: Any) -> dict[str, Any]:
+    place = {} if index is None else {"index": index}
+    function = {
+        key: value for key, value in (("name", more.pop("name", None)), ("arguments", arguments)) if value is not None
+    }
+    return {**place, **more, "function": function}
+
+
+def made(identity: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+CALLS = {  # name: (tool_calls of each delta, tool_calls of the message)
+    "fragments": (
+        [[call(0, "", id="a", type="function", name="add")], [call(0, '{"x":')], [call(0, "1}")]],
+        [made("a", "add", '{"x":1}')],
+    ),
+    "two calls interleaved": (
+        [
+            [call(1, "2", id="b", type="function", name="mul"), call(0, "1", id="a", type="function", name="add")],
+            [call(0, "1")],
+            [call(1, "2")],
+        ],
+        [made("a", "add", "11"), made("b", "mul", "22")],
+    ),
+    "id and name repeated in each fragment": (
+        [[call(0, "1", id="a", type="function", name="add")], [call(0, "2", id="a", type="function", name="add")]],
+        [made("a", "add", "12")],
+    ),
+    "id and name empty in later fragments": (
+        [[call(0, "1", id="a", type="function", name="add")], [call(0, "2", id="", type=None, name="")]],
+        [made("a", "add", "12")],
+    ),
+    "a whole message without index": (
+        [[call(None, "1", id="a", type="function", name="add"), call(None, "2", id="b", type="function", name="mul")]],
+        [made("a", "add", "1"), made("b", "mul", "2")],
+    ),
+    "fragments without index": (
+        [[call(None, "1", id="a", type="function", name="add")], [call(None, "2")], [call(None, "3", id="a")]],
+        [made("a", "add", "123")],
+    ),
+    "none": ([[]], []),
+}
+
+
+@pytest.mark.parametrize(("deltas", "message"), CALLS.values(), ids=CALLS.keys())
+def test_tool_calls_are_put_together(deltas: list, message: list) -> None:
+    assert fields(*({"tool_calls": delta} for delta in deltas)) == {"tool_calls": message}
+
+
+FIELDS = {  # name: (fields of each delta, fields of the message)
+    "strings are joined": ([{"reasoning_content": "a"}, {"reasoning_content": "b"}], {"reasoning_content": "ab"}),
+    "null takes nothing away": ([{"refusal": None}, {"refusal": "no"}, {"refusal": None}], {"refusal": "no"}),
+    "only null": ([{"refusal": None}], {"refusal": None}),
+    "a role is not doubled": ([{"role": "assistant"}, {"role": "assistant"}], {"role": "assistant"}),
+    "a role of nothing": ([{"role": ""}, {"role": ""}], {"role": ""}),
+    "lists grow": ([{"annotations": [1]}, {"annotations": [2]}], {"annotations": [1, 2]}),
+    "other values: the last": ([{"x": 1}, {"x": {"y": 2}}], {"x": {"y": 2}}),
+    "function_call": (
+        [{"function_call": {"name": "f", "arguments": "1"}}, {"function_call": {"arguments": "2"}}],
+        {"function_call": {"name": "f", "arguments": "12"}},
+    ),
+    "tool_calls of another kind": ([{"tool_calls": ["?"]}], {"tool_calls": ["?"]}),
+}
+
+
+@pytest.mark.parametrize(("deltas", "message"), FIELDS.values(), ids=FIELDS.keys())
+def test_fields_are_merged(deltas: list, message: dict) -> None:
+    assert fields(*deltas) == message
+
+
+def test_extras_keep_lists_whole_and_the_last_of_the_rest() -> None:
+    answer = fold(
+        Delta(0, "a", extras={"token_ids": [1], "prompt_logprobs": [None], "seed": "x", "gone": None}),
+        Delta(0, "b", extras={"token_ids": [2], "seed": "y"}),
+        Finish(0, "stop", extras={"stop_reason": "<eob>"}),
+    )
+    assert answer.choices[0].extras == {
+        "token_ids": [1, 2],
+        "prompt_logprobs": [None],
+        "seed": "y",
+        "gone": None,
+        "stop_reason": "<eob>",
+    }
