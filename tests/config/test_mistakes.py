@@ -1,0 +1,512 @@
+"""Every mistake a person can make in these files, and the line that tells them what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config.load import load
+from gateway.core.errors import ConfigError
+
+DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+TEMPLATE = """\
+kind: meta
+round:
+  - {role: HUMAN, begin: "Q: ", end: "\\n"}
+  - {role: BOT, begin: "A: ", end: "\\n", generate: true}
+"""
+
+
+def gateway(*, head: str = "", template: str = "plain", more: str = "", target: str | None = None) -> dict[str, str]:
+    """A ``gateway.yaml`` whose model stands where the cases expect it: ``models`` on line 1 without ``head``."""
+    target = target if target is not None else 'speaks: completions, url: "http://127.0.0.1:8101/v1"'
+    text = f"{head}models:\n  demo:\n    template: {template}\n{more}    targets:\n      - {{{target}}}\n"
+    return {"gateway.yaml": text}
+
+
+def policy(text: str) -> dict[str, str]:
+    return {**gateway(more="    policy: mine\n"), "policies/mine.yaml": text}
+
+
+def keys(text: str) -> dict[str, str]:
+    return {**gateway(head="keys: {file: keys.yaml}\n"), "keys.yaml": text}
+
+
+# name: (files, what is said)
+MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
+    # ---------------------------------------------------------------- names that lead nowhere
+    "a template that is not there": (
+        gateway(template="plian"),
+        ['gateway.yaml:3 models.demo.template: no template "plian" (did you mean "plain"?)'],
+    ),
+    "a policy that is not there": (
+        gateway(more="    policy: evil\n"),
+        ['gateway.yaml:4 models.demo.policy: no policy "evil" (did you mean "eval"?)'],
+    ),
+    "a template given as a path": (
+        gateway(template="../secrets/plain"),
+        [
+            'gateway.yaml:3 models.demo.template: "../secrets/plain" is not a template name: a file in meta_templates/ '
+            'without its .yaml, of lower-case letters, digits, ".", "_" and "-"'
+        ],
+    ),
+    "a keys file that is not there": (
+        gateway(head="keys: {file: clients.yaml}\n"),
+        ["gateway.yaml:1 keys.file: cannot read clients.yaml (there is no such file)"],
+    ),
+    "a tokenizer that is not there": (
+        gateway(more="    tokenizer: tok/tokenizer.json\n"),
+        [
+            "gateway.yaml:4 models.demo.tokenizer: there is nothing at tok/tokenizer.json: "
+            "the path is relative to gateway.yaml"
+        ],
+    ),
+    # ---------------------------------------------------------------- keys
+    "a misspelled key": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", engin: vllm'),
+        ['gateway.yaml:5 models.demo.targets[0].engin: unknown key (did you mean "engine"?)'],
+    ),
+    "a key as another tool calls it": (
+        gateway(target='speaks: completions, base_url: "http://127.0.0.1:1/v1"'),
+        [
+            'gateway.yaml:5 models.demo.targets[0].base_url: unknown key (did you mean "url"?)',
+            "gateway.yaml:5 models.demo.targets[0].url: is missing: speaks: completions needs it. "
+            "The base address up to and including `/v1`.",
+        ],
+    ),
+    "a section that does not exist": (
+        gateway(head="logging: {level: debug}\n"),
+        ["gateway.yaml:1 logging: unknown key (there is: keys, models, server)"],
+    ),
+    "a key given twice": (
+        gateway(head="server:\n  port: 8000\n  port: 9000\n"),
+        ["gateway.yaml:3 server.port: given twice, first on line 2; keep one"],
+    ),
+    "a model given twice": (
+        {"gateway.yaml": gateway()["gateway.yaml"] + "  demo: {}\n"},
+        ["gateway.yaml:6 models.demo: given twice, first on line 2; keep one"],
+    ),
+    "a setting that is not built yet": (
+        gateway(more="    fallback: []\n"),
+        ["gateway.yaml:4 models.demo.fallback: not available in this version (see the table in README.md)"],
+    ),
+    "policy settings that are not built yet": (
+        policy("record: off\ndelivery:\n  breaker: {failures: 5}\n  retry: {budget: 20%}\n"),
+        [
+            "policies/mine.yaml:1 record: not available in this version (see the table in README.md)",
+            "policies/mine.yaml:3 delivery.breaker: not available in this version (see the table in README.md)",
+            "policies/mine.yaml:4 delivery.retry.budget: not available in this version (see the table in README.md)",
+        ],
+    ),
+    "a model without a template": (
+        {"gateway.yaml": 'models:\n  demo:\n    targets: [{speaks: completions, url: "http://127.0.0.1:1/v1"}]\n'},
+        [
+            "gateway.yaml:2 models.demo.template: is missing. "
+            "The name of a file in `meta_templates/`, or `chat`: messages as they are."
+        ],
+    ),
+    # ---------------------------------------------------------------- values
+    "no models at all": (
+        {"gateway.yaml": "server: {port: 8000}\n"},
+        [
+            "gateway.yaml:1 models: names no model: give at least one, with its template and targets "
+            "(docs/configuration.md)"
+        ],
+    ),
+    "an empty file": (
+        {"gateway.yaml": ""},
+        [
+            "gateway.yaml models: names no model: give at least one, with its template and targets "
+            "(docs/configuration.md)"
+        ],
+    ),
+    "a list where a mapping belongs": (
+        {"gateway.yaml": "- models\n"},
+        ["gateway.yaml:1: wants a mapping of settings: server, models, keys"],
+    ),
+    "one target without its dash": (
+        {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets:\n      speaks: completions\n"},
+        ['gateway.yaml:4 models.demo.targets: wants a list: put "- " before the entry'],
+    ),
+    "a model without targets": (
+        {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets: []\n"},
+        [
+            "gateway.yaml:4 models.demo.targets: names no target: where does the model run? "
+            "Give at least one, with speaks"
+        ],
+    ),
+    "a port out of range": (
+        gateway(head="server: {port: 80000}\n"),
+        ["gateway.yaml:1 server.port: wants a whole number from 0 to 65535, got the number 80000"],
+    ),
+    "a port in quotes": (
+        gateway(head='server: {port: "8000"}\n'),
+        ['gateway.yaml:1 server.port: wants a whole number from 0 to 65535, got the text "8000"'],
+    ),
+    "several workers": (
+        gateway(head="server: {workers: 4}\n"),
+        [
+            "gateway.yaml:1 server.workers: only 1 is possible: one process serves; "
+            "several workers come in a later version"
+        ],
+    ),
+    "a duration without a unit": (
+        gateway(head="server: {drain: 25}\n"),
+        ["gateway.yaml:1 server.drain: wants a duration such as 250ms, 2s, 10m or 1h, got the number 25"],
+    ),
+    "a size in the wrong unit": (
+        gateway(head="server: {max_body: 4MB}\n"),
+        [
+            "gateway.yaml:1 server.max_body: wants a size such as 64KiB or 4MiB, or a number of bytes, "
+            'got the text "4MB"'
+        ],
+    ),
+    "a model id that looks like a number": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", model: 7'),
+        ["gateway.yaml:5 models.demo.targets[0].model: wants text, got the number 7: put it in quotes"],
+    ),
+    "a yes that is no boolean": (
+        gateway(head="server: {insecure_no_keys: yes}\n"),
+        ['gateway.yaml:1 server.insecure_no_keys: wants true or false, got the text "yes"'],
+    ),
+    "an empty value": (
+        gateway(head="server:\n  port:\n"),
+        ["gateway.yaml:2 server.port: is empty: write a value, or leave the line out"],
+    ),
+    "a model name with a blank": (
+        {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", '"my model"')},
+        ["gateway.yaml:2 models.my model: is no model name: 1 to 128 letters, digits and signs of ASCII, no blanks"],
+    ),
+    "a model name with a line break": (
+        {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", '"my\\nmodel"')},
+        [
+            "gateway.yaml:2 models.my\\x0amodel: is no model name: "
+            "1 to 128 letters, digits and signs of ASCII, no blanks"
+        ],
+    ),
+    "a model name that ends in a slash": (
+        {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", "org/")},
+        ["gateway.yaml:2 models.org/: is no model name: slashes stand between two words"],
+    ),
+    "an unknown engine": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", engine: vlm'),
+        ['gateway.yaml:5 models.demo.targets[0].engine: the text "vlm" is not known here (did you mean "vllm"?)'],
+    ),
+    "an unknown way to speak": (
+        gateway(target='speaks: completion, url: "http://127.0.0.1:1/v1"'),
+        [
+            'gateway.yaml:5 models.demo.targets[0].speaks: the text "completion" is not known here '
+            '(did you mean "completions"?)'
+        ],
+    ),
+    # ---------------------------------------------------------------- addresses
+    "an address without http": (
+        gateway(target='speaks: completions, url: "127.0.0.1:8101/v1"'),
+        ['gateway.yaml:5 models.demo.targets[0].url: wants an address such as "http://127.0.0.1:8101/v1"'],
+    ),
+    "an address with a password": (
+        gateway(target='speaks: completions, url: "http://me:hunter2@127.0.0.1:8101/v1"'),
+        [
+            "gateway.yaml:5 models.demo.targets[0].url: holds a user name or password: take it out, "
+            'and give the key as key: "env:NAME"'
+        ],
+    ),
+    "an address with a query": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:8101/v1?key=hunter2"'),
+        ["gateway.yaml:5 models.demo.targets[0].url: holds a query or fragment: end it with the path, such as /v1"],
+    ),
+    "the address of one endpoint": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:8101/v1/chat/completions"'),
+        [
+            "gateway.yaml:5 models.demo.targets[0].url: is the base address: "
+            "leave /chat/completions out, the gateway adds it"
+        ],
+    ),
+    "an address with a broken port": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:81o1/v1"'),
+        ["gateway.yaml:5 models.demo.targets[0].url: is not a valid address: look at the brackets and the port"],
+    ),
+    # ---------------------------------------------------------------- what does not go together
+    "a target without an address": (
+        gateway(target="speaks: completions"),
+        [
+            "gateway.yaml:5 models.demo.targets[0].url: is missing: speaks: completions needs it. "
+            "The base address up to and including `/v1`."
+        ],
+    ),
+    "an embedded model with an address": (
+        gateway(target='speaks: embedded, path: ".", url: "http://127.0.0.1:1/v1"'),
+        [
+            "gateway.yaml:5 models.demo.targets[0].url: is for speaks: completions or chat or litellm, "
+            "not for embedded; take it out"
+        ],
+    ),
+    "an embedded model that is not there": (
+        gateway(target="speaks: embedded, path: models/tiny"),
+        [
+            "gateway.yaml:5 models.demo.targets[0].path: there is nothing at models/tiny: "
+            "the path is relative to gateway.yaml"
+        ],
+    ),
+    "a scripted model without its script": (
+        gateway(target="speaks: scripted"),
+        [
+            "gateway.yaml:5 models.demo.targets[0].script: is missing: speaks: scripted needs it. "
+            "The script to play, for `scripted`; relative to the file that names it."
+        ],
+    ),
+    "a provider without a model": (
+        gateway(template="chat", target="speaks: litellm"),
+        [
+            "gateway.yaml:5 models.demo.targets[0].model: is missing: speaks: litellm needs it. "
+            "The name the target knows the model by; without it, the name of the model here."
+        ],
+    ),
+    "messages for a string target": (
+        gateway(template="chat"),
+        [
+            'gateway.yaml:3 models.demo.template: "chat" leaves messages as they are, but speaks: completions wants '
+            "one string: name the template the model was trained on, or let the target say speaks: chat"
+        ],
+    ),
+    "an API template for a string target": (
+        gateway(template="api-only"),
+        [
+            'gateway.yaml:3 models.demo.template: "api-only" makes messages (its roles carry api_role), but '
+            "speaks: completions wants one string: name the template the model was trained on, "
+            "or let the target say speaks: chat"
+        ],
+    ),
+    "a string template for a message target": (
+        gateway(target='speaks: chat, url: "http://127.0.0.1:1/v1"'),
+        [
+            'gateway.yaml:3 models.demo.template: "plain" makes one string, but speaks: chat wants messages: '
+            "write template: chat, or let the target say speaks: completions"
+        ],
+    ),
+    "targets of two forms": (
+        {
+            "gateway.yaml": gateway()["gateway.yaml"] + '      - {speaks: chat, url: "http://127.0.0.1:1/v1"}\n',
+        },
+        [
+            "gateway.yaml:6 models.demo.targets[1].speaks: chat wants messages, but the first target (completions) "
+            "wants one string: make it a model of its own"
+        ],
+    ),
+    # ---------------------------------------------------------------- secrets and open doors
+    "a key in the file": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: sk-hunter2'),
+        [
+            'gateway.yaml:5 models.demo.targets[0].key: wants "env:NAME" or "file:PATH": '
+            "a secret never stands in the file itself"
+        ],
+    ),
+    "a key among the options": (
+        gateway(template="chat", target="speaks: litellm, model: a/b, options: {api_key: sk-hunter2}"),
+        [
+            'gateway.yaml:5 models.demo.targets[0].options: api_key cannot stand here: write key: "env:NAME" '
+            "beside speaks"
+        ],
+    ),
+    "a variable that is not set": (
+        gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: "env:MY_KEY"'),
+        ["gateway.yaml:5 models.demo.targets[0].key: the environment has no variable MY_KEY: set it and start again"],
+    ),
+    "a secret file that is empty": (
+        {
+            **gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: "file:key.txt"'),
+            "key.txt": "\n",
+        },
+        ["gateway.yaml:5 models.demo.targets[0].key: the file key.txt is empty: it must hold the key and nothing else"],
+    ),
+    "open to others without keys": (
+        gateway(head="server:\n  host: 0.0.0.0\n  allowed_hosts: [models.example.org]\n"),
+        [
+            'gateway.yaml:2 server.host: "0.0.0.0" is open to others, and there are no client keys: '
+            "name a file under keys.file, or listen on 127.0.0.1"
+        ],
+    ),
+    "open to others for any host name": (
+        gateway(head="server:\n  host: 0.0.0.0\n  insecure_no_keys: true\n"),
+        [
+            'gateway.yaml:2 server.host: "0.0.0.0" is open to others: '
+            "list the names it answers for under server.allowed_hosts"
+        ],
+    ),
+    "a host name with a scheme": (
+        gateway(head='server: {allowed_hosts: ["https://models.example.org"]}\n'),
+        [
+            'gateway.yaml:1 server.allowed_hosts: "https://models.example.org" is not a host name: '
+            "write it without scheme, port and path, [::1] in brackets"
+        ],
+    ),
+    "the admin listener on the main address": (
+        gateway(head='server: {admin: "127.0.0.1:8000"}\n'),
+        ["gateway.yaml:1 server.admin: is the main listener's own address: choose another port, or leave the line out"],
+    ),
+    # ---------------------------------------------------------------- client keys
+    "a key instead of its digest": (
+        keys("ci:\n  sha256: gk_abc123_hunter2\n"),
+        [
+            "keys.yaml:2 ci.sha256: wants 64 hex digits in quotes, the SHA-256 of the key; "
+            "the key itself never stands here"
+        ],
+    ),
+    "a key for a model that is not there": (
+        keys(f'ci:\n  sha256: "{DIGEST}"\n  models: [dmo, "qwen-*"]\n'),
+        ['keys.yaml:3 ci.models: no model "dmo" (did you mean "demo"?)'],
+    ),
+    "the same key twice": (
+        keys(f'ci:\n  sha256: "{DIGEST}"\nyou:\n  sha256: "{DIGEST}"\n'),
+        ['keys.yaml:4 you.sha256: is the same key as "ci": every entry wants its own'],
+    ),
+    "the digest of nothing": (
+        keys("ci:\n  sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n"),
+        ["keys.yaml:2 ci.sha256: is the digest of an empty text: hash the key itself"],
+    ),
+    "an end that is no date": (
+        keys(f'ci:\n  sha256: "{DIGEST}"\n  expires: 30.06.2027\n'),
+        [
+            "keys.yaml:3 ci.expires: wants a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, "
+            'got the text "30.06.2027"'
+        ],
+    ),
+    "a keys file without keys": (
+        keys("# none yet\n"),
+        ["keys.yaml: holds no key: add one, or take keys.file out of gateway.yaml"],
+    ),
+    # ---------------------------------------------------------------- policies
+    "a policy that sets the model": (
+        policy("params:\n  force: {model: other}\n"),
+        [
+            'policies/mine.yaml:2 params.force.model: "model" cannot stand here: '
+            "it stands with the target in gateway.yaml"
+        ],
+    ),
+    "a policy that sets stops": (
+        policy('params:\n  default:\n    stop: ["\\n"]\n'),
+        [
+            'policies/mine.yaml:3 params.default.stop: "stop" cannot stand here: '
+            "the template owns it; list stops there under stop"
+        ],
+    ),
+    "a bound that is no number": (
+        policy("params:\n  clamp: {max_tokens: many}\n"),
+        ['policies/mine.yaml:2 params.clamp: the upper bound of "max_tokens" wants a number, got the text "many"'],
+    ),
+    "forbidding what every call needs": (
+        policy("params:\n  forbid: [messages]\n"),
+        ['policies/mine.yaml:2 params.forbid: "messages" cannot stand here: every call needs it'],
+    ),
+    "a default that a force hides": (
+        policy("params:\n  force: {seed: 1}\n  default: {seed: 2}\n"),
+        ["policies/mine.yaml:3 params.default.seed: is never used: params.force gives the same parameter; keep one"],
+    ),
+    "a clock that can never ring": (
+        policy("delivery:\n  timeout: {idle: 2m, total: 90s}\n"),
+        ["policies/mine.yaml:2 delivery.timeout.idle: is longer than total (90s): it would never apply"],
+    ),
+    "a timeout of zero": (
+        policy("delivery:\n  timeout: {connect: 0s}\n"),
+        ["policies/mine.yaml:2 delivery.timeout.connect: must be more than 0: leave the line out for the default"],
+    ),
+    "no attempt at all": (
+        policy("delivery:\n  retry: {attempts: 0}\n"),
+        ["policies/mine.yaml:2 delivery.retry.attempts: wants a whole number from 1 to 10, got the number 0"],
+    ),
+    # ---------------------------------------------------------------- templates
+    "a template with a misspelled key": (
+        {"meta_templates/plain.yaml": TEMPLATE.replace("generate", "generates")},
+        [
+            "meta_templates/plain.yaml:2 round: no role has generate: true, so the model is never asked; "
+            "add it to the model's role",
+            "meta_templates/plain.yaml:4 round[1].generates: unknown key 'generates' (did you mean \"generate\"?)",
+        ],
+    ),
+    "a template whose example comes out differently": (
+        {
+            "meta_templates/plain.yaml": TEMPLATE
+            + "examples:\n  - messages: [{role: user, content: hi}]\n    prompt: hi\n"
+        },
+        [
+            "meta_templates/plain.yaml:7 examples[0].prompt: the example comes out differently from position 0 on\n"
+            "  expected 'hi'\n"
+            "  got      'Q: hi\\nA: '\n"
+            "  there    'hi' became 'Q: hi\\nA: '"
+        ],
+    ),
+    # ---------------------------------------------------------------- YAML itself
+    "a tab": (
+        {"gateway.yaml": "models:\n\tdemo: {}\n"},
+        [
+            "gateway.yaml:2: not valid YAML (found character that cannot start any token): a tab in the indentation, "
+            "or a value that begins with @, % or `? Indent with spaces, put such values in quotes"
+        ],
+    ),
+    "a colon in a value": (
+        gateway(more="    description: The demo: adds numbers\n"),
+        [
+            "gateway.yaml:4: not valid YAML (mapping values are not allowed in this context): "
+            'a second ": " in one line? Put the value in quotes'
+        ],
+    ),
+    "a bracket left open": (
+        {"gateway.yaml": "models:\n  demo: {template: plain, targets: [\n"},
+        [
+            "gateway.yaml:2: not valid YAML (did not find expected node content): "
+            "a bracket without a value, or a stray comma?"
+        ],
+    ),
+    "a merge": (
+        gateway(head="server: &s {port: 1}\nkeys: {<<: *s}\n"),
+        ['gateway.yaml:2 keys.<<: merges ("<<") are not read; write the keys out'],
+    ),
+    "a tag": (
+        gateway(head="server: {port: !!str 8000}\n"),
+        [
+            'gateway.yaml:1 server.port: YAML tags ("!…") are not read; write the plain value',
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_answered_with_its_place_and_a_way_out(
+    name: str,
+    write: Callable[[Mapping[str, str]], Path],
+) -> None:
+    files, expected = MISTAKES[name]
+    with pytest.raises(ConfigError) as caught:
+        load(write(files), {})
+    assert [str(problem) for problem in caught.value.problems] == expected
+    assert "hunter2" not in str(caught.value)
+
+
+def test_all_problems_of_all_files_come_at_once_in_the_order_of_files_and_lines(
+    write: Callable[[Mapping[str, str]], Path],
+) -> None:
+    files: dict[str, Any] = {
+        "gateway.yaml": (
+            "server: {port: none}\nkeys: {file: keys.yaml}\nmodels:\n  demo:\n    template: plian\n"
+            "    policy: mine\n    targets: [{speaks: completions}]\n  other: {template: chat, targets: []}\n"
+        ),
+        "keys.yaml": "ci: {}\n",
+        "policies/mine.yaml": "params: {unknown: maybe}\nlimits: {}\n",
+    }
+    with pytest.raises(ConfigError) as caught:
+        load(write(files), {"GATEWAY_SERVER__DRAIN": "soon"})
+    places = [str(problem).partition(": ")[0] for problem in caught.value.problems]
+    assert places == [
+        "gateway.yaml:1 server.port",
+        "gateway.yaml:5 models.demo.template",
+        "gateway.yaml:7 models.demo.targets[0].url",
+        "gateway.yaml:8 models.other.targets",
+        "keys.yaml:1 ci.sha256",
+        "policies/mine.yaml:1 params.unknown",
+        "policies/mine.yaml:2 limits",
+        "environment GATEWAY_SERVER__DRAIN",
+    ]

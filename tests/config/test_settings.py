@@ -1,0 +1,55 @@
+"""The rows are the one truth about settings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from gateway.config.settings import GATEWAY, NOT_YET, POLICY, ROWS, Row
+from gateway.config.shape import default
+from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, ServerSpec
+
+
+def identifier(row: Row) -> str:
+    return f"{row.file}:{row.name}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=identifier)
+def test_a_row_has_a_sentence_a_kind_and_a_default_that_its_kind_accepts(row: Row) -> None:
+    assert row.says.endswith(".")
+    assert row.says.count(". ") == 0
+    assert row.kind.name
+    if not row.required:
+        default(row)
+
+
+def test_no_row_appears_twice_nor_is_both_there_and_not_yet() -> None:
+    names = [(row.file, row.name) for row in ROWS]
+    assert len(set(names)) == len(names)
+    assert not set(names) & set(NOT_YET)
+
+
+DEFAULTS = [
+    (GATEWAY, "server.", ServerSpec(), {}),
+    (POLICY, "params.", ParamsPolicy(), {}),
+    (POLICY, "delivery.", DeliveryPolicy(), {"attempts": "retry.attempts"}),
+    (POLICY, "delivery.timeout.", DeliveryPolicy(), {}),
+]
+
+
+@pytest.mark.parametrize(("file", "prefix", "spec", "spelled"), DEFAULTS, ids=lambda value: str(value)[:20])
+def test_the_rows_defaults_are_those_of_the_snapshot(
+    file: str,
+    prefix: str,
+    spec: ServerSpec | ParamsPolicy | DeliveryPolicy,
+    spelled: dict[str, str],
+) -> None:
+    rows = {row.name.removeprefix(prefix): row for row in ROWS if row.file == file and row.name.startswith(prefix)}
+    compared = 0
+    for field in dataclasses.fields(spec):
+        row = rows.get(spelled.get(field.name, field.name))
+        if row is not None:
+            assert default(row) == getattr(spec, field.name), field.name
+            compared += 1
+    assert compared

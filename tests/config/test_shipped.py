@@ -1,0 +1,34 @@
+"""What comes with the gateway is in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config.files import Files
+from gateway.config.library import Library
+from gateway.config.names import FILE_NAME
+from gateway.config.shipped import FOLDERS, POLICIES, TEMPLATES, folder
+
+NAMES = [(kind, path.stem) for kind in FOLDERS for path in sorted(folder(kind).glob("*.yaml"))]
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda value: str(value))
+def test_a_shipped_file_loads_and_its_examples_come_out(kind: str, name: str, tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    library = Library(files)
+    read = library.template if kind == TEMPLATES else library.policy
+    found = read(name, files.blame(tmp_path / "gateway.yaml"))
+    assert [str(problem) for problem in files.problems] == []
+    assert found is not None
+    assert found.description
+
+
+def test_the_folders_hold_nothing_else() -> None:
+    for kind in FOLDERS:
+        for path in folder(kind).iterdir():
+            assert path.suffix == ".yaml"
+            assert FILE_NAME.fullmatch(path.stem)
+    assert "chat" not in {path.stem for path in folder(TEMPLATES).iterdir()}
+    assert {"default", "eval", "production"} <= {path.stem for path in folder(POLICIES).iterdir()}
