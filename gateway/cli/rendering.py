@@ -1,0 +1,102 @@
+"""How do the verbs render? The same way as a served call, with a template file in place of a model if asked."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from gateway.assembly import bare_route
+from gateway.backend.embedded.cache import EngineCache
+from gateway.config.files import Files
+from gateway.config.library import Library
+from gateway.config.names import suggest
+from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
+from gateway.config.templates import read_template
+from gateway.core.call import Call
+from gateway.core.errors import ConfigError
+from gateway.core.prompt import Segment
+from gateway.edge.provenance import explanation
+from gateway.pipeline import Route, prepare
+from gateway.template.spec import TemplateSpec
+from gateway.template.whole import whole_segments
+from gateway.wire.requests import read_chat
+
+
+class NotFound(Exception):
+    """No model or template of that name."""
+
+
+def find_route(model: str | None, template: str | None, snapshot: Snapshot | None) -> Route:
+    """The route of a configured model, or one made around a template."""
+    if model is None:
+        assert template is not None
+        return _around(_template(template))
+    assert snapshot is not None
+    spec = snapshot.models.get(model)
+    if spec is None:
+        raise NotFound(f'no model "{model}" in the configuration{suggest(model, snapshot.models)}')
+    return bare_route(spec, EngineCache())
+
+
+def find_either(name: str, snapshot: Snapshot | None) -> Route:
+    """A model if there is one of that name, else a template."""
+    if snapshot is not None and name in snapshot.models:
+        return find_route(name, None, snapshot)
+    return find_route(None, name, snapshot)
+
+
+def explain(route: Route, body: dict[str, Any]) -> dict[str, Any]:
+    """What ``/v1/render`` answers."""
+    return explanation(route, prepare(route, _call(route, body)), segments=True)
+
+
+def segments_of(
+    route: Route, body: dict[str, Any], *, whole: bool
+) -> tuple[tuple[Segment, ...], tuple[Any, ...] | None]:
+    """The prompt's segments, or the messages of a message template."""
+    dialogue = _call(route, body).dialogue
+    assert dialogue is not None
+    if whole:
+        return whole_segments(route.template.spec, dialogue), None
+    prompt = route.template.render(dialogue)
+    return prompt.segments or (), prompt.messages
+
+
+def text_of(route: Route, body: dict[str, Any]) -> str:
+    """The prompt as one string; messages one a line."""
+    segments, messages = segments_of(route, body, whole=False)
+    if messages is not None:
+        return "".join(f"{message}\n" for message in messages)
+    return "".join(segment.text for segment in segments)
+
+
+def visible(text: str) -> str:
+    """A text on one line: line ends, tabs and trailing blanks are shown."""
+    shown = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    stripped = shown.rstrip(" ")
+    return stripped + "·" * (len(shown) - len(stripped))
+
+
+def _call(route: Route, body: dict[str, Any]) -> Call:
+    return read_chat({**body, "model": route.spec.name}, request_id="cli", received=time.monotonic())
+
+
+def _around(template: TemplateSpec) -> Route:
+    target = TargetSpec(label=f"{template.name}/0", speaks="scripted", model=template.name)
+    return bare_route(ModelSpec(template.name, template, PolicySpec("default"), (target,)), EngineCache())
+
+
+def _template(name: str) -> TemplateSpec:
+    """A template file by path, or a shipped one (or one in ./meta_templates) by name."""
+    path = Path(name)
+    is_file = path.suffix in (".yaml", ".yml") or os.sep in name
+    files = Files(path.parent.absolute() if is_file else Path.cwd())
+    blame = files.blame(path.absolute() if is_file else Path(name))
+    if is_file and not path.exists():
+        raise NotFound(f"{name}: no such file")
+    spec = read_template(files, path.absolute(), path.stem, blame) if is_file else Library(files).template(name, blame)
+    if spec is None:
+        raise ConfigError(files.in_order())
+    return spec

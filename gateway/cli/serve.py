@@ -1,0 +1,45 @@
+"""Serve the configured models over HTTP.
+
+SIGHUP, or a change to a file, takes in the new configuration; a broken one is refused and the old one keeps serving.
+SIGTERM stops taking calls and lets running ones end (``server.drain``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from gateway.cli.options import CONFIG_FAILED, add_config, print_problems
+
+EXAMPLES = """examples:
+  gateway serve
+  gateway serve --config conf/gateway.yaml
+  GATEWAY_SERVER__PORT=9000 gateway serve          one setting from the environment
+  kill -HUP PID                                    take in edited files
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add_config(parser)
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    if not args.config.exists():
+        print(f"{args.config}: no such file; name one with --config", file=sys.stderr)
+        return CONFIG_FAILED
+    from gateway.cli.listen import PortBusy, serve
+    from gateway.core.errors import ConfigError, GatewayError
+    from gateway.runtime import Runtime
+
+    runtime = Runtime(args.config, os.environ)
+    try:
+        return serve(runtime, runtime.load(), args.log_level)
+    except ConfigError as error:
+        print_problems(error)
+    except (GatewayError, PortBusy) as error:
+        print(error, file=sys.stderr)
+    return CONFIG_FAILED

@@ -1,0 +1,88 @@
+"""Where does a request go? The ASGI application: one table of paths, one way out for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
+from gateway.edge.asked import Asked, Receive, Scope, Send, asked
+from gateway.edge.calls import Calls
+from gateway.edge.catalogue import Catalogue
+from gateway.edge.guard import HostGuard, is_loopback
+from gateway.edge.hangup import ClientGone
+from gateway.edge.replies import send_error
+from gateway.runtime import Runtime
+
+Handler = Callable[[Asked], Awaitable[None]]
+Routes = Mapping[str, tuple[str, Handler]]
+"""Path → (method, handler); a GET path answers HEAD as well."""
+
+
+class App:
+    """The gateway's HTTP surface (design 5)."""
+
+    def __init__(self, runtime: Runtime, *, admin: bool = False) -> None:
+        """``admin``: the second listener, which serves metrics and health only."""
+        assert runtime.stack is not None
+        server = runtime.stack.snapshot.server
+        self._runtime = runtime
+        self._guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
+        self._catalogue = Catalogue(runtime)
+        self._routes = self._admin() if admin else self._public(server.admin is None and is_loopback(server.host))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI 3, HTTP only."""
+        request = asked(scope, receive, send)
+        try:
+            self._guard.check(request)
+            handler, request = self._find(request)
+            await handler(request)
+        except ClientGone:
+            return
+        except GatewayError as error:
+            await send_error(request, error)
+
+    def _find(self, request: Asked) -> tuple[Handler, Asked]:
+        row = self._routes.get(request.path)
+        if row is None and request.path.startswith("/v1/models/"):
+            row = ("GET", self._catalogue.model)
+        if row is None:
+            row, request = self._below_model(request)
+        method, handler = row
+        if request.method != method and not (request.method == "HEAD" and method == "GET"):
+            raise MethodNotAllowed(f"this path takes {method} requests")
+        return handler, request
+
+    def _below_model(self, request: Asked) -> tuple[tuple[str, Handler], Asked]:
+        """``/{model}/v1/…`` for clients that cannot name a model in the body."""
+        assert self._runtime.stack is not None
+        model, slash, rest = request.path[1:].partition("/v1/")
+        row = self._routes.get(f"/v1/{rest}") if slash else None
+        if row is None or model not in self._runtime.stack.routes:
+            raise RouteNotFound("no such path; POST /v1/chat/completions and GET /v1/models are good places to begin")
+        return row, replace(request, path=f"/v1/{rest}", model=model)
+
+    def _public(self, with_metrics: bool) -> Routes:
+        calls = Calls(self._runtime)
+        routes: dict[str, tuple[str, Handler]] = {
+            "/v1/chat/completions": ("POST", calls.chat),
+            "/v1/completions": ("POST", calls.completions),
+            "/v1/embeddings": ("POST", calls.embeddings),
+            "/v1/render": ("POST", calls.render),
+            "/v1/models": ("GET", self._catalogue.models),
+            **self._health(),
+        }
+        if with_metrics:
+            routes["/metrics"] = ("GET", self._catalogue.metrics)
+        return routes
+
+    def _admin(self) -> Routes:
+        return {**self._health(), "/metrics": ("GET", self._catalogue.metrics)}
+
+    def _health(self) -> dict[str, tuple[str, Handler]]:
+        return {
+            "/health": ("GET", self._catalogue.live),
+            "/health/live": ("GET", self._catalogue.live),
+            "/health/ready": ("GET", self._catalogue.ready),
+        }

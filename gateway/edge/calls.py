@@ -1,0 +1,220 @@
+"""How is a call served? Read, prepared, run, spoken; and whatever happens, recorded once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gateway.core.call import Call
+from gateway.core.errors import GatewayError, InvalidValue, ModelNotFound, Overloaded
+from gateway.core.events import Document, Event
+from gateway.core.record import Record
+from gateway.edge.asked import Asked
+from gateway.edge.body import read_body
+from gateway.edge.hangup import ClientGone, until_hangup
+from gateway.edge.provenance import explanation, provenance
+from gateway.edge.replies import error_event, send_error, send_json, start
+from gateway.pipeline import Prepared, Route, prepare, run
+from gateway.policy.admit.keys import require
+from gateway.policy.deliver.begin import is_content
+from gateway.progress import Progress
+from gateway.runtime import Runtime
+from gateway.stream.fold import Fold
+from gateway.telemetry.log import log_call
+from gateway.wire.json import parse_object
+from gateway.wire.problems import quoted
+from gateway.wire.requests import read_chat, read_completion, read_embedding
+from gateway.wire.speak import DONE, SPEAKERS, Speaker
+
+LOG = logging.getLogger("gateway.edge")
+
+READERS: dict[str, Callable[..., Call]] = {
+    "chat": read_chat,
+    "completions": read_completion,
+    "embeddings": read_embedding,
+}
+
+GONE = 499
+"""The status of a call whose client left; for records only, nobody is there to read it."""
+
+STREAM_HEADERS = (
+    ("content-type", "text/event-stream"),
+    ("cache-control", "no-cache"),
+    ("x-accel-buffering", "no"),
+)
+
+
+@dataclass(slots=True)
+class Sent:
+    """What the client has of the answer so far."""
+
+    status: int = 0
+    """0: nothing yet."""
+
+
+class Calls:
+    """Serves the three endpoints that run a model."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._running = 0
+
+    async def chat(self, asked: Asked) -> None:
+        """``POST /v1/chat/completions``."""
+        await self._serve(asked, "chat")
+
+    async def completions(self, asked: Asked) -> None:
+        """``POST /v1/completions``."""
+        await self._serve(asked, "completions")
+
+    async def embeddings(self, asked: Asked) -> None:
+        """``POST /v1/embeddings``."""
+        await self._serve(asked, "embeddings")
+
+    async def render(self, asked: Asked) -> None:
+        """``POST /v1/render``: the body of a chat request, everything but the inference."""
+        call, route = await self.read(asked, "chat", Progress("render", asked.request_id, asked.received))
+        prepared = prepare(route, call)
+        await send_json(asked, 200, explanation(route, prepared, segments=True), provenance(route, prepared))
+
+    async def read(self, asked: Asked, endpoint: str, progress: Progress) -> tuple[Call, Route]:
+        """The call and the model it is for."""
+        stack = self._runtime.stack
+        assert stack is not None
+        key = stack.keyring.admit(asked.headers.get("authorization"))
+        body = parse_object(await read_body(asked, stack.snapshot.server.max_body))
+        _name_model(body, asked.model)
+        call = READERS[endpoint](body, request_id=asked.request_id, received=asked.received)
+        shown = quoted(call.model)
+        route = stack.routes.get(call.model)
+        if route is None:
+            raise ModelNotFound(f"no model {shown}; GET /v1/models lists what there is", param="model")
+        require(key, call.model, shown)
+        progress.model = call.model
+        progress.template, progress.kind = route.template.spec.name, route.template.spec.kind
+        progress.stream = call.stream
+        progress.admitted()
+        return call, route
+
+    async def _serve(self, asked: Asked, endpoint: str) -> None:
+        metrics = self._runtime.metrics
+        progress = Progress(endpoint, asked.request_id, asked.received)
+        sent = Sent()
+        record = progress.freeze("internal_error", 500)
+        metrics.in_flight(endpoint, 1)
+        self._running += 1
+        try:
+            self._make_room()
+            await self._answer(asked, endpoint, progress, sent)
+            record = progress.freeze("ok", sent.status)
+        except ClientGone:
+            record = progress.freeze("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
+        except GatewayError as error:
+            record = await self._report(asked, error, progress, sent)
+        except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
+            LOG.exception("%s failed inside the gateway", asked.request_id)
+            failure = GatewayError("the gateway made a mistake; its log has the details under this request id")
+            record = await self._report(asked, failure, progress, sent)
+        except asyncio.CancelledError:
+            record = progress.freeze("cancelled", sent.status or GONE)
+            raise
+        finally:
+            self._running -= 1
+            metrics.in_flight(endpoint, -1)
+            metrics.record(record)
+            log_call(record)
+
+    def _make_room(self) -> None:
+        stack = self._runtime.stack
+        assert stack is not None
+        if self._runtime.draining:
+            self._runtime.metrics.count("gateway_shed_total", "draining")
+            raise Overloaded("the gateway is shutting down; ask again in a moment")
+        if self._running > stack.snapshot.server.max_in_flight:
+            self._runtime.metrics.count("gateway_shed_total", "in_flight")
+            raise Overloaded("the gateway has as many calls under way as it may have (server.max_in_flight)")
+
+    async def _report(self, asked: Asked, error: GatewayError, progress: Progress, sent: Sent) -> Record:
+        record = progress.freeze(error.code, sent.status or error.status)
+        if not sent.status:
+            await send_error(asked, error)
+        else:
+            await asked.send({"type": "http.response.body", "body": error_event(error), "more_body": False})
+        return record
+
+    async def _answer(self, asked: Asked, endpoint: str, progress: Progress, sent: Sent) -> None:
+        call, route = await self.read(asked, endpoint, progress)
+        prepared = prepare(route, call)
+        progress.render = prepared.render_seconds
+        if prepared.prompt is not None:
+            progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
+        async with until_hangup(asked.receive) as settle:
+            async with run(route, prepared, progress) as events:
+                if call.stream:
+                    speaker = _speaker(call, route, prepared)
+                    headers = partial(provenance, route, prepared, progress)
+                    await _stream(asked, events, speaker, headers, progress, sent)
+                else:
+                    body = await _whole(call, route, prepared, events, progress)
+            settle()
+            if call.stream:
+                await asked.send({"type": "http.response.body", "body": speaker.usage() + DONE, "more_body": False})
+            else:
+                sent.status = 200
+                await send_json(asked, 200, body, provenance(route, prepared, progress))
+
+
+async def _stream(
+    asked: Asked,
+    events: AsyncIterator[Event],
+    speaker: Speaker,
+    headers: Callable[[], list[tuple[str, str]]],
+    progress: Progress,
+    sent: Sent,
+) -> None:
+    async for event in events:
+        frame = speaker.chunk(event)
+        if not frame:
+            continue
+        if not sent.status:
+            # Nothing is promised before the first frame exists: until here a failure is a real status.
+            await start(asked, 200, (*STREAM_HEADERS, *headers()))
+            sent.status = 200
+        await asked.send({"type": "http.response.body", "body": frame, "more_body": True})
+        if is_content(event):
+            progress.wrote_content()
+
+
+async def _whole(call: Call, route: Route, prepared: Prepared, events: AsyncIterator[Event], progress: Progress) -> Any:
+    fold = Fold()
+    async for event in events:
+        if isinstance(event, Document):
+            return {**event.body, "model": call.model}
+        fold.add(event)
+    completion = fold.result()
+    return _speaker(call, route, prepared).whole(completion)
+
+
+def _speaker(call: Call, route: Route, prepared: Prepared) -> Speaker:
+    prefix = "chatcmpl" if call.endpoint == "chat" else "cmpl"
+    return SPEAKERS[call.endpoint](
+        id_=f"{prefix}-{call.request_id.removeprefix('req_')}",
+        model=call.model,
+        created=int(time.time()),
+        include_usage=call.include_usage,
+        top_logprobs=prepared.top_logprobs,
+        gateway=explanation(route, prepared) if call.explain else None,
+    )
+
+
+def _name_model(body: dict[str, Any], model: str | None) -> None:
+    """A path that names a model (``/{model}/v1/…``) stands in for a missing ``model``; it may not contradict one."""
+    if model is None:
+        return
+    if body.setdefault("model", model) != model:
+        raise InvalidValue(f"the path names model {quoted(model)}, the body another; name one of them", param="model")

@@ -1,0 +1,63 @@
+"""Which models are there, and is the gateway well? The endpoints that run no model."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gateway.assembly import Stack
+from gateway.core.errors import ModelNotFound
+from gateway.edge.asked import Asked
+from gateway.edge.replies import send_bytes, send_json
+from gateway.policy.admit.keys import allows
+from gateway.runtime import Runtime
+from gateway.telemetry.metrics import CONTENT_TYPE
+from gateway.wire.problems import quoted
+
+
+class Catalogue:
+    """``/v1/models``, ``/health…`` and ``/metrics``."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._created = int(time.time())
+
+    async def models(self, asked: Asked) -> None:
+        """``GET /v1/models``: what this client may call."""
+        stack = self._stack()
+        key = stack.keyring.admit(asked.headers.get("authorization"))
+        names = [name for name in stack.routes if allows(key, name)]
+        await send_json(asked, 200, {"object": "list", "data": [self._card(name) for name in names]})
+
+    async def model(self, asked: Asked) -> None:
+        """``GET /v1/models/{id}``."""
+        stack = self._stack()
+        key = stack.keyring.admit(asked.headers.get("authorization"))
+        name = asked.path.removeprefix("/v1/models/")
+        if name not in stack.routes or not allows(key, name):
+            raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")
+        await send_json(asked, 200, self._card(name))
+
+    async def live(self, asked: Asked) -> None:
+        """``GET /health`` and ``/health/live``: the process answers."""
+        await send_json(asked, 200, {"status": "ok"})
+
+    async def ready(self, asked: Asked) -> None:
+        """``GET /health/ready``: send traffic here, or not (draining)."""
+        ready = self._runtime.stack is not None and not self._runtime.draining
+        await send_json(asked, 200 if ready else 503, {"status": "ready" if ready else "draining"})
+
+    async def metrics(self, asked: Asked) -> None:
+        """``GET /metrics`` in Prometheus' text format."""
+        await send_bytes(asked, 200, self._runtime.metrics.exposition(), CONTENT_TYPE)
+
+    def _stack(self) -> Stack:
+        assert self._runtime.stack is not None
+        return self._runtime.stack
+
+    def _card(self, name: str) -> dict[str, Any]:
+        card: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "meta-gateway"}
+        length = self._stack().routes[name].max_model_len
+        if length is not None:
+            card["max_model_len"] = length
+        return card

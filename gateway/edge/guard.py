@@ -1,0 +1,36 @@
+"""May this host be asked for? The Host header must name us, or a web page could (DNS rebinding)."""
+
+from __future__ import annotations
+
+from gateway.config.snapshot import ServerSpec
+from gateway.core.errors import BadHost
+from gateway.edge.asked import Asked
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def is_loopback(host: str) -> bool:
+    """Is this listening address reachable from this machine only?"""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+class HostGuard:
+    """The hosts answered for: loopback names on a loopback listener, and the configured ones."""
+
+    def __init__(self, server: ServerSpec) -> None:
+        configured = {host.lower() for host in server.allowed_hosts}
+        self._any = "*" in configured
+        self._hosts = configured | (LOOPBACK if is_loopback(server.host) else set())
+
+    def check(self, asked: Asked) -> None:
+        """Raise ``BadHost`` unless exactly one Host header names an allowed host."""
+        hosts = asked.headers.getlist("host")
+        if len(hosts) != 1 or not (self._any or _name(hosts[0]) in self._hosts):
+            raise BadHost("the Host header names a host this gateway does not answer for (server.allowed_hosts)")
+
+
+def _name(host: str) -> str:
+    """Host without its port; a bracketed IPv6 address keeps its brackets."""
+    if host.startswith("["):
+        return host[: host.find("]") + 1].lower()
+    return host.partition(":")[0].lower()

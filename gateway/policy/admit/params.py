@@ -1,0 +1,154 @@
+"""Which parameters go out? The client's, the policy's, and nothing in silence.
+
+In order: unknown fields by rule, forbidden ones refused, defaults filled in, bounds kept,
+forced values set. Every change leaves a notice. A text target then gets them in the names
+of the completions endpoint; what cannot be said there is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.config.snapshot import ParamsPolicy
+from gateway.core.call import Call
+from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedParameter
+from gateway.core.prompt import Notice
+
+LIMITS = ("max_completion_tokens", "max_tokens")
+"""Two names of one thing; the newer one wins if a client sends both."""
+
+OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""What OpenAI's API means when a field is absent; sent in so many words by ``params.explicit``."""
+
+CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
+    # Fields the completions endpoint does not have, and when one may be left out because it asks for nothing.
+    "tools": lambda value: not value,
+    "functions": lambda value: not value,
+    "tool_choice": lambda value: value in ("none", "auto"),
+    "function_call": lambda value: value in ("none", "auto"),
+    "parallel_tool_calls": lambda value: True,  # says something only beside tools, which are refused
+    "response_format": lambda value: value == {"type": "text"},
+    "modalities": lambda value: value == ["text"],
+    "service_tier": lambda value: value in ("auto", "default"),
+    "store": lambda value: value is False,
+    "audio": lambda value: False,
+    "prediction": lambda value: False,
+    "reasoning_effort": lambda value: False,
+    "verbosity": lambda value: False,
+    "prompt_cache_key": lambda value: False,
+    "safety_identifier": lambda value: False,
+    "web_search_options": lambda value: False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The parameters as they will be sent, and what was changed on the way."""
+
+    params: Mapping[str, Any]
+    notices: tuple[Notice, ...] = ()
+    top_logprobs: int | None = None
+    """How many alternatives the client asked for; None: as many as the target gives."""
+
+
+def apply(call: Call, policy: ParamsPolicy) -> Effective:
+    """The policy's word on the client's parameters."""
+    params = dict(call.params)
+    notices: list[Notice] = []
+    _unknown(call.unknown, policy, params, notices)
+    asked = params.keys() | _asked_elsewhere(call)
+    for name in policy.forbid:
+        if name in asked:
+            raise ForbiddenParameter(f"{name} is not allowed by this model's policy; leave it out", param=name)
+    for name, value in policy.default.items():
+        if not _given(name, params):
+            params[name] = value
+            notices.append(Notice("default_parameter", f"{name}={value}"))
+    for name, bound in policy.clamp.items():
+        for alias in LIMITS if name in LIMITS else (name,):
+            value = params.get(alias)
+            if isinstance(value, int | float) and value > bound:
+                params[alias] = int(bound) if isinstance(value, int) else bound
+                notices.append(Notice("clamped_parameter", f"{alias}={params[alias]}"))
+    for name, value in policy.force.items():
+        if params.get(name) != value:
+            params[name] = value
+            notices.append(Notice("forced_parameter", f"{name}={value}"))
+    return Effective(params, tuple(notices))
+
+
+def for_text(
+    effective: Effective, policy: ParamsPolicy, engine_defaults: Mapping[str, Any], room: int | None
+) -> Effective:
+    """Chat parameters in the names of the completions endpoint, with an explicit limit (design 5.1).
+
+    ``engine_defaults``: what the engine's own fields must say to mean OpenAI's defaults.
+    ``room``: tokens left in the context; None when unknown.
+    """
+    params = dict(effective.params)
+    notices = list(effective.notices)
+    for name, asks_nothing in CHAT_ONLY.items():
+        if name in params and not asks_nothing(params.pop(name)):
+            raise UnsupportedParameter(
+                f"{name} cannot be expressed to a model that takes plain text; leave it out or use a chat model",
+                param=name,
+            )
+    wanted = params.pop("logprobs", None)
+    top = params.pop("top_logprobs", None)
+    if top is not None and not wanted:
+        raise InvalidValue("top_logprobs needs logprobs: true", param="top_logprobs")
+    if wanted:
+        # Some engines read 0 as "none"; ask for one and cut the surplus from the answer.
+        params["logprobs"] = max(top or 0, 1)
+    _limit(params, policy, room, notices)
+    if policy.explicit:
+        params = {**OPENAI_DEFAULTS, **engine_defaults, **params}
+    return Effective(params, tuple(notices), (top or 0) if wanted else None)
+
+
+def _limit(params: dict[str, Any], policy: ParamsPolicy, room: int | None, notices: list[Notice]) -> None:
+    newer, older = (params.pop(name, None) for name in LIMITS)
+    if newer is not None and older is not None and newer != older:
+        raise InvalidValue(
+            "max_completion_tokens and max_tokens differ; send one of them", param="max_completion_tokens"
+        )
+    if newer is not None and older is None:
+        notices.append(Notice("renamed_parameter", "max_completion_tokens sent as max_tokens"))
+    limit = newer if newer is not None else older
+    if limit is None:
+        # Without a limit a completions engine stops after 16 tokens; a chat request means "until the end".
+        limit = room if room is not None else policy.max_tokens
+        notices.append(Notice("default_parameter", f"max_tokens={limit}"))
+    params["max_tokens"] = limit
+
+
+def _unknown(unknown: Mapping[str, Any], policy: ParamsPolicy, params: dict[str, Any], notices: list[Notice]) -> None:
+    if not unknown:
+        return
+    names = sorted(_plain(name) for name in unknown)
+    if policy.unknown == "reject":
+        raise UnsupportedParameter(
+            f"unknown field {names[0]}: this model's policy refuses fields that OpenAI's API does not have",
+            param=names[0],
+        )
+    if policy.unknown == "drop":
+        notices.append(Notice("dropped_parameter", " ".join(names[:8])))
+    else:
+        params.update(unknown)
+
+
+def _asked_elsewhere(call: Call) -> set[str]:
+    """Fields that have become parts of the call."""
+    parts = {"n": call.n > 1, "stop": bool(call.stops), "stream": call.stream}
+    return {name for name, asked in parts.items() if asked}
+
+
+def _given(name: str, params: Mapping[str, Any]) -> bool:
+    return any(alias in params for alias in (LIMITS if name in LIMITS else (name,)))
+
+
+def _plain(name: str) -> str:
+    """A client's field name, fit for a header and a message."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "?" for c in name[:64])

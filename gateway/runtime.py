@@ -1,0 +1,97 @@
+"""Which configuration serves now? The runtime owns the current stack, and swaps it whole.
+
+A reload reads every file, builds the whole new world, runs each template's examples, and only
+then takes its place; a bad edit leaves the old one serving (design 3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gateway import __version__
+from gateway.assembly import Doors, Stack, assemble
+from gateway.backend.embedded.cache import EngineCache
+from gateway.backend.http import HttpClient
+from gateway.config.load import read
+from gateway.config.snapshot import Snapshot
+from gateway.config.watch import Watch
+from gateway.core.errors import ConfigError, GatewayError
+from gateway.telemetry.metrics import Metrics
+
+LOG = logging.getLogger("gateway.runtime")
+
+POLL = 1.0
+"""Seconds between two looks at the files."""
+
+
+class Runtime:
+    """The serving world: made once per process, entered by the server's lifespan."""
+
+    def __init__(self, config: Path, env: Mapping[str, str] | None = None) -> None:
+        self._config = config
+        self._env = os.environ if env is None else env
+        self._watch = Watch([config])
+        self._watcher: asyncio.Task[None] | None = None
+        self._reloading = asyncio.Lock()
+        self.metrics = Metrics()
+        self.doors: Doors | None = None
+        self.stack: Stack | None = None
+        self.draining = False
+
+    def load(self) -> Snapshot:
+        """Read the files as they are now; raises ``ConfigError`` with every problem. Blocks."""
+        outcome = read(self._config, self._env)
+        # Followed even if refused: the file that mends a problem may be one that was only now named.
+        self._watch.follow(outcome.files)
+        if outcome.snapshot is None:
+            raise ConfigError(outcome.problems)
+        return outcome.snapshot
+
+    async def start(self, snapshot: Snapshot) -> None:
+        """Build the first stack; raises if it cannot be built."""
+        self.doors = Doors(HttpClient(), EngineCache(), self.metrics)
+        self.stack = await asyncio.to_thread(assemble, snapshot, self.doors)
+        self._serve(self.stack)
+        self._watcher = asyncio.create_task(self._look(), name="config-watch")
+
+    async def stop(self) -> None:
+        """Close connections and engines; running calls are over by then."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watcher
+        if self.doors is not None:
+            await self.doors.client.aclose()
+
+    async def reload(self) -> bool:
+        """Take the files as they are now; False, and the old stack, if they cannot be used."""
+        assert self.doors is not None
+        async with self._reloading:
+            try:
+                snapshot = await asyncio.to_thread(self.load)
+                stack = await asyncio.to_thread(assemble, snapshot, self.doors)
+            except GatewayError as error:
+                self.metrics.count("gateway_reloads_total", "error")
+                LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
+                return False
+            if self.stack is not None and snapshot.server != self.stack.snapshot.server:
+                LOG.warning("changes under `server` take effect at the next start")
+            self.stack = stack
+            self._serve(stack)
+            self.metrics.count("gateway_reloads_total", "ok")
+            LOG.info("configuration %s serves now: %s", snapshot.revision, ", ".join(snapshot.models))
+            return True
+
+    def _serve(self, stack: Stack) -> None:
+        self.metrics.built(__version__, stack.snapshot.revision)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(POLL)
+            if await asyncio.to_thread(self._watch.changed):
+                await self.reload()

@@ -1,0 +1,78 @@
+"""Which metrics are there? One row each: name, kind, labels, what it tells.
+
+The code, ``docs/metrics.md`` and the dashboard test read these rows. Bucket edges of first token,
+gap and request are vLLM's, so that panels of gateway and engine overlay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FIRST_TOKEN = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
+               40.0, 80.0, 160.0, 640.0, 2560.0)  # fmt: skip
+GAP = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+REQUEST = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
+           240.0, 480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
+OWN = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row: a metric as it is declared, documented and drawn."""
+
+    name: str
+    kind: Literal["counter", "histogram", "gauge"]
+    labels: tuple[str, ...]
+    help: str
+    buckets: tuple[float, ...] = ()
+
+
+METRICS = (
+    Metric("gateway_requests_total", "counter", ("endpoint", "model", "outcome"),
+           "Finished calls; outcome is ok, client_gone or an error code."),
+    Metric("gateway_request_seconds", "histogram", ("endpoint", "model"),
+           "From the request's head to the last byte of the answer.", REQUEST),
+    Metric("gateway_first_token_seconds", "histogram", ("model",),
+           "From the request's head to the first content written; streams only.", FIRST_TOKEN),
+    Metric("gateway_token_gap_seconds", "histogram", ("model",),
+           "Between neighbouring content events of a stream.", GAP),
+    Metric("gateway_time_per_output_token_seconds", "histogram", ("model",),
+           "One value per stream: (duration - first token) / (tokens - 1).", GAP),
+    Metric("gateway_overhead_seconds", "histogram", ("endpoint", "model"),
+           "The gateway's own share: duration less the time spent with the upstream.", OWN),
+    Metric("gateway_render_seconds", "histogram", ("template", "kind"),
+           "From a dialogue to its prompt.", OWN),
+    Metric("gateway_admission_seconds", "histogram", ("endpoint",),
+           "From the request's head to the parsed, admitted call.", OWN),
+    Metric("gateway_upstream_seconds", "histogram", ("model", "target"),
+           "From asking a target to the end of its answer.", REQUEST),
+    Metric("gateway_upstream_first_token_seconds", "histogram", ("model", "target"),
+           "From asking a target to its first content.", FIRST_TOKEN),
+    Metric("gateway_attempts_total", "counter", ("model", "target", "outcome"),
+           "Attempts at targets; outcome is ok or an error code."),
+    Metric("gateway_tokens_total", "counter", ("model", "direction", "source"),
+           "Tokens counted; direction is prompt or completion, source is upstream or estimated."),
+    Metric("gateway_in_flight", "gauge", ("endpoint",),
+           "Calls under way."),
+    Metric("gateway_shed_total", "counter", ("reason",),
+           "Calls turned away for lack of room."),
+    Metric("gateway_stop_cuts_total", "counter", ("model", "source"),
+           "Choices that ended at a stop; source is engine (the upstream saw it) or gateway (we cut it)."),
+    Metric("gateway_stop_leaks_total", "counter", ("model",),
+           "Answers of engines that left a stop string in the text or ran past it; cut here."),
+    Metric("gateway_bos_anomalies_total", "counter", ("model",),
+           "Prompts that may reach the model with two BOS tokens, or none."),
+    Metric("gateway_role_rewrites_total", "counter", ("template", "rule"),
+           "Messages that a template spoke in another role or merged."),
+    Metric("gateway_param_rejections_total", "counter", ("reason",),
+           "Requests refused for a parameter; reason is the error code."),
+    Metric("gateway_stream_incomplete_total", "counter", ("model",),
+           "Streams that broke off after they had begun."),
+    Metric("gateway_client_gone_total", "counter", ("phase",),
+           "Clients that left; phase is before_first or mid_stream."),
+    Metric("gateway_reloads_total", "counter", ("result",),
+           "Configuration reloads; result is ok or error."),
+    Metric("gateway_build_info", "gauge", ("version", "revision"),
+           "Always 1; which build and which configuration serve."),
+)  # fmt: skip

@@ -1,0 +1,109 @@
+"""A real gateway for tests: uvicorn on a free loopback port, in a thread with a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import uvloop
+
+from gateway.cli.listen import _Server
+from gateway.edge.app import App
+from gateway.runtime import Runtime
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Gateway:
+    """A serving gateway; ``url`` ends in ``/v1``."""
+
+    def __init__(self, runtime: Runtime, port: int) -> None:
+        self.runtime = runtime
+        self.port = port
+        self.root = f"http://127.0.0.1:{port}"
+        self.url = f"{self.root}/v1"
+        self.http = httpx.Client(base_url=self.root, timeout=30, trust_env=False)
+
+    def chat(self, model: str, text: str = "hi", **fields: object) -> httpx.Response:
+        """One chat request with one user message."""
+        body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+        return self.http.post("/v1/chat/completions", json=body)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of a series; 0 if there is none yet."""
+        value = self.runtime.metrics.registry.get_sample_value(name, labels)
+        return 0.0 if value is None else value
+
+    def settled(self, seconds: float = 2.0) -> bool:
+        """Wait until no call is under way; False if that does not happen in time."""
+        return eventually(
+            lambda: (
+                not any(self.metric("gateway_in_flight", endpoint=e) for e in ("chat", "completions", "embeddings"))
+            ),
+            seconds,
+        )
+
+
+def eventually(fact: object, seconds: float = 2.0) -> bool:
+    """Ask until it is true, or the time is over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if fact():  # type: ignore[operator]
+            return True
+        time.sleep(0.005)
+    return bool(fact())  # type: ignore[operator]
+
+
+@contextmanager
+def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> Iterator[Gateway]:
+    """Serve ``config`` (the text of a gateway.yaml) from ``folder``."""
+    path = folder / "gateway.yaml"
+    path.write_text(config, encoding="utf-8")
+    runtime = Runtime(path, env or {})
+    snapshot = runtime.load()
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    bound.listen(512)
+    ready = threading.Event()
+    stop: list[object] = []
+    failure: list[BaseException] = []
+
+    async def serve() -> None:
+        await runtime.start(snapshot)
+        server = _Server(runtime, App(runtime), snapshot.server, signals=False)
+        stop.append(server)
+        ready.set()
+        try:
+            await server.serve(sockets=[bound])
+        finally:
+            await runtime.stop()
+
+    def run() -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(serve())
+        except BaseException as error:
+            failure.append(error)
+            ready.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    if failure:
+        raise failure[0]
+    served = Gateway(runtime, bound.getsockname()[1])
+    try:
+        yield served
+    finally:
+        served.http.close()
+        stop[0].should_exit = True  # type: ignore[attr-defined]
+        thread.join(15)
+        assert not thread.is_alive(), "the gateway did not stop"
+        if failure:
+            raise failure[0]

@@ -1,0 +1,121 @@
+"""Do imports point downward only? The picture in README.md is what this test enforces."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FLOORS = (
+    # floor 0 first; names on one floor do not know each other
+    ("core",),
+    ("template", "stream", "wire", "telemetry"),
+    ("config",),
+    ("backend",),
+    ("policy.admit", "policy.deliver"),
+    ("progress", "pipeline", "assembly", "runtime"),
+    ("edge",),
+    ("cli",),
+)
+
+WITHIN = {
+    # On floor 5 the journey's own files stand on each other, in this order.
+    "progress": set(),
+    "pipeline": {"progress"},
+    "assembly": {"pipeline"},
+    "runtime": {"assembly"},
+}
+
+LAZY = {
+    # optional libraries, and the one place that speaks to them
+    "litellm": "backend/litellm.py",
+    "numpy": "backend/embedded/",
+    "tokenizers": ("backend/embedded/", "backend/tokens.py"),
+    "aiohttp": "backend/http.py",
+    "uvicorn": "cli/listen.py",
+    "prometheus_client": "telemetry/metrics.py",
+    "yaml": ("config/", "backend/scripted.py"),
+    "pydantic": "wire/",
+}
+
+
+def place(module: str) -> tuple[int, str]:
+    """(floor, name on it) of ``gateway.x.y``; the package itself is below everything."""
+    inner = module.removeprefix("gateway").removeprefix(".")
+    for floor, names in enumerate(FLOORS):
+        for name in names:
+            if inner == name or inner.startswith(f"{name}."):
+                return floor, name
+    assert inner in ("", "__main__", "policy"), f"{module} stands on no floor"
+    return (-1 if inner in ("", "policy") else len(FLOORS)), inner
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, inside functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def files() -> list[Path]:
+    return sorted((ROOT / "gateway").rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_downward(path: Path) -> None:
+    floor, name = place(module_name(path))
+    for imported in imports(path):
+        if not imported.startswith("gateway"):
+            continue
+        target_floor, target = place(imported)
+        allowed = target_floor < floor or target == name or target in WITHIN.get(name, set())
+        assert allowed, f"{path.relative_to(ROOT)} (floor {floor}) imports {imported} (floor {target_floor})"
+
+
+@pytest.mark.parametrize("library", LAZY)
+def test_a_library_is_spoken_to_in_one_place(library: str) -> None:
+    places = LAZY[library] if isinstance(LAZY[library], tuple) else (LAZY[library],)
+    for path in files():
+        if any(imported.split(".")[0] == library for imported in imports(path)):
+            inside = str(path.relative_to(ROOT / "gateway"))
+            assert inside.startswith(tuple(places)), f"{inside} imports {library}"
+
+
+def test_core_needs_the_standard_library_only() -> None:
+    import sys
+
+    for path in (ROOT / "gateway" / "core").glob("*.py"):
+        for imported in imports(path):
+            top = imported.split(".")[0]
+            assert top == "gateway" or top in sys.stdlib_module_names, f"{path.name} imports {imported}"
+
+
+def test_the_picture_in_the_readme_shows_these_floors() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    drawn = {int(floor): set(re.split(r"[\s·]+", names.strip())) for floor, names in PICTURE.findall(readme)}
+    shown = {floor: {name.replace(".", "/") for name in names} for floor, names in enumerate(FLOORS)}
+    assert drawn == shown
+
+
+PICTURE = re.compile(r"^ *│ *(\d) +((?:[a-z/]+(?: +· +)?)+) *│", re.MULTILINE)
+
+
+def test_the_code_names_no_model() -> None:
+    families = {path.stem for path in (ROOT / "meta_templates").glob("*.yaml")} - {"api", "api-system", "sft-demo"}
+    words = re.compile(r"\b(" + "|".join(re.escape(name) for name in sorted(families)) + r")\b", re.IGNORECASE)
+    for path in files():
+        code = path.read_text(encoding="utf-8")
+        assert not words.search(code), f"{path.relative_to(ROOT)} names {words.search(code)}"
