@@ -1,0 +1,25 @@
+"""What is a template? Something that renders a dialogue into a prompt."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.core.dialogue import Dialogue
+from gateway.core.prompt import Prompt
+from gateway.template.spec import TemplateSpec
+
+
+class Template(Protocol):
+    """A renderer bound to one template file; made by ``build.build``, safe to share between calls."""
+
+    @property
+    def spec(self) -> TemplateSpec:
+        """The file it was made from."""
+        ...
+
+    def render(self, dialogue: Dialogue) -> Prompt:
+        """The prompt for this dialogue.
+
+        Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue, each with ``param``.
+        """
+        ...

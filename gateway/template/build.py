@@ -1,0 +1,79 @@
+"""Which renderer reads a template, and does it do what the file's examples say?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.core.dialogue import Dialogue, Message, Part
+from gateway.core.errors import GatewayError
+from gateway.core.prompt import Prompt
+from gateway.template.base import Template
+from gateway.template.chat import ChatTemplate
+from gateway.template.meta import MetaTemplate
+from gateway.template.meta_api import ApiTemplate
+from gateway.template.meta_opencompass import OpenCompassTemplate
+from gateway.template.spec import Example, SpecProblem, TemplateSpec
+
+_STRING_TEMPLATES: Mapping[str, Callable[[TemplateSpec], Template]] = {
+    "natural": MetaTemplate,
+    "opencompass": OpenCompassTemplate,
+}
+
+SHOWN = 40
+"""Characters shown from the first difference on."""
+
+
+def build(spec: TemplateSpec) -> Template:
+    """The renderer for a checked spec."""
+    if spec.kind == "chat":
+        return ChatTemplate(spec)
+    return ApiTemplate(spec) if spec.api else _STRING_TEMPLATES[spec.turns](spec)
+
+
+def run_examples(template: Template) -> list[SpecProblem]:
+    """Render every example of the file; a problem for each that comes out differently."""
+    problems: list[SpecProblem] = []
+    for number, example in enumerate(template.spec.examples):
+        key = "prompt" if example.prompt is not None else "sent"
+        try:
+            message = _difference(template.render(dialogue_of(example)), example)
+        except GatewayError as error:
+            key, message = "messages", f"this example cannot be rendered: {error.message}"
+        if message:
+            problems.append(SpecProblem(("examples", number, key), message))
+    return problems
+
+
+def dialogue_of(example: Example) -> Dialogue:
+    """An example's messages as a request would bring them."""
+    return Dialogue(tuple(_message(raw) for raw in example.messages), continue_final=example.continue_final)
+
+
+def _message(raw: Mapping[str, Any]) -> Message:
+    content = raw.get("content")
+    if not isinstance(content, (list, tuple)):
+        return Message(raw["role"], content or "", raw=raw)
+    parts = tuple(Part(part["type"], part.get("text", "")) for part in content)
+    return Message(raw["role"], "".join(part.text for part in parts if part.kind == "text"), parts, raw)
+
+
+def _difference(prompt: Prompt, example: Example) -> str:
+    if example.prompt is not None:
+        return "" if prompt.text == example.prompt else _text_difference(example.prompt, prompt.text)
+    sent, wanted = list(prompt.messages or ()), list(example.sent or ())
+    if sent == wanted:
+        return ""
+    return _text_difference(json.dumps(wanted, ensure_ascii=False), json.dumps(sent, ensure_ascii=False))
+
+
+def _text_difference(wanted: str, got: str) -> str:
+    """Both texts, and what stands where they part; positions count characters from 0."""
+    at = next((i for i, (a, b) in enumerate(zip(wanted, got, strict=False)) if a != b), min(len(wanted), len(got)))
+    return (
+        f"the example comes out differently from position {at} on\n"
+        f"  expected {wanted!r}\n"
+        f"  got      {got!r}\n"
+        f"  there    {wanted[at : at + SHOWN]!r} became {got[at : at + SHOWN]!r}"
+    )

@@ -1,0 +1,164 @@
+"""Is this template file usable? Every mistake at once, each with what to do about it.
+
+The OpenCompass keys keep their names, so a ``meta_template`` dict pastes in. What
+the reference would only stumble over later is refused here (``specs/opencompass.md``
+12): an empty round, lists as begin or end, a missing ``api_role``, no generating role.
+``null`` means absent, as shipped configs write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from gateway.core.prompt import Bos
+from gateway.template.check_examples import read_examples
+from gateway.template.check_roles import check_roles, is_api, read_reserved, read_round
+from gateway.template.problems import Problems, SpecError, shown
+from gateway.template.speakers import SYSTEM
+from gateway.template.spec import RoleSpec, TemplateSpec
+
+__all__ = ["SpecError", "parse_spec"]
+
+KINDS = ("meta", "chat")
+NOT_YET = ("prompter", "jinja")
+BOS = ("none", "text", "engine")
+TURNS = ("natural", "opencompass")
+
+CHAT_KEYS = ("kind", "description", "stop", "eos_token_id", "examples")
+META_KEYS = (
+    *CHAT_KEYS, "begin", "end", "round", "reserved_roles", "roles", "bos", "bos_text", "turns", "media",
+)  # fmt: skip
+TEXT_ONLY_KEYS = {
+    "end": "the reference never sends it to an API model; remove it",
+    "bos": "an API model writes its own; remove it",
+    "bos_text": "an API model writes its own; remove it",
+    "media": "messages carry media themselves; remove it",
+}
+"""Keys that mean nothing when the template makes messages."""
+
+
+def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "") -> TemplateSpec:
+    """The file's keys, checked and frozen. Raises SpecError with every problem found."""
+    problems = Problems()
+    keys = problems.mapping(raw, (), "a template")
+    if problems.found:
+        raise SpecError(problems.found)
+    kind = _kind(keys, problems)
+    spec = TemplateSpec(name, "chat") if kind is None else _READERS[kind](keys, name, problems)
+    if problems.found:
+        raise SpecError(problems.found)
+    return replace(spec, digest=digest)
+
+
+def _kind(keys: Mapping[str, Any], problems: Problems) -> str | None:
+    kind = keys.get("kind", "meta")
+    if kind in NOT_YET:
+        problems.add(("kind",), f"kind {kind} is not available yet; use meta or chat")
+        return None
+    before = len(problems.found)
+    chosen = problems.choice(kind, ("kind",), KINDS, "meta")
+    return chosen if len(problems.found) == before else None
+
+
+def _chat(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpec:
+    for key in keys:
+        if key in META_KEYS and key not in CHAT_KEYS:
+            problems.add((key,), f"kind chat sends messages untouched, so {key} has no effect; remove it")
+    problems.keys({key: None for key in keys if key not in META_KEYS}, CHAT_KEYS, ())
+    return TemplateSpec(
+        name=name,
+        kind="chat",
+        description=problems.text(keys.get("description", ""), ("description",)),
+        eos_token_id=_token_id(keys, problems),
+        stop=_stop(keys, problems),
+        examples=read_examples(keys.get("examples", ()), problems, sends_messages=True),
+    )
+
+
+def _meta(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpec:
+    problems.keys(keys, META_KEYS, ())
+    round_ = read_round(keys, problems)
+    reserved = read_reserved(keys, problems)
+    api = is_api(round_, reserved, problems)
+    if api:
+        _check_api(keys, round_, problems)
+    spec = TemplateSpec(
+        name=name,
+        kind="meta",
+        description=problems.text(keys.get("description", ""), ("description",)),
+        begin=_begin(keys, problems, api=api),
+        end=problems.text(keys.get("end", ""), ("end",)),
+        round=round_,
+        reserved_roles=reserved,
+        eos_token_id=_token_id(keys, problems),
+        roles=_roles(keys, problems),
+        stop=_stop(keys, problems),
+        bos=cast(Bos, problems.choice(keys.get("bos", "none"), ("bos",), BOS, "none")),
+        bos_text=problems.word(keys["bos_text"], ("bos_text",)) if "bos_text" in keys else "",
+        turns=cast(Any, problems.choice(keys.get("turns", "natural"), ("turns",), TURNS, "natural")),
+        media=problems.word(keys["media"], ("media",)) if "media" in keys else None,
+        examples=read_examples(keys.get("examples", ()), problems, sends_messages=api),
+    )
+    _check_bos(spec, keys, problems)
+    check_roles(spec, problems)
+    return spec
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any], str, Problems], TemplateSpec]] = {"meta": _meta, "chat": _chat}
+
+
+# ---------------------------------------------------------------- single keys
+
+
+def _begin(keys: Mapping[str, Any], problems: Problems, *, api: bool) -> str:
+    """Text; for an API model also the reference's ``{role: SYSTEM, prompt: …}``, which means the same."""
+    begin = keys.get("begin", "")
+    if not api or not isinstance(begin, Mapping):
+        return problems.text(begin, ("begin",))
+    problems.keys(begin, ("role", "prompt"), ("begin",))
+    if begin.get("role") != SYSTEM:
+        problems.add(("begin", "role"), "begin of an API template is a system message: its role is SYSTEM")
+    return problems.text(begin.get("prompt", ""), ("begin", "prompt"))
+
+
+def _token_id(keys: Mapping[str, Any], problems: Problems) -> int | None:
+    value = keys.get("eos_token_id")
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    problems.add(("eos_token_id",), f"must be a token id, a whole number from 0 up, not {shown(value)}")
+    return None
+
+
+def _stop(keys: Mapping[str, Any], problems: Problems) -> tuple[str, ...]:
+    value = keys.get("stop", ())
+    listed = [value] if isinstance(value, str) else problems.items(value, ("stop",))
+    return tuple(problems.word(entry, ("stop", number)) for number, entry in enumerate(listed))
+
+
+def _roles(keys: Mapping[str, Any], problems: Problems) -> Mapping[str, str]:
+    mapping = problems.mapping(keys.get("roles", {}), ("roles",), "roles")
+    return {str(key): problems.word(value, ("roles", str(key))) for key, value in mapping.items()}
+
+
+# ---------------------------------------------------------------- what must fit together
+
+
+def _check_api(keys: Mapping[str, Any], round_: tuple[RoleSpec | str, ...], problems: Problems) -> None:
+    for key, advice in TEXT_ONLY_KEYS.items():
+        if key in keys and keys[key] not in ("", "none"):
+            problems.add((key,), f"has no effect in a template with api_role: {advice}")
+    for number, entry in enumerate(round_):
+        if isinstance(entry, str):
+            problems.add(("round", number), "bare text has no speaker, so it cannot become a message; remove it")
+
+
+def _check_bos(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> None:
+    if spec.bos != "text":
+        if "bos_text" in keys:
+            problems.add(("bos_text",), "is only for bos: text; set bos to text or remove bos_text")
+    elif not spec.bos_text:
+        problems.add(("bos",), "bos: text needs bos_text, the marker that `begin` starts with")
+    elif not spec.begin.startswith(spec.bos_text):
+        problems.add(("bos_text",), f"begin must start with {shown(spec.bos_text)}, and it does not: write it there")

@@ -1,0 +1,74 @@
+"""In which order are turns spoken when messages keep their own order? (``turns: natural``)
+
+Each message is one turn, in message order; then the model speaks. Entries of the
+round that no message fills are written only when the template gives them words: a
+default prompt (``THOUGHTS: "None"``) or a bare string, once in each round, at their
+place. Nothing empty is invented. A new round starts as in the reference, where a
+role does not come later in the round than the one before; system messages start none.
+
+For alternating conversations this is what the reference's parser does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.core.dialogue import Dialogue
+from gateway.template.speakers import Speaker, Speakers
+from gateway.template.spec import RoleSpec, TemplateSpec
+
+MESSAGE_ROLES = ("user", "assistant")
+
+Turn = tuple[Speaker | None, RoleSpec | str, int]
+"""(speaker, entry of the template, message number); without a speaker the template's own words, number -1."""
+
+
+class NaturalOrder:
+    """The order of turns for one template."""
+
+    def __init__(self, spec: TemplateSpec, speakers: Speakers) -> None:
+        self._speakers = speakers
+        generating = spec.generating
+        if generating is None:
+            raise ValueError("a meta template without a generating role passed the checks")
+        self._size = len(spec.round)
+        self._generate_at = spec.round.index(generating)
+        said_by_messages = [speakers[role].place for role in MESSAGE_ROLES if role in speakers]
+        self._own_words: tuple[tuple[int, RoleSpec | str], ...] = tuple(
+            (place, entry)
+            for place, entry in enumerate(spec.round)
+            if place not in said_by_messages and (isinstance(entry, str) or entry.prompt is not None)
+        )
+        """Entries that speak without a message, by place."""
+
+    def turns(self, dialogue: Dialogue) -> Iterator[Turn]:
+        """Every turn before the model's own. Raises RoleNotSupported."""
+        place = -1
+        heard: set[int] = set()  # places a system message has filled in the present round
+        for number, message in enumerate(dialogue.messages):
+            if message.role not in self._speakers:
+                raise self._speakers.refuse(message.role, number)
+            speaker = self._speakers[message.role]
+            there = speaker.place
+            if there is not None and speaker.system:
+                heard.add(there)
+            elif there is not None:
+                if self._own_words:
+                    yield from self._between(place, there, heard)
+                place = there
+            yield speaker, speaker.role, number
+        if self._own_words and not dialogue.continue_final:
+            yield from self._between(place, self._generate_at, heard)
+
+    def _between(self, place: int, there: int, heard: set[int]) -> Iterator[Turn]:
+        """The template's own words after ``place`` and before ``there``, over the round's end if need be."""
+        if there <= place:
+            yield from self._own(place + 1, self._size, heard)
+            heard.clear()
+            place = -1
+        yield from self._own(place + 1, there, heard)
+
+    def _own(self, start: int, stop: int, heard: set[int]) -> Iterator[Turn]:
+        for place, entry in self._own_words:
+            if start <= place < stop and place not in heard:
+                yield None, entry, -1

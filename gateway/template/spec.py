@@ -1,0 +1,83 @@
+"""What does a template file say? The file's keys, checked and frozen.
+
+The OpenCompass keys are kept word for word (``specs/opencompass.md`` 1 and 4);
+the gateway's own keys stand beside them (design 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gateway.core.dialogue import NOTHING
+from gateway.core.prompt import Bos
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """One entry of ``round`` or ``reserved_roles``."""
+
+    role: str
+    begin: str = ""
+    end: str = ""
+    prompt: str | None = None
+    """The default prompt; None: none given."""
+    generate: bool = False
+    api_role: str | None = None
+    fallback_role: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A conversation and the exact prompt it must become; run whenever the file is loaded."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    prompt: str | None = None
+    """The exact string (string templates)."""
+    sent: tuple[Mapping[str, Any], ...] | None = None
+    """The exact messages (templates whose roles carry ``api_role``)."""
+    continue_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSpec:
+    """A template file; ``kind`` says which renderer reads it."""
+
+    name: str
+    kind: Literal["meta", "chat"]
+    description: str = ""
+    begin: str = ""
+    end: str = ""
+    round: tuple[RoleSpec | str, ...] = ()
+    reserved_roles: tuple[RoleSpec, ...] = ()
+    eos_token_id: int | None = None
+    roles: Mapping[str, str] = field(default=NOTHING)
+    """OpenAI role → template role, beyond the standard four."""
+    stop: tuple[str, ...] = ()
+    bos: Bos = "none"
+    bos_text: str = ""
+    turns: Literal["natural", "opencompass"] = "natural"
+    media: str | None = None
+    """Placeholder text for a media part; None: media are refused."""
+    examples: tuple[Example, ...] = ()
+    digest: str = ""
+    """Twelve hex digits of the SHA-256 of the file's bytes, for ``x-gateway-template``."""
+
+    @property
+    def api(self) -> bool:
+        """Do the roles carry ``api_role``? Then the template makes messages, not a string."""
+        return any(isinstance(entry, RoleSpec) and entry.api_role is not None for entry in self.round)
+
+    @property
+    def generating(self) -> RoleSpec | None:
+        """The role that the model plays; None for ``kind: chat``."""
+        return next((entry for entry in self.round if isinstance(entry, RoleSpec) and entry.generate), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecProblem:
+    """A mistake in a template file, before anyone knows its line."""
+
+    path: tuple[str | int, ...]
+    message: str

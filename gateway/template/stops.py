@@ -1,0 +1,34 @@
+"""Where does an answer end? The template owns the stop strings (design 4.2).
+
+The generating role's ``end``, stripped; when only blanks are left, the beginning of
+whatever comes next in the round; then ``stop``. ``eos_token_id`` goes along as an id.
+"""
+
+from __future__ import annotations
+
+from gateway.template.spec import RoleSpec, TemplateSpec
+
+
+def stop_strings(spec: TemplateSpec) -> tuple[str, ...]:
+    """The template's stop strings in order of precedence, without repeats."""
+    return tuple(dict.fromkeys(text for text in (_end_of_turn(spec), *spec.stop) if text))
+
+
+def stop_token_ids(spec: TemplateSpec) -> tuple[int, ...]:
+    """``eos_token_id`` as engines take it."""
+    return () if spec.eos_token_id is None else (spec.eos_token_id,)
+
+
+def _end_of_turn(spec: TemplateSpec) -> str:
+    generating = spec.generating
+    if generating is None:
+        return ""
+    end = generating.end.strip()
+    # An API model marks its turns itself: the next role's begin is ordinary text there.
+    return end if end or spec.api else _next_begin(spec, generating)
+
+
+def _next_begin(spec: TemplateSpec, generating: RoleSpec) -> str:
+    """What the template writes after the generating role's turn; the round starts over at its end."""
+    after = spec.round[(spec.round.index(generating) + 1) % len(spec.round)]
+    return (after if isinstance(after, str) else after.begin).strip()

@@ -1,0 +1,24 @@
+"""What is the complete conversation? Every turn closed and meta ``end`` written, as perplexity is scored on it.
+
+The LM parser's ``ppl`` mode (``specs/opencompass.md`` 4.6) on the dialogue a request would bring.
+"""
+
+from __future__ import annotations
+
+from gateway.core.dialogue import Dialogue
+from gateway.core.errors import InvalidValue
+from gateway.core.prompt import Segment
+from gateway.template.lm_parser import LMParser
+from gateway.template.meta_opencompass import as_meta_template, as_prompt_list, as_segment
+from gateway.template.speakers import Speakers, check_dialogue, content_of, role_names
+from gateway.template.spec import TemplateSpec
+
+
+def whole_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
+    """The segments of the whole conversation; string templates only."""
+    if spec.kind != "meta" or spec.api:
+        raise InvalidValue("only a string template has a whole conversation to show", param="messages")
+    check_dialogue(dialogue)
+    texts = [content_of(message, number, spec.media) for number, message in enumerate(dialogue.messages)]
+    items, numbers = as_prompt_list(dialogue.messages, texts, role_names(spec), Speakers(spec))
+    return tuple(as_segment(piece, numbers) for piece in LMParser(as_meta_template(spec)).pieces(items, "ppl"))

@@ -1,0 +1,85 @@
+"""For alternating conversations both orders of turns give the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.core.dialogue import Dialogue, Message
+from gateway.template.build import build
+from gateway.template.lm_parser import LMParser
+from gateway.template.promptlist import PromptList
+from gateway.template.spec import RoleSpec, TemplateSpec
+
+TEXTS = st.text(alphabet=st.sampled_from("ab <>\n{}é漢🙂"), max_size=6)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> dict[str, Any]:
+    """HUMAN and BOT, now and then with bare text or roles that have a default prompt anywhere in the round."""
+
+    def extra(name: str) -> st.SearchStrategy[list[RoleSpec | str]]:
+        roles = st.builds(RoleSpec, role=st.just(name), begin=TEXTS, end=TEXTS, prompt=TEXTS)
+        return st.lists(st.one_of(TEXTS, roles), max_size=1)
+
+    human = RoleSpec("HUMAN", draw(TEXTS), draw(TEXTS))
+    bot = RoleSpec("BOT", draw(TEXTS), draw(TEXTS), generate=True)
+    system = RoleSpec("SYSTEM", draw(TEXTS), draw(TEXTS))
+    return {
+        "begin": draw(TEXTS),
+        "end": draw(TEXTS),
+        "round": (*draw(extra("X")), human, *draw(extra("Y")), bot, *draw(extra("Z"))),
+        "reserved_roles": (system,) if draw(st.booleans()) else (),
+    }
+
+
+@st.composite
+def alternating(draw: st.DrawFn) -> tuple[Message, ...]:
+    """An optional system message, then user and assistant in turn, the user last."""
+    messages = [Message("system", draw(TEXTS))] if draw(st.booleans()) else []
+    for _ in range(draw(st.integers(0, 3))):
+        messages += [Message("user", draw(TEXTS)), Message("assistant", draw(TEXTS))]
+    return (*messages, Message("user", draw(TEXTS)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(specs(), alternating())
+def test_natural_is_opencompass_when_turns_alternate(keys: dict[str, Any], messages: tuple[Message, ...]) -> None:
+    said = Dialogue(messages)
+    natural = build(TemplateSpec("t", "meta", turns="natural", **keys)).render(said)
+    reference = build(TemplateSpec("t", "meta", turns="opencompass", **keys)).render(said)
+    assert natural.text == reference.text
+
+
+@settings(max_examples=200, deadline=None)
+@given(specs(), alternating())
+def test_opencompass_is_the_parser_on_the_same_promptlist(keys: dict[str, Any], messages: tuple[Message, ...]) -> None:
+    names = {"system": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
+    turns = [{"role": names[message.role], "prompt": message.text} for message in messages]
+    begin = [{**turn, "fallback_role": "HUMAN"} for turn in turns if turn["role"] == "SYSTEM"]
+    spoken = [turn for turn in turns if turn["role"] != "SYSTEM"]
+    items = [
+        {"section": "begin", "pos": "begin"},
+        *begin,
+        {"section": "begin", "pos": "end"},
+        {"section": "round", "pos": "begin"},
+        *spoken,
+        {"section": "round", "pos": "end"},
+    ]
+    meta = {
+        "begin": keys["begin"],
+        "end": keys["end"],
+        "round": [plain(entry) for entry in keys["round"]],
+        "reserved_roles": [plain(entry) for entry in keys["reserved_roles"]],
+    }
+    spec = TemplateSpec("t", "meta", turns="opencompass", **keys)
+    assert build(spec).render(Dialogue(messages)).text == LMParser(meta).parse(PromptList(items))
+
+
+def plain(entry: RoleSpec | str) -> Any:
+    if isinstance(entry, str):
+        return entry
+    role = {"role": entry.role, "begin": entry.begin, "end": entry.end, "generate": entry.generate}
+    return role if entry.prompt is None else {**role, "prompt": entry.prompt}
