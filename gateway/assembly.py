@@ -24,7 +24,7 @@ from gateway.backend.engines import ENGINES
 from gateway.backend.http import HttpClient
 from gateway.backend.litellm import LiteLLMBackend
 from gateway.backend.scripted import ScriptedBackend
-from gateway.backend.tokens import local_encoder
+from gateway.backend.tokens import LocalTokens, Tokens
 from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
 from gateway.config.templates import form
 from gateway.core.exchange import Backend
@@ -64,13 +64,15 @@ def assemble(snapshot: Snapshot, doors: Doors) -> Stack:
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     """A model that can be rendered for, but not asked: what the verbs of the command line need."""
+    tokens = _tokens(model, engines)
     return Route(
         spec=model,
         form=form(model.template),
         template=build(model.template),
         backend=ScriptedBackend(),
         engine_defaults=ENGINES[model.targets[0].engine].explicit,
-        encode=_encoder(model, engines),
+        eos_stops=_eos_stops(model, tokens),
+        encode=None if tokens is None else tokens.tokenize,
         max_model_len=_length(model, engines),
     )
 
@@ -129,13 +131,18 @@ _DOORS: dict[str, Callable[[TargetSpec, ModelSpec, Doors], Backend]] = {
 }
 
 
-def _encoder(model: ModelSpec, engines: EngineCache) -> Callable[[str, bool], list[int]] | None:
+def _tokens(model: ModelSpec, engines: EngineCache) -> Tokens | None:
     if model.tokenizer is not None:
-        return local_encoder(model.tokenizer)
+        return LocalTokens(model.tokenizer)
     first = model.targets[0]
-    if first.speaks == "embedded":
-        return engines.get(first).tokenize
-    return None
+    return engines.get(first) if first.speaks == "embedded" else None
+
+
+def _eos_stops(model: ModelSpec, tokens: Tokens | None) -> tuple[str, ...]:
+    """The text of the template's ``eos_token_id``, for engines that take no ids (design 4.2)."""
+    eos = model.template.eos_token_id
+    text = tokens.detokenize([eos]) if tokens is not None and eos is not None else ""
+    return (text,) if text.strip() else ()
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:

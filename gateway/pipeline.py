@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
@@ -38,6 +38,8 @@ class Route:
     template: Template
     backend: Backend
     engine_defaults: Mapping[str, Any] = field(default=NOTHING)
+    eos_stops: tuple[str, ...] = ()
+    """The text of the template's ``eos_token_id``, when a tokenizer knows it."""
     encode: Callable[[str, bool], list[int]] | None = None
     """Text → token ids (with special tokens, if the flag is set); None without a tokenizer."""
     max_model_len: int | None = None
@@ -105,6 +107,10 @@ def _prepare_chat(route: Route, call: Call) -> Prepared:
     text = route.form == "text"
     if text:
         effective = for_text(effective, policy, route.engine_defaults, _room(route, prompt.text))
+    elif call.dialogue.continue_final:
+        # The target's own template has to leave the last turn open; these are the names engines know.
+        goes_on = {"continue_final_message": True, "add_generation_prompt": False}
+        effective = replace(effective, params={**effective.params, **goes_on})
     exchange = Exchange(
         endpoint="completions" if text else "chat",
         request_id=call.request_id,
@@ -112,7 +118,8 @@ def _prepare_chat(route: Route, call: Call) -> Prepared:
         messages=prompt.messages or (),
         params=effective.params,
         n=call.n,
-        stops=(*prompt.stops, *[stop for stop in call.stops if stop not in prompt.stops]),
+        # The template's own come first; the client's are added and never replace them.
+        stops=tuple(dict.fromkeys((*prompt.stops, *route.eos_stops, *call.stops))),
         stop_token_ids=prompt.stop_token_ids,
         stream=call.stream or route.spec.policy.delivery.stream_upstream,
         bos=prompt.bos,

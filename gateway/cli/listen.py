@@ -80,9 +80,13 @@ class _Server(uvicorn.Server):
         self._signals = signals
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, a second one leaves at once."""
+        """The first signal drains, a second one leaves at once.
+
+        uvicorn's own would raise the signal again at the end, and a clean exit would not look like one.
+        """
         self._runtime.draining = True
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     def capture_signals(self):  # type: ignore[no-untyped-def]  # a context manager of uvicorn's own type
         """The admin listener leaves signals to the main one."""

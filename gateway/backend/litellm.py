@@ -1,0 +1,325 @@
+"""How are provider dialects spoken? By LiteLLM's SDK, imported on the first call, kept on a short lead.
+
+LiteLLM retries by itself, turns broken streams into success, leaves upstreams running and invents
+finish reasons (``specs/reliability.md`` 0.2–0.5, measured). So: no retries, every stream closed, one line of errors
+through our tables, and an empty answer is an error, never an empty success. The import takes seconds and 200 MB;
+it happens in a thread, so that the event loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import orjson
+
+from gateway.backend.answers import CHAT, Answer, read_usage
+from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS
+from gateway.backend.statuses import error_for_status, error_in_body, parse_retry_after
+from gateway.config.snapshot import TargetSpec
+from gateway.core.errors import (
+    ContentFiltered,
+    ContextLengthExceeded,
+    GatewayError,
+    UnsupportedParameter,
+    UpstreamConnectTimeout,
+    UpstreamDisconnected,
+    UpstreamDnsError,
+    UpstreamIncomplete,
+    UpstreamInvalidResponse,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
+from gateway.core.exchange import Exchange
+
+PASSED = CHAT_PARAMS - {"metadata"}
+"""Fields handed on; LiteLLM keeps ``metadata`` for itself. Anything else is refused by name."""
+TIMEOUT = 3600.0
+"""Seconds given to LiteLLM; its timeouts are no deadlines, ours stand around this backend."""
+CLOSING = 2.0
+"""Seconds that closing a stream may take."""
+OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
+"""Providers that speak OpenAI's own dialect, where no parameter needs translating."""
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # the default fetches a price list when imported
+    "LITELLM_MODE": "PRODUCTION",  # or it reads any .env file in sight
+    "LITELLM_LOG": "ERROR",
+    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
+}
+
+
+class LiteLLMBackend:
+    """``speaks: litellm``: chat and embeddings at a provider."""
+
+    def __init__(self, target: TargetSpec) -> None:
+        self._target = target
+
+    @asynccontextmanager
+    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+        """Ask the provider; ``UnsupportedParameter`` for what it, or LiteLLM, would drop."""
+        _check_names(exchange)
+        litellm = await asyncio.to_thread(load)
+        if exchange.endpoint == "embeddings":
+            yield self._embed(litellm, exchange)
+            return
+        arguments = self._arguments(litellm, exchange)
+        try:
+            reply = await litellm.acompletion(**arguments)
+        except Exception as error:
+            raise named(error) from error
+        try:
+            answer = Answer(CHAT, self._target.label, exchange.n)
+            async with aclosing(_events(reply, answer, exchange.stream)) as events:
+                yield events
+        finally:
+            if exchange.stream:
+                # Left to itself, LiteLLM lets the provider generate to the end.
+                await asyncio.shield(_close(reply))
+
+    def _arguments(self, litellm: Any, exchange: Exchange) -> dict[str, Any]:
+        given: dict[str, Any] = dict(exchange.params)
+        if exchange.n > 1:
+            given["n"] = exchange.n
+        if exchange.stops:
+            given["stop"] = list(exchange.stops)
+        _, provider, _, _ = litellm.get_llm_provider(self._target.model, api_base=self._target.url or None)
+        if provider in OPENAI_LIKE:
+            given["allowed_openai_params"] = sorted(given)  # or some are dropped for models it has not heard of
+        else:
+            known = litellm.get_supported_openai_params(model=self._target.model, custom_llm_provider=provider)
+            for name in given:
+                if known is not None and name not in known:
+                    raise _unsupported(name)
+        if exchange.stream:
+            given["stream_options"] = {"include_usage": True}
+        return {
+            **self._target.options,
+            **given,
+            **self._address(),
+            "messages": [dict(message) for message in exchange.messages],
+            "stream": exchange.stream,
+        }
+
+    def _address(self) -> dict[str, Any]:
+        key = self._target.key.reveal() if self._target.key is not None else None
+        if key is None and self._target.url:
+            key = "none"  # a server of one's own needs no key; without one LiteLLM would look in the environment
+        return {
+            "model": self._target.model,
+            "api_base": self._target.url or None,
+            "api_key": key,
+            "timeout": TIMEOUT,
+            "max_retries": 0,
+            "num_retries": 0,
+            "drop_params": False,
+        }
+
+    async def _embed(self, litellm: Any, exchange: Exchange) -> AsyncGenerator[Event, None]:
+        try:
+            reply = await litellm.aembedding(**self._target.options, **exchange.params, **self._address())
+        except Exception as error:
+            raise named(error) from error
+        body = _plain(reply)
+        yield Begun(self._target.label)
+        yield Document(body)
+        if (usage := read_usage(body.get("usage"))) is not None:
+            yield usage
+
+
+async def _events(reply: Any, answer: Answer, stream: bool) -> AsyncGenerator[Event, None]:
+    said = False
+    ends: list[Event] = []
+    try:
+        async for chunk in reply if stream else _alone(reply):
+            for event in answer.take(_plain(chunk), odd=True):
+                if isinstance(event, Finish):
+                    ends.append(event)  # it may be invented: held back until that is known
+                    continue
+                said = said or isinstance(event, Delta)
+                yield event
+    except GatewayError:
+        raise
+    except Exception as error:
+        raise named(error) from error
+    counted = [event for event in answer.end() if isinstance(event, Usage) and event.prompt + event.completion]
+    if not said and not any(usage.completion for usage in counted):
+        raise UpstreamIncomplete("the provider's answer is empty; LiteLLM makes an end of what may have been cut off")
+    if stream and getattr(reply, "received_finish_reason", "unknown") is None:
+        raise UpstreamIncomplete("the provider ended its answer without a finish_reason")
+    for event in ends:
+        yield event
+    for usage in counted:
+        # Where the provider counted nothing, LiteLLM's wrapper counts by itself and does not say so.
+        yield usage if not stream or _provider_counted(reply) else replace(usage, source="estimated")
+
+
+async def _alone(reply: Any) -> AsyncIterator[Any]:
+    yield reply
+
+
+def _provider_counted(reply: Any) -> bool:
+    """True when one of the chunks that the wrapper kept carries usage, or when it keeps none."""
+    chunks = getattr(reply, "chunks", None)
+    return not chunks or any(getattr(chunk, "usage", None) for chunk in chunks)
+
+
+async def _close(reply: Any) -> None:
+    """Close a stream whatever state it is in; its own trouble does not matter any more."""
+    try:
+        async with asyncio.timeout(CLOSING):
+            await reply.aclose()
+    except Exception as error:
+        logging.getLogger(__name__).debug("closing a stream failed: %s", type(error).__name__)
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    """A LiteLLM object as the JSON it stands for."""
+    value = model.model_dump(exclude_none=True)
+    if not isinstance(value, dict):
+        raise UpstreamInvalidResponse("the provider's answer is not a completion")
+    return value
+
+
+def _check_names(exchange: Exchange) -> None:
+    if exchange.endpoint == "completions":
+        raise UnsupportedParameter("a litellm target takes messages, not a raw prompt", param="prompt")
+    known = EMBEDDINGS_PARAMS if exchange.endpoint == "embeddings" else PASSED
+    for name in exchange.params:
+        if name not in known:
+            raise _unsupported(name)
+
+
+def _unsupported(name: str) -> UnsupportedParameter:
+    return UnsupportedParameter(f"this model's provider does not take {name}; leave it out", param=name)
+
+
+@cache
+def load() -> Any:
+    """The SDK, imported with its telemetry, logs and downloads off."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import httpx
+        import litellm
+    except ModuleNotFoundError:
+        raise GatewayError(
+            "this model needs LiteLLM, which is not installed: pip install 'meta-gateway[litellm]'"
+        ) from None
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    # LiteLLM's own transport, but no redirects: it would carry the key wherever a server points (row B10).
+    litellm.aclient_session = httpx.AsyncClient(
+        transport=AsyncHTTPHandler.create_async_transport(), follow_redirects=False, trust_env=False
+    )
+    litellm.telemetry = False
+    litellm.drop_params = False
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    for callbacks in ("callbacks", "success_callback", "failure_callback", "input_callback"):
+        setattr(litellm, callbacks, [])
+    # It warns its users of its own use of pydantic; nobody who reads the gateway's log can mend that.
+    for module in ("litellm", "pydantic._internal._generate_schema"):
+        warnings.filterwarnings("ignore", module=module)
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.setLevel(logging.CRITICAL)
+    return litellm
+
+
+# ---------------------------------------------------------------- errors
+
+# By the name of a class in the chain of causes: refused, reset and garbage all surface as a 500 of LiteLLM's own.
+_CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
+    "gaierror": (UpstreamDnsError, "the name of the provider's server does not resolve"),
+    "ClientConnectorDNSError": (UpstreamDnsError, "the name of the provider's server does not resolve"),
+    "ConnectTimeout": (UpstreamConnectTimeout, "no connection to the provider in time"),
+    "ConnectionTimeoutError": (UpstreamConnectTimeout, "no connection to the provider in time"),
+    "ConnectError": (UpstreamUnreachable, "the provider's server does not accept connections"),
+    "ClientConnectorError": (UpstreamUnreachable, "the provider's server does not accept connections"),
+    "ConnectionRefusedError": (UpstreamUnreachable, "the provider's server does not accept connections"),
+    "JSONDecodeError": (UpstreamInvalidResponse, "the provider answered with something that is not JSON"),
+    "APIResponseValidationError": (UpstreamInvalidResponse, "the provider's answer is not a completion"),
+    "ReadError": (UpstreamDisconnected, "the provider closed the connection"),
+    "RemoteProtocolError": (UpstreamDisconnected, "the provider closed the connection"),
+    "ServerDisconnectedError": (UpstreamDisconnected, "the provider closed the connection"),
+    "ClientPayloadError": (UpstreamDisconnected, "the provider closed the connection inside its answer"),
+    "ConnectionResetError": (UpstreamDisconnected, "the provider closed the connection"),
+}
+
+_CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
+    "ContextWindowExceededError": (
+        ContextLengthExceeded,
+        "prompt and answer do not fit the model's context; shorten the prompt or lower max_tokens",
+    ),
+    "ContentPolicyViolationError": (ContentFiltered, "the provider refused the prompt by its content policy"),
+    "UnsupportedParamsError": (UnsupportedParameter, "this model's provider does not take one of the parameters"),
+    "Timeout": (UpstreamTimeout, "the provider timed out"),
+}
+
+
+def named(error: Exception) -> GatewayError:
+    """A foreign exception under our own name: by its causes, by its class, by its code, by its status."""
+    if isinstance(error, GatewayError):
+        return error
+    chain = list(_chain(error))
+    for table, links in ((_CAUSES, reversed(chain)), (_CLASSES, iter(chain))):
+        for link in links:
+            if (found := table.get(type(link).__name__)) is not None:
+                return found[0](found[1])
+    body = _body(chain)
+    for link in chain:
+        status = str(getattr(link, "status_code", ""))
+        # LiteLLM says 500 whenever it does not know better; only a status that came over HTTP counts.
+        real = status != "500" or any(type(cause).__name__ == "HTTPStatusError" for cause in chain)
+        if status.isdigit() and 300 <= int(status) < 600 and real:
+            told = body or {"error": {"message": _message(error)}}
+            return error_for_status(int(status), orjson.dumps(told, default=str), "", _retry_after(chain))
+    return error_in_body(body) or UpstreamInvalidResponse("the provider's answer could not be used")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception and what led to it, the outermost first."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = getattr(error, "original_exception", None) or error.__cause__ or error.__context__
+
+
+def _body(chain: list[BaseException]) -> dict[str, Any]:
+    """What the provider said, as an error body; empty when nothing of it is left."""
+    for link in chain:
+        body = getattr(link, "body", None)
+        if isinstance(body, dict):
+            return {"error": body} if "message" in body else body
+    for link in chain:
+        for code in (
+            getattr(link, "code", None) if hasattr(link, "body") else None,
+            getattr(link, "status_code", None),
+        ):
+            if isinstance(code, str) and not code.isdigit():
+                return {"error": {"message": "", "code": code}}
+    return {}
+
+
+def _message(error: Exception) -> str:
+    """LiteLLM's message without its own prefixes (``litellm.BadRequestError: OpenAIException - …``)."""
+    return str(getattr(error, "message", "")).rpartition("Exception - ")[2]
+
+
+def _retry_after(chain: list[BaseException]) -> float | None:
+    for link in chain:
+        headers = getattr(getattr(link, "response", None), "headers", None)
+        if headers is not None and "retry-after" in headers:
+            return parse_retry_after(headers["retry-after"], None)
+    return None
