@@ -12,30 +12,22 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import orjson
-
 from gateway.backend.answers import CHAT, Answer, read_usage
 from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS
-from gateway.backend.statuses import error_for_status, error_in_body, parse_retry_after
+from gateway.backend.litellm_errors import named
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import (
-    ContentFiltered,
-    ContextLengthExceeded,
     GatewayError,
     UnsupportedParameter,
-    UpstreamConnectTimeout,
-    UpstreamDisconnected,
-    UpstreamDnsError,
     UpstreamIncomplete,
     UpstreamInvalidResponse,
-    UpstreamTimeout,
-    UpstreamUnreachable,
+    UpstreamModelMissing,
 )
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Exchange
@@ -91,7 +83,7 @@ class LiteLLMBackend:
             given["n"] = exchange.n
         if exchange.stops:
             given["stop"] = list(exchange.stops)
-        _, provider, _, _ = litellm.get_llm_provider(self._target.model, api_base=self._target.url or None)
+        provider = self._provider(litellm)
         if provider in OPENAI_LIKE:
             given["allowed_openai_params"] = sorted(given)  # or some are dropped for models it has not heard of
         else:
@@ -108,6 +100,15 @@ class LiteLLMBackend:
             "messages": [dict(message) for message in exchange.messages],
             "stream": exchange.stream,
         }
+
+    def _provider(self, litellm: Any) -> str:
+        try:
+            _, provider, _, _ = litellm.get_llm_provider(self._target.model, api_base=self._target.url or None)
+        except Exception as error:
+            raise UpstreamModelMissing(
+                "LiteLLM knows no provider for the configured model; write it as provider/model, such as openai/NAME"
+            ) from error
+        return str(provider)
 
     def _address(self) -> dict[str, Any]:
         key = self._target.key.reveal() if self._target.key is not None else None
@@ -234,92 +235,3 @@ def load() -> Any:
         logger.handlers.clear()
         logger.setLevel(logging.CRITICAL)
     return litellm
-
-
-# ---------------------------------------------------------------- errors
-
-# By the name of a class in the chain of causes: refused, reset and garbage all surface as a 500 of LiteLLM's own.
-_CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
-    "gaierror": (UpstreamDnsError, "the name of the provider's server does not resolve"),
-    "ClientConnectorDNSError": (UpstreamDnsError, "the name of the provider's server does not resolve"),
-    "ConnectTimeout": (UpstreamConnectTimeout, "no connection to the provider in time"),
-    "ConnectionTimeoutError": (UpstreamConnectTimeout, "no connection to the provider in time"),
-    "ConnectError": (UpstreamUnreachable, "the provider's server does not accept connections"),
-    "ClientConnectorError": (UpstreamUnreachable, "the provider's server does not accept connections"),
-    "ConnectionRefusedError": (UpstreamUnreachable, "the provider's server does not accept connections"),
-    "JSONDecodeError": (UpstreamInvalidResponse, "the provider answered with something that is not JSON"),
-    "APIResponseValidationError": (UpstreamInvalidResponse, "the provider's answer is not a completion"),
-    "ReadError": (UpstreamDisconnected, "the provider closed the connection"),
-    "RemoteProtocolError": (UpstreamDisconnected, "the provider closed the connection"),
-    "ServerDisconnectedError": (UpstreamDisconnected, "the provider closed the connection"),
-    "ClientPayloadError": (UpstreamDisconnected, "the provider closed the connection inside its answer"),
-    "ConnectionResetError": (UpstreamDisconnected, "the provider closed the connection"),
-}
-
-_CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
-    "ContextWindowExceededError": (
-        ContextLengthExceeded,
-        "prompt and answer do not fit the model's context; shorten the prompt or lower max_tokens",
-    ),
-    "ContentPolicyViolationError": (ContentFiltered, "the provider refused the prompt by its content policy"),
-    "UnsupportedParamsError": (UnsupportedParameter, "this model's provider does not take one of the parameters"),
-    "Timeout": (UpstreamTimeout, "the provider timed out"),
-}
-
-
-def named(error: Exception) -> GatewayError:
-    """A foreign exception under our own name: by its causes, by its class, by its code, by its status."""
-    if isinstance(error, GatewayError):
-        return error
-    chain = list(_chain(error))
-    for table, links in ((_CAUSES, reversed(chain)), (_CLASSES, iter(chain))):
-        for link in links:
-            if (found := table.get(type(link).__name__)) is not None:
-                return found[0](found[1])
-    body = _body(chain)
-    for link in chain:
-        status = str(getattr(link, "status_code", ""))
-        # LiteLLM says 500 whenever it does not know better; only a status that came over HTTP counts.
-        real = status != "500" or any(type(cause).__name__ == "HTTPStatusError" for cause in chain)
-        if status.isdigit() and 300 <= int(status) < 600 and real:
-            told = body or {"error": {"message": _message(error)}}
-            return error_for_status(int(status), orjson.dumps(told, default=str), "", _retry_after(chain))
-    return error_in_body(body) or UpstreamInvalidResponse("the provider's answer could not be used")
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception and what led to it, the outermost first."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = getattr(error, "original_exception", None) or error.__cause__ or error.__context__
-
-
-def _body(chain: list[BaseException]) -> dict[str, Any]:
-    """What the provider said, as an error body; empty when nothing of it is left."""
-    for link in chain:
-        body = getattr(link, "body", None)
-        if isinstance(body, dict):
-            return {"error": body} if "message" in body else body
-    for link in chain:
-        for code in (
-            getattr(link, "code", None) if hasattr(link, "body") else None,
-            getattr(link, "status_code", None),
-        ):
-            if isinstance(code, str) and not code.isdigit():
-                return {"error": {"message": "", "code": code}}
-    return {}
-
-
-def _message(error: Exception) -> str:
-    """LiteLLM's message without its own prefixes (``litellm.BadRequestError: OpenAIException - …``)."""
-    return str(getattr(error, "message", "")).rpartition("Exception - ")[2]
-
-
-def _retry_after(chain: list[BaseException]) -> float | None:
-    for link in chain:
-        headers = getattr(getattr(link, "response", None), "headers", None)
-        if headers is not None and "retry-after" in headers:
-            return parse_retry_after(headers["retry-after"], None)
-    return None

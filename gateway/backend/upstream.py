@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from gateway.backend.answers import EVENT_STREAM, Answer, Shape, read_document, read_events
+from gateway.backend.answers import Answer, Shape
+from gateway.backend.bodies import EVENT_STREAM, read_document, read_events
 from gateway.backend.http import HttpAnswer, HttpClient
 from gateway.backend.statuses import MAX_ERROR_BODY, error_for_status, parse_retry_after
 from gateway.config.snapshot import TargetSpec

@@ -34,22 +34,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Render and print."""
-    from gateway.cli.rendering import NotFound, explain, find_route, segments_of, visible
+    from gateway.cli.rendering import NotFound, explain, find_route, segments_of, visible, whole_of
     from gateway.core.errors import ConfigError, GatewayError
 
     if (args.model is None) == (args.template is None):
         print("name a model, or a template with --template", file=sys.stderr)
         return 2
+    if args.json and args.whole:
+        print("--json tells what is sent to a model, and a whole conversation never is: leave one of them out",
+              file=sys.stderr)  # fmt: skip
+        return 2
     try:
         snapshot = None
         if args.template is None and (snapshot := load_snapshot(args)) is None:
             return CONFIG_FAILED
-        route = find_route(args.model, args.template, snapshot)
         body = read_conversation(args)
-        if args.json:
-            print(json.dumps(explain(route, body), ensure_ascii=False, indent=2))
-            return 0
-        segments, messages = segments_of(route, body, whole=args.whole)
+        if args.whole:
+            segments, messages = whole_of(args.model, args.template, snapshot, body), None
+        else:
+            route = find_route(args.model, args.template, snapshot)
+            if args.json:
+                print(json.dumps(explain(route, body), ensure_ascii=False, indent=2))
+                return 0
+            segments, messages = segments_of(route, body)
     except NotFound as error:
         print(error, file=sys.stderr)
         return 2

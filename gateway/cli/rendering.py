@@ -15,6 +15,7 @@ from gateway.config.names import suggest
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.config.templates import read_template
 from gateway.core.call import Call
+from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError
 from gateway.core.prompt import Segment
 from gateway.edge.provenance import explanation
@@ -33,11 +34,7 @@ def find_route(model: str | None, template: str | None, snapshot: Snapshot | Non
     if model is None:
         assert template is not None
         return _around(_template(template))
-    assert snapshot is not None
-    spec = snapshot.models.get(model)
-    if spec is None:
-        raise NotFound(f'no model "{model}" in the configuration{suggest(model, snapshot.models)}')
-    return bare_route(spec, EngineCache())
+    return bare_route(_model(model, snapshot), EngineCache())
 
 
 def find_either(name: str, snapshot: Snapshot | None) -> Route:
@@ -49,24 +46,30 @@ def find_either(name: str, snapshot: Snapshot | None) -> Route:
 
 def explain(route: Route, body: dict[str, Any]) -> dict[str, Any]:
     """What ``/v1/render`` answers."""
-    return explanation(route, prepare(route, _call(route, body)), segments=True)
+    return explanation(route, prepare(route, _call(route.spec.name, body)), segments=True)
 
 
-def segments_of(
-    route: Route, body: dict[str, Any], *, whole: bool
-) -> tuple[tuple[Segment, ...], tuple[Any, ...] | None]:
+def segments_of(route: Route, body: dict[str, Any]) -> tuple[tuple[Segment, ...], tuple[Any, ...] | None]:
     """The prompt's segments, or the messages of a message template."""
-    dialogue = _call(route, body).dialogue
-    assert dialogue is not None
-    if whole:
-        return whole_segments(route.template.spec, dialogue), None
-    prompt = route.template.render(dialogue)
+    prompt = route.template.render(_dialogue(route.spec.name, body))
     return prompt.segments or (), prompt.messages
+
+
+def whole_of(
+    model: str | None, template: str | None, snapshot: Snapshot | None, body: dict[str, Any]
+) -> tuple[Segment, ...]:
+    """The complete conversation. Nobody is asked, so a template file needs no role that generates."""
+    if model is None:
+        assert template is not None
+        spec = _template(template, generates=False)
+    else:
+        spec = _model(model, snapshot).template
+    return whole_segments(spec, _dialogue(spec.name, body))
 
 
 def text_of(route: Route, body: dict[str, Any]) -> str:
     """The prompt as one string; messages one a line."""
-    segments, messages = segments_of(route, body, whole=False)
+    segments, messages = segments_of(route, body)
     if messages is not None:
         return "".join(f"{message}\n" for message in messages)
     return "".join(segment.text for segment in segments)
@@ -79,8 +82,22 @@ def visible(text: str) -> str:
     return stripped + "·" * (len(shown) - len(stripped))
 
 
-def _call(route: Route, body: dict[str, Any]) -> Call:
-    return read_chat({**body, "model": route.spec.name}, request_id="cli", received=time.monotonic())
+def _call(model: str, body: dict[str, Any]) -> Call:
+    return read_chat({**body, "model": model}, request_id="cli", received=time.monotonic())
+
+
+def _dialogue(model: str, body: dict[str, Any]) -> Dialogue:
+    dialogue = _call(model, body).dialogue
+    assert dialogue is not None
+    return dialogue
+
+
+def _model(name: str, snapshot: Snapshot | None) -> ModelSpec:
+    assert snapshot is not None
+    spec = snapshot.models.get(name)
+    if spec is None:
+        raise NotFound(f'no model "{name}" in the configuration{suggest(name, snapshot.models)}')
+    return spec
 
 
 def _around(template: TemplateSpec) -> Route:
@@ -88,7 +105,7 @@ def _around(template: TemplateSpec) -> Route:
     return bare_route(ModelSpec(template.name, template, PolicySpec("default"), (target,)), EngineCache())
 
 
-def _template(name: str) -> TemplateSpec:
+def _template(name: str, *, generates: bool = True) -> TemplateSpec:
     """A template file by path, or a shipped one (or one in ./meta_templates) by name."""
     path = Path(name)
     is_file = path.suffix in (".yaml", ".yml") or os.sep in name
@@ -96,7 +113,10 @@ def _template(name: str) -> TemplateSpec:
     blame = files.blame(path.absolute() if is_file else Path(name))
     if is_file and not path.exists():
         raise NotFound(f"{name}: no such file")
-    spec = read_template(files, path.absolute(), path.stem, blame) if is_file else Library(files).template(name, blame)
+    if is_file:
+        spec = read_template(files, path.absolute(), path.stem, blame, generates=generates)
+    else:
+        spec = Library(files).template(name, blame)
     if spec is None:
         raise ConfigError(files.in_order())
     return spec

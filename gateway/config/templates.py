@@ -19,18 +19,23 @@ CHAT = TemplateSpec(
 """The one template that needs no file."""
 
 
-def read_template(files: Files, path: Path, name: str, blame: Blame) -> TemplateSpec | None:
-    """Read, check and try one file; None when it has problems."""
+def read_template(files: Files, path: Path, name: str, blame: Blame, *, generates: bool = True) -> TemplateSpec | None:
+    """Read, check and try one file; None when it has problems.
+
+    ``generates``: False where the model is never asked: no role need generate, and no example can be tried then.
+    """
     before = len(files.problems)
     document = files.document(path, blame)
     if document is None:
         return None
     try:
-        spec = parse_spec(document.value, name=name, digest=digest(files.contents[path] or b"")[:12])
+        fingerprint = digest(files.contents[path] or b"")[:12]
+        spec = parse_spec(document.value, name=name, digest=fingerprint, generates=generates)
     except SpecError as error:
         files.problems.extend(document.problem(problem.path, problem.message) for problem in error.problems)
         return None
-    files.problems.extend(document.problem(problem.path, problem.message) for problem in run_examples(build(spec)))
+    if generates or spec.generating is not None:
+        files.problems.extend(document.problem(problem.path, problem.message) for problem in run_examples(build(spec)))
     return spec if len(files.problems) == before else None
 
 

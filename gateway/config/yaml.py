@@ -27,7 +27,7 @@ MAX_VALUES = 100_000
 """Scalars, lists and mappings after aliases are followed: twenty aliases of aliases are still a bomb."""
 
 Path = tuple[str | int, ...]
-"""Where a value stands: ``("models", "qwen", "targets", 0, "url")``."""
+"""Where a value stands: ``("models", "my-model", "targets", 0, "url")``."""
 
 # At most 18 digits: beyond that it is a digest or an id, and those are text.
 INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
@@ -90,7 +90,7 @@ class Document:
 
 
 def spell(path: Path) -> str:
-    """``models.qwen.targets[0].url``: a path as people write it."""
+    """``models.my-model.targets[0].url``: a path as people write it."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key

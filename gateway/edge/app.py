@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from urllib.parse import unquote
 
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.edge.asked import Asked, Receive, Scope, Send, asked
@@ -13,6 +16,8 @@ from gateway.edge.guard import HostGuard, is_loopback
 from gateway.edge.hangup import ClientGone
 from gateway.edge.replies import send_error
 from gateway.runtime import Runtime
+
+LOG = logging.getLogger("gateway.edge")
 
 Handler = Callable[[Asked], Awaitable[None]]
 Routes = Mapping[str, tuple[str, Handler]]
@@ -42,6 +47,9 @@ class App:
             return
         except GatewayError as error:
             await send_error(request, error)
+        except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
+            LOG.exception("%s failed inside the gateway", request.request_id)
+            await send_error(request, GatewayError("the gateway made a mistake; its log has the details"))
 
     def _find(self, request: Asked) -> tuple[Handler, Asked]:
         row = self._routes.get(request.path)
@@ -51,13 +59,14 @@ class App:
             row, request = self._below_model(request)
         method, handler = row
         if request.method != method and not (request.method == "HEAD" and method == "GET"):
-            raise MethodNotAllowed(f"this path takes {method} requests")
+            return partial(_refuse_method, method), request
         return handler, request
 
     def _below_model(self, request: Asked) -> tuple[tuple[str, Handler], Asked]:
         """``/{model}/v1/…`` for clients that cannot name a model in the body."""
         assert self._runtime.stack is not None
-        model, slash, rest = request.path[1:].partition("/v1/")
+        name, slash, rest = request.path[1:].partition("/v1/")
+        model = unquote(name)
         row = self._routes.get(f"/v1/{rest}") if slash else None
         if row is None or model not in self._runtime.stack.routes:
             raise RouteNotFound("no such path; POST /v1/chat/completions and GET /v1/models are good places to begin")
@@ -86,3 +95,8 @@ class App:
             "/health/live": ("GET", self._catalogue.live),
             "/health/ready": ("GET", self._catalogue.ready),
         }
+
+
+async def _refuse_method(allowed: str, asked: Asked) -> None:
+    """405, with the method that would do (RFC 9110, 15.5.6)."""
+    await send_error(asked, MethodNotAllowed(f"this path takes {allowed} requests"), [("allow", allowed)])

@@ -25,6 +25,7 @@ class Asked:
 
     method: str
     path: str
+    """As it was sent, not unquoted: ``%2f`` is no slash, so no rule in front of us can be talked round."""
     headers: Headers
     receive: Receive
     send: Send
@@ -40,4 +41,4 @@ def asked(scope: Scope, receive: Receive, send: Send) -> Asked:
     headers = Headers(scope=scope)
     theirs = headers.get("x-request-id", "")
     request_id = theirs if _PLAIN_ID.match(theirs) else f"req_{uuid.uuid4().hex}"
-    return Asked(scope["method"], scope["path"], headers, receive, send, request_id, time.monotonic())
+    return Asked(scope["method"], scope["raw_path"].decode("latin-1"), headers, receive, send, request_id, time.monotonic())

@@ -9,6 +9,7 @@ from gateway.edge.asked import Asked
 from gateway.edge.hangup import ClientGone
 
 BODY_SECONDS = 30.0
+UTF_8 = ("charset=utf-8", "charset=utf8")
 
 
 async def read_body(asked: Asked, limit: int) -> bytes:
@@ -45,8 +46,8 @@ async def _read(asked: Asked, limit: int) -> bytes:
 
 def _check_type(declared: str | None) -> None:
     kind, _, parameters = (declared or "").partition(";")
-    charset = parameters.replace(" ", "").lower()
-    if kind.strip().lower() != "application/json" or (charset.startswith("charset=") and charset != "charset=utf-8"):
+    charset = parameters.replace(" ", "").replace('"', "").lower()
+    if kind.strip().lower() != "application/json" or (charset.startswith("charset=") and charset not in UTF_8):
         raise UnsupportedMediaType("send the request body as content-type: application/json, in UTF-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from urllib.parse import unquote
 
 from gateway.assembly import Stack
 from gateway.core.errors import ModelNotFound
@@ -33,7 +34,7 @@ class Catalogue:
         """``GET /v1/models/{id}``."""
         stack = self._stack()
         key = stack.keyring.admit(asked.headers.get("authorization"))
-        name = asked.path.removeprefix("/v1/models/")
+        name = unquote(asked.path.removeprefix("/v1/models/"))
         if name not in stack.routes or not allows(key, name):
             raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")
         await send_json(asked, 200, self._card(name))

@@ -20,7 +20,7 @@ class HostGuard:
     def __init__(self, server: ServerSpec) -> None:
         configured = {host.lower() for host in server.allowed_hosts}
         self._any = "*" in configured
-        self._hosts = configured | (LOOPBACK if is_loopback(server.host) else set())
+        self._hosts = configured | ({*LOOPBACK, server.host.lower()} if is_loopback(server.host) else set())
 
     def check(self, asked: Asked) -> None:
         """Raise ``BadHost`` unless exactly one Host header names an allowed host."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from gateway.core.prompt import Bos
@@ -38,15 +39,22 @@ TEXT_ONLY_KEYS = {
 }
 """Keys that mean nothing when the template makes messages."""
 
+Reader = Callable[[Mapping[str, Any], str, Problems], TemplateSpec]
 
-def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "") -> TemplateSpec:
-    """The file's keys, checked and frozen. Raises SpecError with every problem found."""
+
+def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "", generates: bool = True) -> TemplateSpec:
+    """The file's keys, checked and frozen. Raises SpecError with every problem found.
+
+    ``generates``: False for a conversation that is only shown whole. Then no role needs to
+    generate, and the round may be missing, which means no meta template at all.
+    """
     problems = Problems()
     keys = problems.mapping(raw, (), "a template")
     if problems.found:
         raise SpecError(problems.found)
     kind = _kind(keys, problems)
-    spec = TemplateSpec(name, "chat") if kind is None else _READERS[kind](keys, name, problems)
+    readers: Mapping[str, Reader] = {"meta": partial(_meta, generates=generates), "chat": _chat}
+    spec = TemplateSpec(name, "chat") if kind is None else readers[kind](keys, name, problems)
     if problems.found:
         raise SpecError(problems.found)
     return replace(spec, digest=digest)
@@ -77,9 +85,9 @@ def _chat(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpe
     )
 
 
-def _meta(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpec:
+def _meta(keys: Mapping[str, Any], name: str, problems: Problems, *, generates: bool) -> TemplateSpec:
     problems.keys(keys, META_KEYS, ())
-    round_ = read_round(keys, problems)
+    round_ = read_round(keys, problems) if generates or "round" in keys else ()
     reserved = read_reserved(keys, problems)
     api = is_api(round_, reserved, problems)
     if api:
@@ -102,11 +110,8 @@ def _meta(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpe
         examples=read_examples(keys.get("examples", ()), problems, sends_messages=api),
     )
     _check_bos(spec, keys, problems)
-    check_roles(spec, problems)
+    check_roles(spec, problems, generates=generates)
     return spec
-
-
-_READERS: Mapping[str, Callable[[Mapping[str, Any], str, Problems], TemplateSpec]] = {"meta": _meta, "chat": _chat}
 
 
 # ---------------------------------------------------------------- single keys

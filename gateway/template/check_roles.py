@@ -85,8 +85,11 @@ def is_api(round_: tuple[RoleSpec | str, ...], reserved: tuple[RoleSpec, ...], p
     return True
 
 
-def check_roles(spec: TemplateSpec, problems: Problems) -> None:
-    """Names are unique, references lead somewhere, one role generates, and users and assistants are heard."""
+def check_roles(spec: TemplateSpec, problems: Problems, *, generates: bool = True) -> None:
+    """Names are unique, references lead somewhere, one role generates, and users and assistants are heard.
+
+    ``generates``: False where the model is never asked, so that no role needs to generate.
+    """
     placed = _placed(spec.round, spec.reserved_roles)
     names = [role.role for _, role in placed]
     counts = Counter(names)
@@ -98,14 +101,14 @@ def check_roles(spec: TemplateSpec, problems: Problems) -> None:
                 (*path, "fallback_role"),
                 f"no role {shown(role.fallback_role)} in this template{suggestion(role.fallback_role, counts)}",
             )
-    _check_generating(placed, problems)
+    _check_generating(placed, problems, needed=generates)
     _check_speakers(spec, counts, problems)
 
 
-def _check_generating(placed: list[tuple[Path, RoleSpec]], problems: Problems) -> None:
+def _check_generating(placed: list[tuple[Path, RoleSpec]], problems: Problems, *, needed: bool) -> None:
     """One role generates: with none the model is never asked, with two it is unclear which."""
     generating = [(path, role) for path, role in placed if path[0] == "round" and role.generate]
-    if placed and not generating:
+    if needed and placed and not generating:
         problems.add(("round",), "no role has generate: true, so the model is never asked; add it to the model's role")
     for path, role in generating[1:]:
         problems.add(

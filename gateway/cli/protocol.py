@@ -1,0 +1,64 @@
+"""How is HTTP/1.1 spoken? uvicorn's httptools protocol, with two answers of our own.
+
+What is no HTTP at all is refused as OpenAI's error object. An offer to switch protocols
+(``Upgrade: h2c``, which Java's HTTP client makes with every request, or ``websocket``) is declined by
+going on in HTTP/1.1: the parser takes the bytes behind such a head for the other protocol, and the request's
+body would be lost.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import httptools
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.core.errors import RequestError
+from gateway.wire.problems import error_object
+
+DECLINED = (b"upgrade", b"http2-settings")
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser; after an offered upgrade, feed a new one the same head without the offer."""
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self.parser = httptools.HttpRequestParser(self)
+            self.data_received(self._head_without_offer() + data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("the request is not valid HTTP/1.1")
+
+    def on_headers_complete(self) -> None:
+        """Begin the request, unless it is about to be read again."""
+        if not self._offers():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request's body is complete."""
+        if not self._offers():
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that never became a request, and close."""
+        body = orjson.dumps(error_object(RequestError(msg)))
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            f"x-request-id: req_{uuid.uuid4().hex}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        self.transport.write(head.encode("ascii") + body)
+        self.transport.close()
+
+    def _offers(self) -> bool:
+        return bool(self.parser.should_upgrade()) and self.parser.get_method() != b"CONNECT"
+
+    def _head_without_offer(self) -> bytes:
+        method, version = self.parser_method, self.parser_version
+        lines = [method + b" " + self.url + b" HTTP/" + version]
+        lines += [name + b": " + value for name, value in self.headers if name not in DECLINED]
+        return b"\r\n".join(lines) + b"\r\n\r\n"

@@ -1,0 +1,105 @@
+"""Ask a backend one question and keep everything that comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.backend.chat import ChatBackend
+from gateway.backend.completions import CompletionsBackend
+from gateway.backend.http import HttpClient
+from gateway.config.secrets import Secret
+from gateway.config.snapshot import TargetSpec
+from gateway.core.errors import GatewayError
+from gateway.core.events import Begun, Delta, Event, Finish, Usage
+from gateway.core.exchange import Backend, Exchange
+
+USER = ({"role": "user", "content": "1+1=?"},)
+
+
+@dataclass
+class Heard:
+    """What came back: events, and the error that ended them, if any."""
+
+    events: list[Event] = field(default_factory=list)
+    error: GatewayError | None = None
+
+    def text(self, index: int = 0) -> str:
+        return "".join(event.text for event in self.deltas if event.index == index)
+
+    @property
+    def deltas(self) -> list[Delta]:
+        return [event for event in self.events if isinstance(event, Delta)]
+
+    @property
+    def finishes(self) -> dict[int, str]:
+        return {event.index: event.reason for event in self.events if isinstance(event, Finish)}
+
+    @property
+    def usage(self) -> Usage | None:
+        return next((event for event in self.events if isinstance(event, Usage)), None)
+
+    @property
+    def begun(self) -> Begun:
+        return next(event for event in self.events if isinstance(event, Begun))
+
+    @property
+    def code(self) -> str | None:
+        return self.error.code if self.error else None
+
+
+def target(url: str, **changes: Any) -> TargetSpec:
+    return TargetSpec(
+        **{"label": "m/0", "speaks": "completions", "url": url, "model": "tiny", "key": Secret("sk-op"), **changes}
+    )
+
+
+def exchange(stream: bool = True, **changes: Any) -> Exchange:
+    """A completions exchange with one prompt."""
+    return Exchange(
+        **{"endpoint": "completions", "request_id": "req-1", "prompts": ("1+1=",), "stream": stream, **changes}
+    )
+
+
+def chat_exchange(stream: bool = True, **changes: Any) -> Exchange:
+    return Exchange(**{"endpoint": "chat", "request_id": "req-1", "messages": USER, "stream": stream, **changes})
+
+
+async def listen(backend: Backend, asked: Exchange) -> Heard:
+    heard = Heard()
+    try:
+        async with asyncio.timeout(10), backend.open(asked) as events:
+            async for event in events:
+                heard.events.append(event)
+    except GatewayError as error:
+        heard.error = error
+    return heard
+
+
+def ask(make: Callable[[HttpClient], Backend], *asked: Exchange) -> list[Heard]:
+    """The same client and backend, one exchange after the other."""
+
+    async def run() -> list[Heard]:
+        client = HttpClient()
+        backend = make(client)
+        try:
+            return [await listen(backend, one) for one in asked]
+        finally:
+            await client.aclose()
+
+    return asyncio.run(run())
+
+
+def complete(url: str, stream: bool = True, spec: Mapping[str, Any] | None = None, **changes: Any) -> Heard:
+    """One completions exchange."""
+    return ask(
+        lambda client: CompletionsBackend(target(url, **(spec or {})), client, 0.5), exchange(stream, **changes)
+    )[0]
+
+
+def chat(url: str, stream: bool = True, spec: Mapping[str, Any] | None = None, **changes: Any) -> Heard:
+    """One chat exchange."""
+    made = {"speaks": "chat", **(spec or {})}
+    return ask(lambda client: ChatBackend(target(url, **made), client, 0.5), chat_exchange(stream, **changes))[0]

@@ -1,0 +1,161 @@
+"""What comes down: choices, log probabilities, extras, tool calls, usage, and engines' habits."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.backend.answers import CHAT, COMPLETIONS, Answer, read_usage
+from gateway.core.errors import GatewayError
+from gateway.core.events import Delta, Finish, Usage
+from tests.backend.ask import chat, complete
+from tests.upstream.server import RudeServer
+from tests.upstream.talk import TEXT, TOKENS
+
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+
+
+@BOTH
+def test_choices_keep_their_index(up: RudeServer, stream: bool) -> None:
+    heard = complete(up.url("multi-choice"), stream, n=2)
+    assert heard.text(0) == "a1 a2 a3"
+    assert heard.text(1) == "b1<eob>LEAK"
+    assert set(heard.finishes) == {0, 1}
+
+
+def test_list_prompts_are_numbered_prompt_major(up: RudeServer) -> None:
+    heard = complete(up.url("ok"), False, prompts=("a", "b"), prompt_is_list=True, n=2, params={"echo": True})
+    assert [heard.text(index) for index in range(4)] == ["a" + TEXT, "a" + TEXT, "b" + TEXT, "b" + TEXT]
+
+
+def test_ignored_n_shows_in_the_choices(up: RudeServer) -> None:
+    assert set(complete(up.url("rude-n-ignored"), n=2).finishes) == {0}
+
+
+def test_echo_with_logprobs_is_read_in_order(up: RudeServer) -> None:
+    heard = complete(up.url("ok"), False, params={"echo": True, "logprobs": 1})
+    (delta,) = heard.deltas
+    assert delta.logprobs is not None
+    assert [token.token for token in delta.logprobs] == ["1+1=", *TOKENS]
+    assert delta.logprobs[0].logprob is None
+    assert delta.logprobs[1].logprob == -0.5
+
+
+def test_chat_logprobs_are_read(up: RudeServer) -> None:
+    (delta,) = chat(up.url("ok"), False, params={"logprobs": True}).deltas
+    assert delta.logprobs is not None
+    assert delta.logprobs[2].bytes == tuple(TOKENS[2].encode())
+
+
+def test_a_bos_shown_in_echo_is_reported_as_it_is(up: RudeServer) -> None:
+    heard = complete(up.url("rude-bos-echo"), False, {"engine": "vllm"}, params={"echo": True, "logprobs": 1})
+    assert heard.text().startswith("<s>1+1=")
+
+
+@BOTH
+def test_a_stop_left_in_the_text_is_left_to_the_cutter(up: RudeServer, stream: bool) -> None:
+    assert complete(up.url("rude-stop-left-in"), stream, stops=("<eob>",)).text() == "7<eob>"
+
+
+@BOTH
+def test_missing_usage_is_missing(up: RudeServer, stream: bool) -> None:
+    assert complete(up.url("rude-no-usage"), stream).usage is None
+
+
+def test_running_totals_count_once_and_nonsense_not_at_all(up: RudeServer) -> None:
+    assert complete(up.url("usage-cumulative")).usage == Usage(7, 5)
+    assert complete(up.url("usage-bad")).usage is None
+
+
+@BOTH
+def test_extra_keys_of_a_choice_are_passed_word_for_word(up: RudeServer, stream: bool) -> None:
+    heard = complete(up.url("rude-stop-reason"), stream)
+    (finish,) = [event for event in heard.events if isinstance(event, Finish)]
+    assert finish.matched == "<eob>"
+    assert finish.extras == {"stop_reason": "<eob>"}
+    if not stream:
+        assert heard.deltas[0].extras == {"prompt_logprobs": [None, {"5": {"logprob": -1.0}}]}
+
+
+def test_answer_level_keys_come_with_begun(up: RudeServer) -> None:
+    assert complete(up.url("ok"), False).begun.fields == {"system_fingerprint": "fp_rude"}
+
+
+def test_reasoning_goes_beside_the_text(up: RudeServer) -> None:
+    heard = chat(up.url("reasoning"))
+    assert heard.deltas[0].fields == {"reasoning_content": "hm"}
+    assert heard.text() == TEXT
+
+
+@BOTH
+def test_tool_calls_keep_their_fragments_and_index(up: RudeServer, stream: bool) -> None:
+    heard = chat(up.url("tool-calls"), stream)
+    fragments = [call for delta in heard.deltas for call in delta.fields["tool_calls"]]
+    assert "".join(call["function"]["arguments"] for call in fragments) == '{"a": 1}'
+    assert {call["index"] for call in fragments} == {0}
+    assert heard.finishes == {0: "tool_calls"}
+
+
+def test_an_empty_delta_says_nothing() -> None:
+    answer = Answer(CHAT, "m/0", 1)
+    answer.take({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "", "tool_calls": None}}]})
+    assert answer.take({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": ""}]}) == []
+
+
+SHAPES = {  # chunks that are none: skipping one could lose text
+    "not an object": 42,
+    "no choices": {"id": "x"},
+    "choices that are no list": {"choices": {}},
+    "a choice that is no object": {"choices": [1]},
+    "text that is no string": {"choices": [{"text": ["a"]}]},
+    "an index that is no number": {"choices": [{"index": "0", "text": "a"}]},
+    "an index beyond n": {"choices": [{"index": 1, "text": "a"}]},
+    "logprobs that are no object": {"choices": [{"text": "a", "logprobs": [1]}]},
+    "an unknown finish reason": {"choices": [{"text": "a", "finish_reason": "tired"}]},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_chunk_of_another_shape_is_an_error(name: str) -> None:
+    with pytest.raises(GatewayError) as caught:
+        Answer(COMPLETIONS, "m/0", 1).take(SHAPES[name])
+    assert caught.value.code in ("upstream_invalid_stream", "upstream_invalid_response")
+
+
+def test_text_after_the_finish_is_an_error() -> None:
+    answer = Answer(COMPLETIONS, "m/0", 1)
+    answer.take({"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]})
+    assert answer.take({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}) == []
+    with pytest.raises(GatewayError):
+        answer.take({"choices": [{"index": 0, "text": "b"}]})
+
+
+def test_an_aborted_answer_is_no_stop() -> None:
+    with pytest.raises(GatewayError) as caught:
+        Answer(COMPLETIONS, "m/0", 1).take({"choices": [{"text": "a", "finish_reason": "abort"}]})
+    assert caught.value.code == "upstream_incomplete"
+
+
+def test_a_high_surrogate_at_the_end_is_flushed_with_the_finish() -> None:
+    answer = Answer(COMPLETIONS, "m/0", 1)
+    answer.take({"choices": [{"text": "a\ud83d"}]}, odd=True)
+    events = answer.take({"choices": [{"text": "", "finish_reason": "stop"}]})
+    assert events == [Delta(0, "\ufffd"), Finish(0, "stop")]
+
+
+USAGE = {
+    "plain": ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}, Usage(1, 2)),
+    "with details": (
+        {"prompt_tokens": 1, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}, "x": None},
+        Usage(1, 2, details={"prompt_tokens_details": {"cached_tokens": 1}}),
+    ),
+    "negative": ({"prompt_tokens": -1, "completion_tokens": 2}, None),
+    "a bool": ({"prompt_tokens": True, "completion_tokens": 2}, None),
+    "a string": ({"prompt_tokens": "1", "completion_tokens": 2}, None),
+    "null": (None, None),
+}
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_usage_is_believed_only_when_it_makes_sense(name: str) -> None:
+    given, expected = USAGE[name]
+    assert read_usage(given) == expected

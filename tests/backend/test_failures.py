@@ -1,0 +1,237 @@
+"""Rows B01–B23 and C01–C14 of the fault matrix: what each misbehaviour becomes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.backend.completions import CompletionsBackend
+from gateway.backend.http import HttpClient
+from tests.backend.ask import chat, complete, exchange, listen, target
+from tests.upstream.modes_http import INNER_ADDRESS, SECRET
+from tests.upstream.server import RudeServer, blackhole_url, refused_url
+from tests.upstream.talk import TEXT, TOKENS
+
+BEFORE = {  # mode: the error, whether a stream was asked for or not
+    # B04–B07: connections
+    "early-close": "upstream_disconnected",
+    "reset": "upstream_disconnected",
+    "garbage": "upstream_invalid_response",
+    "bad-status-line": "upstream_invalid_response",
+    "partial-headers": "upstream_invalid_response",
+    # B08–B10: HTTP
+    "huge-headers": "upstream_invalid_response",
+    "many-headers": "upstream_invalid_response",
+    "header-injection": "upstream_invalid_response",
+    "cl-and-te": "upstream_invalid_response",
+    "redirect": "upstream_redirect",
+    "redirect-307": "upstream_redirect",
+    # B11–B18: statuses
+    "html-502": "upstream_error",
+    "500": "upstream_error",
+    "504": "upstream_error",
+    "503": "upstream_overloaded",
+    "529": "upstream_overloaded",
+    "418": "upstream_error",
+    "409": "upstream_error",
+    "429": "upstream_rate_limited",
+    "429-retry-after": "upstream_rate_limited",
+    "429-quota": "upstream_quota_exhausted",
+    "402": "upstream_quota_exhausted",
+    "401": "upstream_auth_failed",
+    "403": "upstream_auth_failed",
+    "404": "upstream_model_missing",
+    "404-route": "upstream_model_missing",
+    "400": "upstream_rejected_request",
+    "400-html": "upstream_rejected_request",
+    "400-context": "context_length_exceeded",
+    "400-context-numeric": "context_length_exceeded",
+    "400-context-llamacpp": "context_length_exceeded",
+    "422-tgi-context": "context_length_exceeded",
+    "400-filter": "content_filter",
+    "rude-numeric-code": "upstream_rejected_request",
+    "rude-unknown-model": "upstream_model_missing",
+    "rude-detail": "upstream_rejected_request",
+    "rude-detail-list": "upstream_rejected_request",
+    "rude-traceback": "upstream_error",
+    "rude-traceback-400": "upstream_rejected_request",
+    "rude-plain-500": "upstream_error",
+    # B19–B23: bodies
+    "200-html": "upstream_invalid_response",
+    "200-empty": "upstream_invalid_response",
+    "200-array": "upstream_invalid_response",
+    "200-no-choices": "upstream_invalid_response",
+    "200-null-choices": "upstream_invalid_response",
+    "200-empty-choices": "upstream_invalid_response",
+    "200-truncated": "upstream_invalid_response",
+    "204": "upstream_invalid_response",
+    "200-error-body": "upstream_overloaded",
+    "half-body": "upstream_disconnected",
+    "no-finish-json": "upstream_incomplete",
+    "gzip": "upstream_invalid_response",
+    "gzip-corrupt": "upstream_invalid_response",
+    "huge-json": "upstream_response_too_large",
+    "deep-json": "upstream_invalid_response",
+    "odd-numbers": "upstream_invalid_response",
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+@pytest.mark.parametrize("mode", BEFORE)
+def test_a_failure_before_the_answer_has_our_name(up: RudeServer, mode: str, stream: bool) -> None:
+    heard = complete(up.url(mode), stream)
+    assert heard.code == BEFORE[mode]
+    assert not heard.deltas
+    assert up.control_hits == 0
+
+
+@pytest.mark.parametrize("mode", ["500", "401", "403", "html-502", "400-html", "rude-traceback", "rude-traceback-400"])
+def test_nothing_private_of_the_upstream_is_passed_on(up: RudeServer, mode: str) -> None:
+    error = complete(up.url(mode), False).error
+    assert error is not None
+    for private in (SECRET, INNER_ADDRESS, "127.0.0.1", "<html", "Traceback", "/opt/engine"):
+        assert private not in error.message
+
+
+REASONS = {  # what a client may read of a refusal
+    "400": "temperature must be non-negative, got -1.0.",
+    "rude-numeric-code": "max_tokens must be at least 1, got 0.",
+    "rude-detail": "prompt must be a string.",
+    "rude-detail-list": "prompt: Field required",
+    "400-html": "without a usable reason",
+}
+
+
+@pytest.mark.parametrize("mode", REASONS)
+def test_a_refused_request_says_why(up: RudeServer, mode: str) -> None:
+    error = chat(up.url(mode), False).error
+    assert error is not None
+    assert error.status == 400
+    assert REASONS[mode] in error.message
+
+
+def test_a_refused_connection_is_unreachable() -> None:
+    heard = complete(refused_url())
+    assert heard.code == "upstream_unreachable"
+    assert heard.error is not None
+    assert "127.0.0.1" not in heard.error.message
+
+
+def test_a_silent_connect_times_out() -> None:
+    with blackhole_url() as url:
+        assert complete(url).code == "upstream_connect_timeout"
+
+
+def test_an_unknown_host_is_a_dns_error() -> None:
+    assert complete("http://nosuch.invalid/v1").code == "upstream_dns_error"
+
+
+def test_https_to_a_plain_server_is_unreachable() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    async def run() -> str | None:
+        client = HttpClient()
+        async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            heard = await listen(CompletionsBackend(target(f"https://127.0.0.1:{port}/v1"), client), exchange())
+            await client.aclose()
+            return heard.code
+
+    assert asyncio.run(run()) == "upstream_unreachable"
+
+
+def test_an_unknown_4xx_is_not_retried(up: RudeServer) -> None:
+    errors = {mode: complete(up.url(mode)).error for mode in ("418", "409")}
+    assert {mode: error.retryable for mode, error in errors.items() if error} == {"418": False, "409": True}
+
+
+RETRY_AFTER = {"7": 7.0, "0.2": 1.0, "-5": 1.0, "99999999": 3600.0, "soon": None, "Wed, 21 Oct 2015 07:28:00 GMT": 1.0}
+
+
+@pytest.mark.parametrize("value", RETRY_AFTER)
+def test_retry_after_is_understood_and_bounded(up: RudeServer, value: str) -> None:
+    error = complete(up.url("429-retry-after", value=value)).error
+    assert error is not None
+    assert error.retry_after == RETRY_AFTER[value]
+
+
+MIDSTREAM = {  # mode: (how much text comes first, the error)
+    "drop-midstream": (TOKENS[:2], "upstream_disconnected"),  # C01
+    "reset-midstream": (TOKENS[:2], "upstream_disconnected"),  # C02
+    "flaky-midstream": (TOKENS[:2], "upstream_disconnected"),  # C03
+    "no-finish": (TOKENS, "upstream_incomplete"),  # C05
+    "eof-no-finish": (TOKENS, "upstream_incomplete"),
+    "rude-cut-stream": (TOKENS[:2], "upstream_incomplete"),
+    "done-only": ((), "upstream_incomplete"),  # C06
+    "empty-stream": ((), "upstream_incomplete"),
+    "error-midstream": (TOKENS[:2], "upstream_error"),  # C08
+    "error-event": (TOKENS[:2], "upstream_error"),
+    "flaky-first-chunk": ((), "upstream_overloaded"),  # B20
+    "malformed-sse": (TOKENS[:2], "upstream_invalid_stream"),  # C09
+    "not-a-chunk": (TOKENS[:2], "upstream_invalid_stream"),
+    "invalid-utf8": (("a",), "upstream_invalid_stream"),  # C14
+    "huge-line": ((), "upstream_invalid_stream"),  # C26
+    "odd-index": (("a",), "upstream_invalid_stream"),  # C31
+}
+
+
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+@pytest.mark.parametrize("mode", MIDSTREAM)
+def test_a_broken_stream_gives_its_text_and_then_the_error(up: RudeServer, mode: str, form: object) -> None:
+    said, code = MIDSTREAM[mode]
+    heard = form(up.url(mode))  # type: ignore[operator]
+    if mode == "flaky-midstream" and form is chat:
+        return  # it fails only once
+    assert (heard.text(), heard.code) == ("".join(said), code)
+    assert not heard.finishes
+    assert "10.11.12.13" not in heard.error.message
+
+
+WHOLE = [  # C04, C07, C10–C12, B21, B26, and engines' habits: the same text as from a well-behaved server
+    # (a folded header is unfolded, as RFC 9112 5.2 asks of a user agent; no header is ever passed on)
+    "ok", "no-done", "data-after-done", "late-close", "comments", "crlf-sse", "cr-sse", "no-space", "multi-line-data",
+    "bom", "one-byte-writes", "one-write", "no-final-blank-line", "split-utf8", "unknown-field", "wrong-content-type",
+    "wrong-mode", "obs-fold", "interim-flood", "http10", "cl-too-short", "rude-no-done", "rude-no-usage",
+    "rude-stop-reason", "dup-finish", "usage-cumulative", "usage-bad", "slow-ttfb", "pause-resume", "rude-list-500",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+@pytest.mark.parametrize("mode", WHOLE)
+def test_an_odd_but_whole_answer_is_read_exactly(up: RudeServer, mode: str, form: object, stream: bool) -> None:
+    heard = form(up.url(mode), stream)  # type: ignore[operator]
+    assert heard.error is None
+    assert heard.text() == TEXT
+    assert heard.finishes == {0: "stop"}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+def test_a_surrogate_pair_is_joined_and_a_lone_one_replaced(up: RudeServer, stream: bool) -> None:
+    assert complete(up.url("split-surrogate"), stream).text() == "a😀b"
+    assert complete(up.url("lone-surrogate"), stream).text() == "a\ufffdb"
+    assert complete(up.url("nul"), stream).text() == "a\0b"
+
+
+def test_a_smuggled_reply_never_reaches_the_next_call(up: RudeServer) -> None:
+    assert ask_on_one_client(up, "cl-too-short", "ok") == [TEXT, TEXT]
+
+
+def test_data_after_done_never_reaches_the_next_call(up: RudeServer) -> None:
+    assert ask_on_one_client(up, "data-after-done", "ok") == [TEXT, TEXT]
+
+
+def ask_on_one_client(up: RudeServer, *modes: str) -> list[str]:
+    async def run() -> list[str]:
+        client = HttpClient()
+        texts = []
+        for mode in modes:
+            backend = CompletionsBackend(target(up.url(mode)), client)
+            texts.append((await listen(backend, exchange(stream=mode != "cl-too-short"))).text())
+        await client.aclose()
+        return texts
+
+    return asyncio.run(run())

@@ -1,0 +1,101 @@
+"""The HTTP client: what it reuses, what it sends once more, and what it sends at all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.backend.http import HttpClient
+from gateway.core.errors import GatewayError, UpstreamTooLarge
+from tests.upstream.server import RudeServer
+
+HEADERS = {"content-type": "application/json"}
+
+
+async def post(client: HttpClient, url: str, limit: int = 1 << 20) -> bytes:
+    async with client.request(url + "/completions", b'{"prompt": "a"}', HEADERS) as answer:
+        return await answer.read(limit)
+
+
+def posts(*urls: str) -> list[bytes | GatewayError]:
+    """One client, one request after the other."""
+
+    async def run() -> list[bytes | GatewayError]:
+        client = HttpClient()
+        got: list[bytes | GatewayError] = []
+        for url in urls:
+            try:
+                got.append(await post(client, url))
+            except GatewayError as error:
+                got.append(error)
+        await client.aclose()
+        return got
+
+    return asyncio.run(run())
+
+
+def test_a_whole_answer_leaves_its_connection_for_the_next(up: RudeServer) -> None:
+    before = up.connections
+    posts(*[up.url("ok")] * 3)
+    assert up.connections == before + 1
+
+
+@pytest.mark.parametrize("mode", ["stale", "stale-reset"])
+def test_a_stale_connection_is_replaced_unseen(up: RudeServer, mode: str) -> None:
+    before = up.requests
+    first, second = posts(up.url(mode), up.url(mode))
+    assert isinstance(first, bytes)
+    assert first == second
+    assert [heard.position for heard in up.heard[before:]] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("mode", ["early-close", "reset"])
+def test_a_fresh_connection_that_closes_is_not_tried_again(up: RudeServer, mode: str) -> None:
+    before = up.requests
+    (error,) = posts(up.url(mode))
+    assert isinstance(error, GatewayError)
+    assert up.requests == before + 1
+
+
+def test_a_connection_with_half_headers_is_not_tried_again(up: RudeServer) -> None:
+    before = up.requests
+    _, error = posts(up.url("ok"), up.url("partial-headers"))
+    assert isinstance(error, GatewayError)
+    assert up.requests == before + 2
+
+
+def test_only_our_own_headers_go_up(up: RudeServer) -> None:
+    posts(up.url("ok"))
+    assert set(up.heard[-1].headers) == {"host", "content-type", "content-length", "accept-encoding"}
+    assert up.heard[-1].headers["accept-encoding"] == "identity"
+
+
+def test_a_proxy_in_the_environment_is_ignored(up: RudeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert isinstance(posts(up.url("ok"))[0], bytes)
+
+
+def test_a_body_beyond_the_limit_is_an_error(up: RudeServer) -> None:
+    async def run() -> None:
+        client = HttpClient()
+        with pytest.raises(UpstreamTooLarge):
+            await post(client, up.url("ok"), limit=10)
+        await client.aclose()
+
+    asyncio.run(run())
+
+
+def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
+    """Row B07: the deadline is the caller's, and nothing resets it."""
+
+    async def run() -> None:
+        client = HttpClient()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.15):
+                await post(client, up.url("dribble-headers", ms=10))
+        assert await asyncio.to_thread(up.wait, lambda: up.active == 0, 0.25)
+        await client.aclose()
+
+    asyncio.run(run())

@@ -1,0 +1,208 @@
+"""The LiteLLM door, against a real server: right answers, guarded ends, errors by cause, upstreams closed.
+
+All in one event loop, as LiteLLM keeps clients per loop; the SDK's import takes seconds, so it happens once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gateway.backend.litellm import LiteLLMBackend, load
+from gateway.core.events import Document
+from gateway.core.exchange import Exchange
+from tests.backend.ask import Heard, chat_exchange, exchange, listen, target
+from tests.upstream.server import RudeServer, refused_url
+from tests.upstream.talk import TEXT
+
+pytest.importorskip("litellm")
+
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+
+
+def backend(url: str, **changes: Any) -> LiteLLMBackend:
+    return LiteLLMBackend(target(url, **{"speaks": "litellm", "model": "openai/tiny", **changes}))
+
+
+@pytest.fixture(scope="module")
+def runner() -> Any:
+    load()
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.fixture
+def ask(runner: asyncio.Runner) -> Callable[[str, Exchange], Heard]:
+    return lambda url, asked: runner.run(listen(backend(url), asked))
+
+
+Ask = Callable[[str, Exchange], Heard]
+
+
+@BOTH
+def test_a_chat_through_litellm_is_the_same_chat(up: RudeServer, ask: Ask, stream: bool) -> None:
+    heard = ask(up.url("ok"), chat_exchange(stream, params={"temperature": 0, "seed": 7}, stops=("<eob>",)))
+    assert (heard.text(), heard.finishes, heard.code) == (TEXT, {0: "stop"}, None)
+    assert heard.usage is not None
+    assert (heard.usage.prompt, heard.usage.completion, heard.usage.source) == (7, 5, "upstream")
+    body = up.heard[-1].body
+    assert (body["model"], body["temperature"], body["seed"], body["stop"]) == ("tiny", 0, 7, ["<eob>"])
+    assert up.heard[-1].headers["authorization"] == "Bearer sk-op"
+
+
+def test_embeddings_go_through(up: RudeServer, ask: Ask) -> None:
+    heard = ask(up.url("ok"), exchange(False, endpoint="embeddings", prompts=(), params={"input": ["a"]}))
+    (document,) = [event for event in heard.events if isinstance(event, Document)]
+    assert document.body["data"][0]["embedding"] == [0.25, -0.5]
+
+
+STREAMS = {  # mode: error code; LiteLLM alone makes a success of most of them
+    "no-finish": "upstream_incomplete",
+    "eof-no-finish": "upstream_incomplete",
+    "rude-cut-stream": "upstream_incomplete",
+    "done-only": "upstream_incomplete",
+    "empty-stream": "upstream_incomplete",
+    "200-html": "upstream_incomplete",
+    "200-empty": "upstream_incomplete",
+    "200-truncated": "upstream_incomplete",
+    "drop-midstream": "upstream_disconnected",
+    "reset-midstream": "upstream_disconnected",
+    "error-midstream": "upstream_error",
+    "error-event": "upstream_incomplete",
+    "flaky-first-chunk": "upstream_overloaded",
+    "malformed-sse": "upstream_invalid_response",
+}
+
+
+@pytest.mark.parametrize("mode", STREAMS)
+def test_a_broken_stream_is_never_a_success(up: RudeServer, ask: Ask, mode: str) -> None:
+    heard = ask(up.url(mode), chat_exchange())
+    assert heard.code == STREAMS[mode]
+    assert not heard.finishes
+
+
+ERRORS = {
+    "early-close": "upstream_disconnected",
+    "reset": "upstream_disconnected",
+    "bad-status-line": "upstream_invalid_response",
+    "redirect": "upstream_redirect",
+    "500": "upstream_error",
+    "html-502": "upstream_error",
+    "503": "upstream_overloaded",
+    "529": "upstream_overloaded",
+    "401": "upstream_auth_failed",
+    "403": "upstream_auth_failed",
+    "404": "upstream_model_missing",
+    "402": "upstream_quota_exhausted",
+    "429": "upstream_rate_limited",
+    "429-quota": "upstream_quota_exhausted",
+    "400": "upstream_rejected_request",
+    "400-context": "context_length_exceeded",
+    "400-filter": "content_filter",
+    "rude-detail": "upstream_rejected_request",
+    "200-error-body": "upstream_overloaded",
+    "200-array": "upstream_invalid_response",
+    "200-truncated": "upstream_invalid_response",
+}
+
+
+@pytest.mark.parametrize("mode", ERRORS)
+def test_an_error_has_our_name_after_one_attempt(up: RudeServer, ask: Ask, mode: str) -> None:
+    before = up.requests
+    heard = ask(up.url(mode), chat_exchange(stream=False))
+    assert heard.code == ERRORS[mode]
+    assert up.requests == before + 1
+    assert up.control_hits == 0
+
+
+def test_a_refused_connection_is_unreachable(ask: Ask) -> None:
+    assert ask(refused_url(), chat_exchange()).code == "upstream_unreachable"
+
+
+def test_retry_after_is_kept(up: RudeServer, ask: Ask) -> None:
+    error = ask(up.url("429-retry-after", value=7), chat_exchange()).error
+    assert error is not None
+    assert error.retry_after == 7.0
+
+
+def test_counts_that_litellm_made_up_are_called_estimated(up: RudeServer, ask: Ask) -> None:
+    usage = ask(up.url("rude-no-usage"), chat_exchange()).usage
+    assert usage is None or usage.source == "estimated"
+    assert ask(up.url("rude-no-usage"), chat_exchange(stream=False)).usage is None
+
+
+@pytest.mark.parametrize("name", ["top_k", "made_up", "api_base", "mock_response", "metadata"])
+def test_a_field_that_would_be_dropped_is_refused_by_name(up: RudeServer, ask: Ask, name: str) -> None:
+    before = up.requests
+    error = ask(up.url("ok"), chat_exchange(params={name: 1})).error
+    assert error is not None
+    assert (error.code, error.param) == ("unsupported_parameter", name)
+    assert up.requests == before
+
+
+def test_a_field_the_provider_does_not_know_is_refused_by_name(runner: asyncio.Runner, up: RudeServer) -> None:
+    made = backend(up.url("ok"), model="anthropic/some-model")
+    error = runner.run(listen(made, chat_exchange(params={"logit_bias": {"5": 1}}))).error
+    assert error is not None
+    assert (error.code, error.param) == ("unsupported_parameter", "logit_bias")
+
+
+def test_a_model_without_a_provider_is_the_operators_to_mend(runner: asyncio.Runner, up: RudeServer) -> None:
+    error = runner.run(listen(backend("", model="tiny"), chat_exchange())).error
+    assert error is not None
+    assert error.code == "upstream_model_missing"
+    assert "provider/model" in error.message
+
+
+def test_a_raw_prompt_is_refused(up: RudeServer, ask: Ask) -> None:
+    assert ask(up.url("ok"), exchange()).code == "unsupported_parameter"
+
+
+async def _take(asked: Exchange, url: str, count: int) -> None:
+    async with backend(url).open(asked) as events:
+        async for _ in events:
+            count -= 1
+            if count <= 0:
+                return
+
+
+async def _cancelled(work: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(work)
+    await asyncio.sleep(0.15)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+LEAVING = {  # mode, events to take before leaving (None: cancelled while waiting), stream
+    "before the headers": ("hang-headers", None, True),
+    "before the headers, json": ("hang-headers", None, False),
+    "at the first event": ("never-ends", 1, True),
+    "midstream": ("never-ends", 5, True),
+    "in a stall": ("stall-midstream", None, True),
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_leaving_closes_the_upstream(runner: asyncio.Runner, up: RudeServer, name: str) -> None:
+    mode, count, stream = LEAVING[name]
+    early = len(up.closed_early)
+
+    async def run() -> float:
+        work = _take(chat_exchange(stream), up.url(mode), 99 if count is None else count)
+        await (_cancelled(work) if count is None else work)
+        leaving = time.monotonic()
+        await asyncio.to_thread(up.wait, lambda: len(up.closed_early) > early)
+        return up.closed_early[-1] - leaving
+
+    assert runner.run(run()) < 0.25
+
+
+def test_importing_the_backend_does_not_import_the_sdk() -> None:
+    code = "import sys, gateway.backend.litellm; sys.exit('litellm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

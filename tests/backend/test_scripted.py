@@ -1,0 +1,76 @@
+"""The scripted backend: it plays what is written and remembers what it heard."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.backend.scripted import ScriptedBackend
+from gateway.core.errors import ConfigError
+from gateway.core.events import Begun, Delta, Document, Finish, Usage
+from tests.backend.ask import exchange, listen
+
+
+def test_a_script_is_played_in_order() -> None:
+    script = [
+        "Hel", {"pause": 0.001}, {"text": "lo", "index": 1}, {"fields": {"reasoning_content": "hm"}},
+        {"finish": "stop"}, {"finish": "length", "index": 1}, {"usage": [7, 2]}, {"document": {"a": 1}},
+    ]  # fmt: skip
+    backend = ScriptedBackend(script)
+    heard = asyncio.run(listen(backend, exchange()))
+    assert heard.events == [
+        Begun("scripted/0"), Delta(0, "Hel"), Delta(1, "lo"), Delta(0, fields={"reasoning_content": "hm"}),
+        Finish(0, "stop"), Finish(1, "length"), Usage(7, 2), Document({"a": 1}),
+    ]  # fmt: skip
+    assert [asked.prompts for asked in backend.heard] == [("1+1=",)]
+    assert (backend.active, backend.left_early) == (0, 0)
+
+
+def test_an_error_may_come_before_or_after_the_first_event() -> None:
+    backend = ScriptedBackend([{"error": "upstream_overloaded"}], ["a", {"error": "upstream_disconnected"}], ["b"])
+
+    async def run() -> list[tuple[str, str | None]]:
+        return [((heard := await listen(backend, exchange())).text(), heard.code) for _ in range(4)]
+
+    assert asyncio.run(run()) == [
+        ("", "upstream_overloaded"), ("a", "upstream_disconnected"), ("b", None), ("b", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
+def test_leaving_early_is_noticed(count: int) -> None:
+    backend = ScriptedBackend(["a", "b", {"pause": 60}, {"finish": "stop"}])
+
+    async def run() -> None:
+        async with backend.open(exchange()) as events:
+            for _ in range(count):
+                await anext(events)
+
+    asyncio.run(run())
+    assert (backend.active, backend.left_early) == (0, 1)
+
+
+def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "script.yaml"
+    file.write_text("- Hello\n- {finish: stop}\n")
+    heard = asyncio.run(listen(ScriptedBackend.from_file(file, "m/0"), exchange()))
+    assert (heard.text(), heard.begun.target) == ("Hello", "m/0")
+
+
+WRONG = {
+    "no list": ("hello", "a script is a list"),
+    "unknown step": ("- {say: a}", "no such step: say"),
+    "unknown error": ("- {error: tired}", "no error with the code tired"),
+    "no yaml": ("- {", "while parsing"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_script_that_cannot_be_played_is_refused(tmp_path: Path, name: str) -> None:
+    text, message = WRONG[name]
+    file = tmp_path / "script.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        ScriptedBackend.from_file(file, "m/0")

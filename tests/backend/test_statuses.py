@@ -1,0 +1,74 @@
+"""What a server's complaint means, and what of it may be passed on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.backend.statuses import Complaint, error_in_body, one_safe_line, parse_retry_after, read_complaint
+
+COMPLAINTS = {  # body: what it says
+    '{"error": {"message": "m", "code": 400, "type": "T", "param": "p"}}': Complaint("m", "400", "t", "p"),
+    '{"error": "m", "error_type": "Validation"}': Complaint("m", type="validation"),
+    '{"detail": "m"}': Complaint("m"),
+    '{"detail": [{"loc": ["body", "stop", 0], "msg": "bad", "input": "secret"}]}': Complaint("stop.0: bad"),
+    '{"object": "error", "message": "m", "code": 40303}': Complaint("m", "40303"),
+    '{"message": "m"}': Complaint("m"),
+    "[1]": Complaint(),
+    "plain": Complaint("plain"),
+    "": Complaint(),
+}
+
+
+@pytest.mark.parametrize("body", COMPLAINTS)
+def test_every_shape_of_complaint_is_read(body: str) -> None:
+    assert read_complaint(body.encode()) == COMPLAINTS[body]
+
+
+LINES = {  # what the server said: what a client may read
+    "max_tokens must be positive": "max_tokens must be positive",
+    "\n  first\nsecond": "first",
+    "see http://10.0.0.1:8000/x for more": "see … for more",
+    "host 10.1.2.3:80 down": "host … down",
+    "cannot open /opt/models/secret/config.json": "cannot open …",
+    "key sk-abcdef123456 is wrong": "key … is wrong",
+    "<html><body>no</body></html>": "",
+    "Traceback (most recent call last):\n  File": "",
+    "a\x1b[31mred": "a[31mred",
+    "1/2 of a/b": "1/2 of a/b",
+    "x" * 300: "x" * 199 + "…",
+}
+
+
+@pytest.mark.parametrize("said", LINES, ids=lambda said: repr(said[:24]))
+def test_only_a_safe_line_is_passed_on(said: str) -> None:
+    assert one_safe_line(said) == LINES[said]
+
+
+INSIDE = {  # an object that came with status 200: the error in it
+    '{"error": {"message": "x", "code": "overloaded"}}': "upstream_overloaded",
+    '{"error": {"message": "x", "code": 429}}': "upstream_rate_limited",
+    '{"error": {"message": "x", "type": "invalid_request_error"}}': "upstream_rejected_request",
+    '{"error": {"message": "x", "type": "insufficient_quota"}}': "upstream_quota_exhausted",
+    '{"error": {"message": "maximum context length is 5", "code": 400}}': "context_length_exceeded",
+    '{"error": "x"}': "upstream_error",
+    '{"detail": "x"}': "upstream_error",
+    '{"object": "error", "message": "x", "code": 503}': "upstream_overloaded",
+    '{"error": null, "choices": []}': None,
+    '{"choices": [], "detail": "x"}': None,
+    '{"id": "x"}': None,
+}
+
+
+@pytest.mark.parametrize("body", INSIDE)
+def test_an_error_inside_a_200_is_found(body: str) -> None:
+    error = error_in_body(json.loads(body))
+    assert (error.code if error else None) == INSIDE[body]
+
+
+def test_retry_after_in_milliseconds_wins_and_dates_count_from_now() -> None:
+    assert parse_retry_after("30", "2500") == 2.5
+    assert parse_retry_after("Thu, 01 Jan 1970 00:01:40 GMT", None, now=90.0) == 10.0
+    assert parse_retry_after(None, None) is None
+    assert parse_retry_after("9" * 400, None) is None

@@ -1,0 +1,164 @@
+"""What goes up, word for word: bodies and headers of completions, chat and embeddings."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from gateway.core.events import Document, Usage
+from tests.backend.ask import USER, chat, complete
+from tests.upstream.server import RudeServer
+from tests.upstream.talk import TEXT
+
+
+def sent(up: RudeServer) -> dict[str, Any]:
+    return dict(up.heard[-1].body)
+
+
+PROMPTS = {  # the exchange's prompts: what the body says
+    "string": ({"prompts": ("a",)}, "a"),
+    "list of one": ({"prompts": ("a",), "prompt_is_list": True}, ["a"]),
+    "list": ({"prompts": ("a", "b"), "prompt_is_list": True}, ["a", "b"]),
+    "token ids": ({"prompts": ((1, 2),)}, [1, 2]),
+    "lists of token ids": ({"prompts": ((1, 2), (3,)), "prompt_is_list": True}, [[1, 2], [3]]),
+}
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_all_four_prompt_shapes_arrive_as_they_are(up: RudeServer, name: str) -> None:
+    changes, expected = PROMPTS[name]
+    assert complete(up.url("ok"), False, **changes).error is None
+    assert sent(up)["prompt"] == expected
+
+
+def test_a_plain_completion_says_no_more_than_it_must(up: RudeServer) -> None:
+    complete(up.url("ok"), False)
+    assert sent(up) == {"model": "tiny", "prompt": "1+1=", "stream": False}
+
+
+def test_a_stream_asks_for_usage(up: RudeServer) -> None:
+    heard = complete(up.url("ok"))
+    assert sent(up)["stream_options"] == {"include_usage": True}
+    assert heard.usage == Usage(7, 5)
+
+
+def test_parameters_stops_and_n_go_up(up: RudeServer) -> None:
+    params = MappingProxyType({"temperature": 0, "logit_bias": MappingProxyType({"5": 1})})
+    heard = complete(up.url("ok"), False, n=2, stops=("<eob>", "\n"), params=params)
+    assert sent(up)["n"] == 2
+    assert sent(up)["stop"] == ["<eob>", "\n"]
+    assert sent(up)["temperature"] == 0
+    assert sent(up)["logit_bias"] == {"5": 1}
+    assert [heard.text(0), heard.text(1)] == [TEXT, TEXT]
+
+
+STOP_IDS = {"openai": None, "vllm": [10000], "sglang": [10000], "llamacpp": None, "tgi": None}
+
+
+@pytest.mark.parametrize("engine", STOP_IDS)
+def test_stop_token_ids_go_where_they_are_understood(up: RudeServer, engine: str) -> None:
+    complete(up.url("ok"), False, {"engine": engine}, stop_token_ids=(10000,))
+    assert sent(up).get("stop_token_ids") == STOP_IDS[engine]
+
+
+BOS = {  # (engine, adds_bos, bos): (prompt sent, add_special_tokens sent, a notice?)
+    ("vllm", None, "text"): ("<s>hi", False, False),
+    ("vllm", None, "engine"): ("<s>hi", True, False),
+    ("vllm", None, "none"): ("<s>hi", None, False),
+    ("sglang", None, "text"): ("hi", None, False),
+    ("llamacpp", None, "text"): ("hi", None, False),
+    ("llamacpp", False, "text"): ("<s>hi", None, False),
+    ("llamacpp", None, "engine"): ("<s>hi", None, False),
+    ("llamacpp", False, "engine"): ("<s>hi", None, True),
+    ("openai", None, "text"): ("<s>hi", None, True),
+    ("openai", True, "text"): ("hi", None, False),
+    ("openai", False, "text"): ("<s>hi", None, False),
+    ("openai", None, "engine"): ("<s>hi", None, True),
+    ("openai", None, "none"): ("<s>hi", None, False),
+}
+
+
+@pytest.mark.parametrize("case", BOS, ids=lambda case: "-".join(str(part) for part in case))
+def test_the_model_sees_one_bos(up: RudeServer, case: tuple[str, bool | None, str]) -> None:
+    engine, adds_bos, bos = case
+    spec = {"engine": engine, "adds_bos": adds_bos}
+    heard = complete(up.url("ok"), False, spec, prompts=("<s>hi",), bos=bos, bos_text="<s>")
+    body = sent(up)
+    noticed = any(notice.startswith("bos:") for notice in heard.begun.notices)
+    assert (body["prompt"], body.get("add_special_tokens"), noticed) == BOS[case]
+
+
+def test_a_clients_word_on_bos_gives_way_with_a_notice(up: RudeServer) -> None:
+    heard = complete(up.url("ok"), False, {"engine": "vllm"}, bos="text", params={"add_special_tokens": True})
+    assert sent(up)["add_special_tokens"] is False
+    assert heard.begun.notices == ("bos: add_special_tokens is the template's to set",)
+
+
+def test_token_ids_are_never_touched_for_bos(up: RudeServer) -> None:
+    complete(up.url("ok"), False, {"engine": "vllm"}, prompts=((1, 2),), bos="text", bos_text="<s>")
+    assert "add_special_tokens" not in sent(up)
+
+
+def test_a_field_the_engine_ignores_is_refused_by_name(up: RudeServer) -> None:
+    before = up.requests
+    heard = complete(up.url("ok"), False, {"engine": "tgi"}, params={"logprobs": 1})
+    assert heard.error is not None
+    assert (heard.code, heard.error.param) == ("unsupported_parameter", "logprobs")
+    assert complete(up.url("ok"), False, {"engine": "tgi"}, prompts=((1,),)).code == "unsupported_parameter"
+    assert up.requests == before
+
+
+def test_a_field_the_engine_is_not_known_to_understand_is_noted(up: RudeServer) -> None:
+    heard = complete(up.url("ok"), False, {"engine": "vllm"}, params={"top_k": 5, "mirostat\n": 2})
+    assert heard.begun.notices == ("unverified_parameter: mirostat?",)
+
+
+def test_chat_sends_the_messages_untouched(up: RudeServer) -> None:
+    chat(up.url("ok"), False, params={"max_completion_tokens": 5, "max_tokens": 5})
+    assert sent(up) == {
+        "model": "tiny", "messages": list(USER), "stream": False, "max_completion_tokens": 5, "max_tokens": 5,
+    }  # fmt: skip
+    assert up.heard[-1].endpoint == "chat"
+
+
+def test_the_headers_carry_the_operators_key_and_the_request_id(up: RudeServer) -> None:
+    chat(up.url("ok"))
+    headers = up.heard[-1].headers
+    assert headers["authorization"] == "Bearer sk-op"
+    assert headers["x-request-id"] == "req-1"
+    assert headers["accept"] == "text/event-stream"
+
+
+def test_no_key_sends_no_authorization(up: RudeServer) -> None:
+    complete(up.url("ok"), False, {"key": None})
+    assert "authorization" not in up.heard[-1].headers
+
+
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+def test_embeddings_are_passed_through(up: RudeServer, form: object) -> None:
+    heard = form(  # type: ignore[operator]
+        up.url("ok"), False, endpoint="embeddings", prompts=(), messages=(), params={"input": ["a"], "dimensions": 2}
+    )
+    (document,) = [event for event in heard.events if isinstance(event, Document)]
+    assert document.body["data"][0]["embedding"] == [0.25, -0.5]
+    assert sent(up) == {"model": "tiny", "input": ["a"], "dimensions": 2}
+    assert heard.usage == Usage(3, 0)
+
+
+def test_embeddings_errors_have_our_names(up: RudeServer) -> None:
+    for mode, code in {"500": "upstream_error", "200-html": "upstream_invalid_response"}.items():
+        assert complete(up.url(mode), False, endpoint="embeddings", prompts=(), params={"input": "a"}).code == code
+
+
+def test_messages_to_a_text_target_and_prompts_to_a_chat_target_are_refused(up: RudeServer) -> None:
+    before = up.requests
+    assert complete(up.url("ok"), prompts=()).code == "unsupported_parameter"
+    assert chat(up.url("ok"), messages=(), prompts=("a",)).code == "unsupported_parameter"
+    assert up.requests == before
+
+
+@pytest.mark.parametrize(("value", "code"), [("\ud83d", "invalid_unicode"), (2**70, "invalid_value")])
+def test_what_json_cannot_carry_is_refused(up: RudeServer, value: object, code: str) -> None:
+    assert complete(up.url("ok"), params={"user": value}).code == code

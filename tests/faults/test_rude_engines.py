@@ -1,0 +1,87 @@
+"""How engines differ (``clients.md`` 2.1): each difference is levelled out, or reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.reading import ask, post
+from tests.serving import Gateway
+from tests.upstream.server import RudeServer
+from tests.upstream.talk import TEXT
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_no_done(faulty: Gateway, stream: bool) -> None:
+    read = ask(faulty, "rude-no-done", stream=stream)
+    assert (read.text, read.finishes) == (TEXT, {0: "stop"})
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_the_stop_string_left_in(faulty: Gateway, stream: bool) -> None:
+    read = ask(faulty, "rude-stop-left-in", stream=stream)
+    assert read.finishes == {0: "stop"}
+    assert "<eob>" not in read.text
+
+
+def test_usage_missing_is_left_out_rather_than_invented(faulty: Gateway) -> None:
+    read = ask(faulty, "rude-no-usage", stream=True, stream_options={"include_usage": True})
+    assert (read.text, read.usage) == (TEXT, None)
+
+
+@pytest.mark.parametrize("mode", ["rude-numeric-code", "rude-detail", "rude-detail-list"])
+def test_any_error_shape_becomes_openai_s_with_the_reason_kept(faulty: Gateway, mode: str) -> None:
+    read = ask(faulty, mode)
+    assert (read.status, read.code) == (400, "upstream_rejected_request")
+    assert read.error is not None
+    assert any(word in read.error["message"] for word in ("max_tokens", "prompt"))
+
+
+def test_an_unknown_model_upstream_is_our_misconfiguration(faulty: Gateway) -> None:
+    read = ask(faulty, "rude-unknown-model")
+    assert (read.status, read.code) == (502, "upstream_model_missing")
+
+
+@pytest.mark.parametrize("mode", ["rude-list-500", "rude-detail"])
+def test_list_prompts_refused_become_one_call_each(faulty: Gateway, up: RudeServer, mode: str) -> None:
+    before = up.requests
+    read = post(faulty, "/v1/completions", {"model": mode, "prompt": ["a", "b", "c"], "max_tokens": 5})
+    if mode == "rude-detail":  # it refuses single prompts as well: then the refusal is the answer
+        assert read.code == "upstream_rejected_request"
+        return
+    assert read.texts == {0: TEXT, 1: TEXT, 2: TEXT}
+    assert [heard.body["prompt"] for heard in up.heard[-3:]] == ["a", "b", "c"]
+    assert "split_calls" in read.headers["x-gateway-notice"]
+    assert up.requests - before >= 4
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("model", ["rude-n-ignored", "llamacpp-n"])
+def test_n_ignored_is_filled_up_and_seeds_move_on(faulty: Gateway, up: RudeServer, model: str, stream: bool) -> None:
+    read = ask(faulty, model, stream=stream, n=3, seed=7)
+    assert read.texts == {0: TEXT, 1: TEXT, 2: TEXT}
+    assert read.finishes == {0: "stop", 1: "stop", 2: "stop"}
+    assert [heard.body.get("seed") for heard in up.heard[-3:]] == [7, 8, 9]
+
+
+def test_bos_in_echo_is_the_engine_s_own_and_stays(faulty: Gateway, up: RudeServer) -> None:
+    read = post(
+        faulty,
+        "/v1/completions",
+        {"model": "rude-bos-echo", "prompt": "abc", "echo": True, "logprobs": 1, "max_tokens": 5},
+    )
+    assert read.text == "<s>abc" + TEXT
+    assert "add_special_tokens" not in up.heard[-1].body
+
+
+def test_logprobs_ignored_are_reported_and_not_made_up(faulty: Gateway) -> None:
+    read = ask(faulty, "ok", logprobs=True)
+    plain = ask(faulty, "rude-n-ignored", logprobs=True)
+    assert read.status == 200
+    assert (plain.status, plain.code) == (502, "upstream_ignored_parameter")
+
+
+def test_an_upstream_s_traceback_never_reaches_the_client(faulty: Gateway) -> None:
+    for mode in ("rude-traceback", "rude-traceback-400", "rude-plain-500"):
+        read = ask(faulty, mode)
+        assert b"Traceback" not in read.raw
+        assert b"/opt/" not in read.raw

@@ -1,0 +1,211 @@
+"""A model's server that misbehaves on purpose, over real sockets.
+
+::
+
+    with RudeServer() as up:
+        url = up.url("drop-midstream", k=2)      # http://127.0.0.1:PORT/drop-midstream;k=2/v1
+
+It runs in a thread with its own event loop, so synchronous tests, ``asyncio.run`` and another process can all
+use it. The mode is the first part of the path, its options follow after ``;``. Every mode answers
+``/completions``, ``/chat/completions`` and ``/embeddings``, streaming when the body says ``stream``. The modes are
+the rows of ``specs/reliability.md`` 2.3 (column "Inject") and the engines of ``specs/clients.md`` 2.1; each is
+a short function in ``modes_http.py`` (HTTP and whole answers), ``modes_stream.py`` (server-sent events) or
+``modes_rude.py`` (real engines' habits). ``python -m tests.upstream.server`` lists them and serves by hand.
+
+What the server saw is counted on its own side: ``requests``, ``active``, ``closed_early`` (monotonic
+times at which a client left before its reply was complete), ``control_hits`` (someone followed a redirect)
+and ``heard`` (every request, headers and body).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from urllib.parse import quote, unquote
+
+from tests.upstream import modes_http, modes_rude, modes_stream
+from tests.upstream.talk import Heard, Talk
+
+MODES = {**modes_http.MODES, **modes_stream.MODES, **modes_rude.MODES}
+
+ENDPOINTS = {"/v1/completions": "completions", "/v1/chat/completions": "chat", "/v1/embeddings": "embeddings"}
+
+
+class RudeServer:
+    """The server; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self.heard: list[Heard] = []
+        self.active = 0
+        self.closed_early: list[float] = []
+        self.control_hits = 0
+        self.connections = 0
+        self._by_mode: Counter[str] = Counter()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rude-server", daemon=True)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    @property
+    def requests(self) -> int:
+        return len(self.heard)
+
+    def url(self, mode: str, **options: object) -> str:
+        """The base address of a mode, up to ``/v1``."""
+        if mode not in MODES:
+            raise KeyError(f"no mode {mode!r}")
+        tail = "".join(f";{name}={quote(str(value), safe='')}" for name, value in options.items())
+        return f"http://127.0.0.1:{self.port}/{mode}{tail}/v1"
+
+    def wait(self, fact: Callable[[], bool], seconds: float = 2.0) -> bool:
+        """True as soon as ``fact`` holds, False when it does not within ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while not fact():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def __enter__(self) -> RudeServer:
+        self._thread.start()
+        self._ready.wait(5)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    # ------------------------------------------------------------------ the loop's side
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._accept, "127.0.0.1", 0, limit=64 * 1024 * 1024)
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        with suppress(Exception):
+            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._loop.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            position = 0
+            while await self._one_request(reader, writer, position):
+                position += 1
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _one_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, position: int) -> bool:
+        heard = await self._read(reader, position)
+        if heard is None:
+            return False
+        self.active += 1
+        talk = Talk(heard, writer)
+        reply = asyncio.create_task(MODES[heard.mode](talk))
+        gone = asyncio.create_task(_client_gone(reader))
+        try:
+            await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done() or (reply.exception() and isinstance(reply.exception(), ConnectionError)):
+                self.closed_early.append(time.monotonic())
+                return False
+            reply.result()
+            return talk.keep_alive
+        finally:
+            for task in (reply, gone):
+                task.cancel()
+            self.active -= 1
+
+    async def _read(self, reader: asyncio.StreamReader, position: int) -> Heard | None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except asyncio.IncompleteReadError:
+            return None
+        request_line, *lines = head.rstrip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        path = request_line.split(" ")[1]
+        mode, _, rest = path.lstrip("/").partition("/")
+        mode, *options = mode.split(";")
+        if mode == "control":
+            self.control_hits += 1
+            mode = "ok"
+        pairs = (option.partition("=") for option in options)
+        heard = Heard(
+            mode,
+            {name: unquote(value) for name, _, value in pairs},
+            ENDPOINTS.get("/" + rest, "completions"),
+            headers,
+            json.loads(body) if body else {},
+            position,
+            self._by_mode[mode],
+        )
+        self._by_mode[mode] += 1
+        self.heard.append(heard)
+        return heard
+
+
+async def _client_gone(reader: asyncio.StreamReader) -> None:
+    # Looking instead of reading: a read would swallow the first byte of the connection's next request.
+    while not reader.at_eof() and reader.exception() is None:  # noqa: ASYNC110 - a StreamReader has no event for this
+        await asyncio.sleep(0.003)
+
+
+def refused_url() -> str:
+    """An address on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+
+
+@contextmanager
+def blackhole_url() -> Iterator[str]:
+    """An address whose backlog is full: connecting to it neither succeeds nor fails."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        fillers = []
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+            fillers.append(filler)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+def main() -> None:
+    """Serve until interrupted, for a look by hand."""
+    with RudeServer() as server:
+        print(f"http://127.0.0.1:{server.port}/MODE/v1, with these modes:")
+        print("\n".join(sorted(MODES)))
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The misbehaving server itself: it has every mode of the fault matrix, and counts what it sees."""
+
+from __future__ import annotations
+
+import http.client
+
+from tests.upstream.server import MODES, RudeServer
+
+MATRIX = """\
+hang-headers early-close reset bad-status-line partial-headers dribble-headers huge-headers many-headers
+header-injection cl-and-te cl-too-short redirect redirect-307 html-502 500 503 529 418 503-retry-after 429-retry-after
+429-quota 402 401 403 400 400-context 404 200-html 200-empty 200-array 200-no-choices 200-truncated 204 200-error-body
+flaky-first-chunk wrong-content-type wrong-mode gzip gzip-corrupt huge-json deep-json odd-numbers flaky interim-flood
+http10 drop-midstream reset-midstream flaky-midstream no-done no-finish done-only empty-stream data-after-done
+late-close error-midstream error-event malformed-sse comments crlf-sse no-final-blank-line one-byte-writes split-utf8
+split-surrogate lone-surrogate invalid-utf8 eos split-stop partial-stop stop-lookalike stop-first stop-then-endless
+forged-turn multi-choice slow-ttfb pause-resume stall-midstream keepalive-only empty-deltas never-ends huge-line
+dup-finish usage-cumulative usage-bad tool-calls reasoning
+rude-no-done rude-stop-left-in rude-no-usage rude-numeric-code rude-detail rude-list-500 rude-n-ignored rude-bos-echo
+"""
+
+
+def test_every_mode_of_the_matrix_is_there() -> None:
+    assert set(MATRIX.split()) <= set(MODES)
+
+
+def test_requests_are_heard_and_counted() -> None:
+    with RudeServer() as up:
+        connection = http.client.HTTPConnection("127.0.0.1", up.port)
+        path = up.url("ok", k="a b").removeprefix(f"http://127.0.0.1:{up.port}") + "/chat/completions"
+        connection.request("POST", path, b'{"model": "x"}')
+        assert connection.getresponse().status == 200
+        connection.close()
+        (heard,) = up.heard
+        assert (heard.mode, heard.options, heard.endpoint, heard.body) == ("ok", {"k": "a b"}, "chat", {"model": "x"})
+        assert (up.requests, up.closed_early) == (1, [])
+
+
+def test_a_client_that_leaves_early_is_seen() -> None:
+    with RudeServer() as up:
+        connection = http.client.HTTPConnection("127.0.0.1", up.port)
+        connection.request("POST", "/hang-headers/v1/completions", b"{}")
+        assert up.wait(lambda: up.active == 1)
+        connection.close()
+        assert up.wait(lambda: up.active == 0)
+        assert len(up.closed_early) == 1
