@@ -50,7 +50,8 @@ class Dialect:
     missing: frozenset[str] = frozenset()
     """OpenAI's completions fields that it does not know; it would ignore them in silence."""
     explicit: Mapping[str, Any] = NOTHING
-    """Its own sampling fields with the values that mean "as OpenAI does": a model's files may set others."""
+    """Its own sampling fields with the values that mean "as OpenAI does": a model's files may set others.
+    None: the field is left out, though OpenAI has it."""
     sampling: frozenset[str] = frozenset()
     """Fields beyond OpenAI's that it knows."""
 
@@ -126,6 +127,8 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             lists=True,
             token_prompts=False,
             missing=frozenset({"best_of", "echo", "logit_bias", "logprobs", "presence_penalty"}),
+            # It refuses top_p at 1 and does not know the other: for these "as OpenAI does" is to say nothing.
+            explicit=MappingProxyType({"top_p": None, "presence_penalty": None, "repetition_penalty": 1.0}),
             sampling=frozenset({"repetition_penalty"}),
         ),
     }

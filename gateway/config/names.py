@@ -25,9 +25,11 @@ MANY = 12
 def suggest(word: str, known: Iterable[str]) -> str:
     """`` (did you mean "default"?)``, else the short list of what there is, else nothing; begins with a space."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
+    close = difflib.get_close_matches(word, names, n=3)
     if close:
-        return f' (did you mean "{close[0]}"?)'
+        # Of names about as close, the one with two letters swapped is what was meant.
+        meant = next((name for name in close if sorted(name) == sorted(word)), close[0])
+        return f' (did you mean "{meant}"?)'
     if 0 < len(names) <= MANY:
         return f" (there is: {', '.join(names)})"
     return ""

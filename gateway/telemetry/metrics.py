@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.process_collector import ProcessCollector
 
 from gateway.core.record import Record
 from gateway.telemetry.names import METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+FROM_THE_START = {
+    # Rare events whose rate should read 0, not "no data", before the first of them.
+    "gateway_reloads_total": ("ok", "error"),
+    "gateway_client_gone_total": ("before_first", "mid_stream"),
+    "gateway_shed_total": ("in_flight", "draining"),
+}
 
 REJECTIONS = frozenset({"invalid_value", "unsupported_parameter", "forbidden_parameter"})
 AFTER_BEGIN = frozenset({
@@ -20,6 +34,7 @@ class Metrics:
     """Every metric of ``telemetry/names.py``, and how a record moves it."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # a second series for each of ours, which nothing here asks for
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._counters: dict[str, Counter] = {}
@@ -34,6 +49,10 @@ class Metrics:
                 self._histograms[row.name] = Histogram(
                     row.name, row.help, row.labels, buckets=row.buckets, registry=self.registry
                 )
+
+        for name, values in FROM_THE_START.items():
+            for value in values:
+                self.count(name, value, by=0)
 
     def exposition(self) -> bytes:
         """The body of ``/metrics``."""

@@ -30,7 +30,7 @@ class Metric:
 
 METRICS = (
     Metric("gateway_requests_total", "counter", ("endpoint", "model", "outcome"),
-           "Finished calls; outcome is ok, client_gone or an error code."),
+           "Finished calls; outcome is ok, client_gone, cancelled (cut at shutdown) or an error code."),
     Metric("gateway_request_seconds", "histogram", ("endpoint", "model"),
            "From the request's head to the last byte of the answer.", REQUEST),
     Metric("gateway_first_token_seconds", "histogram", ("model",),

@@ -84,7 +84,7 @@ def for_text(
 ) -> Effective:
     """Chat parameters in the names of the completions endpoint, with an explicit limit (design 5.1).
 
-    ``engine_defaults``: what the engine's own fields must say to mean OpenAI's defaults.
+    ``engine_defaults``: what fields must say at this engine to mean OpenAI's defaults; None: say nothing.
     ``room``: tokens left in the context; None when unknown.
     """
     params = dict(effective.params)
@@ -104,7 +104,8 @@ def for_text(
         params["logprobs"] = max(top or 0, 1)
     _limit(params, policy, room, notices)
     if policy.explicit:
-        params = {**OPENAI_DEFAULTS, **engine_defaults, **params}
+        defaults = {**OPENAI_DEFAULTS, **engine_defaults}
+        params = {name: value for name, value in defaults.items() if value is not None} | params
     return Effective(params, tuple(notices), (top or 0) if wanted else None)
 
 

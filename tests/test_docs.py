@@ -1,0 +1,155 @@
+"""Is what the documentation says still so? Every setting, verb, metric and error code has its line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import VERBS
+from gateway.config.load import check_all
+from gateway.config.settings import GATEWAY, NOT_YET, ROWS, Row
+from gateway.core.errors import ConfigError, GatewayError
+from gateway.telemetry.names import METRICS, Metric
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+}
+CONFIGURATION, METRICS_PAGE, ERRORS, COMMANDS = (
+    PAGES[f"docs/{name}.md"] for name in ("configuration", "metrics", "errors", "cli")
+)
+
+each_page = pytest.mark.parametrize("name", PAGES)
+
+
+def first_cells(page: str) -> list[str]:
+    """What the tables' first columns name in code."""
+    return re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+
+
+def code(page: str) -> str:
+    """Blocks and spans of code."""
+    return "\n".join(re.findall(r"```.*?^```|`[^`\n]+`", page, re.MULTILINE | re.DOTALL))
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    bare = re.sub(r"```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", bare, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+# ---------------------------------------------------------------- settings
+
+
+def setting_line(row: Row) -> str:
+    """A setting's line in docs/configuration.md."""
+    plain = row.default if isinstance(row.default, str) and row.default else json.dumps(row.default)
+    default = "required" if row.required else "none" if row.default is None else f"`{plain}`"
+    return f"| `{row.name}` | {row.kind.name} | {default} | {row.says} |"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.file} {row.name}")
+def test_a_setting_has_its_line(row: Row) -> None:
+    assert setting_line(row) in CONFIGURATION.splitlines()
+
+
+def test_no_page_describes_a_setting_that_does_not_exist() -> None:
+    assert sorted(first_cells(CONFIGURATION)) == sorted(row.name for row in ROWS)
+
+
+@pytest.mark.parametrize("name", [name for _, name in NOT_YET])
+def test_a_setting_of_a_later_version_is_listed_as_such(name: str) -> None:
+    assert f"`{name}`" in CONFIGURATION.partition("## Not in this version")[2]
+
+
+EXAMPLES = re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", CONFIGURATION, re.MULTILINE | re.DOTALL)
+"""(file, text) of each example on the page."""
+
+
+@pytest.mark.parametrize("text", [text for file, text in EXAMPLES if file == GATEWAY])
+def test_an_example_configuration_has_no_problems(text: str, tmp_path: Path) -> None:
+    for file, other in [*EXAMPLES, (GATEWAY, text)]:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(other, encoding="utf-8")
+    assert check_all(tmp_path / GATEWAY, {"OPENAI_API_KEY": "sk-example", "ENGINE_KEY": "example"}) == ()
+
+
+# ---------------------------------------------------------------- metrics, errors, verbs
+
+
+def metric_line(row: Metric) -> str:
+    """A metric's line in docs/metrics.md."""
+    labels = ", ".join(f"`{label}`" for label in row.labels) or "none"
+    return f"| `{row.name}` | {row.kind} | {labels} | {row.help} |"
+
+
+@pytest.mark.parametrize("row", METRICS, ids=lambda row: row.name)
+def test_a_metric_has_its_line(row: Metric) -> None:
+    assert metric_line(row) in METRICS_PAGE.splitlines()
+
+
+def test_the_metrics_page_lists_no_metric_that_does_not_exist() -> None:
+    named = [name for name in first_cells(METRICS_PAGE) if name.startswith("gateway_")]
+    assert named == [row.name for row in METRICS]
+
+
+def errors_below(error: type[GatewayError]) -> list[type[GatewayError]]:
+    """A class and all below it, as the gateway declares them."""
+    found = [error] + [one for below in error.__subclasses__() for one in errors_below(below)]
+    return [one for one in found if one.__module__.startswith("gateway.")]
+
+
+@pytest.mark.parametrize("error", errors_below(GatewayError), ids=lambda error: error.__name__)
+def test_an_error_code_has_its_line(error: type[GatewayError]) -> None:
+    if issubclass(error, ConfigError):
+        assert f"`{error.code}`" in ERRORS  # told in words: it never reaches a client
+    else:
+        tried = "yes" if error.retryable else "no"
+        start = f"| `{error.code}` | {error.status} | `{error.type}` | {tried} | "
+        assert any(line.startswith(start) for line in ERRORS.splitlines()), start
+
+
+def test_the_errors_page_lists_no_code_that_does_not_exist() -> None:
+    assert set(first_cells(ERRORS)) == {error.code for error in errors_below(GatewayError)} - {ConfigError.code}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_and_each_of_its_options_are_told(verb: str) -> None:
+    section = re.search(rf"^## gateway {verb}\n(.*?)(?=^## |\Z)", COMMANDS, re.MULTILINE | re.DOTALL)
+    assert section, f"docs/cli.md has no section 'gateway {verb}'"
+    parser = argparse.ArgumentParser(add_help=False)
+    import_module(f"gateway.cli.{verb}").add_arguments(parser)
+    for action in parser._actions:
+        for word in action.option_strings or [action.metavar or action.dest.upper()]:
+            assert f"`{word}" in section[1] or f" {word}" in section[1], word
+
+
+# ---------------------------------------------------------------- commands and links
+
+
+@each_page
+def test_the_commands_of_a_page_exist(name: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"\bmake (\w+)", code(PAGES[name])):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+    for verb in re.findall(r"(?:^|[`/]|\$ |\| |=\S+ )gateway ([a-z]+)\b", code(PAGES[name]), re.MULTILINE):
+        assert verb in VERBS, f"gateway {verb}"
+    for script in re.findall(r"\bscripts/[\w-]+", code(PAGES[name])):
+        assert (ROOT / script).exists(), script
+
+
+@each_page
+def test_the_links_of_a_page_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", PAGES[name]):
+        file, _, anchor = target.partition("#")
+        path = (ROOT / name).parent / file if file else ROOT / name
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.read_text(encoding="utf-8")), target
