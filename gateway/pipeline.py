@@ -18,14 +18,17 @@ import orjson
 from gateway.config.snapshot import ModelSpec
 from gateway.core.call import Call
 from gateway.core.dialogue import NOTHING
-from gateway.core.errors import InvalidValue, UpstreamIgnoredParameter
-from gateway.core.events import Delta, Event, Usage
+from gateway.core.errors import ContextLengthExceeded, InvalidValue, UpstreamIgnoredParameter, UpstreamIncomplete
+from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
 from gateway.core.prompt import Notice, Prompt
 from gateway.policy.admit.params import apply, for_text
 from gateway.progress import Progress
 from gateway.stream.cut import Cutter
 from gateway.template.base import Template
+
+MAX_PROMPT = 2_000_000
+"""Characters (or token ids) of one prompt; longer ones would keep a tokenizer busy for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ def _prepare_chat(route: Route, call: Call) -> Prepared:
     prompt = route.template.render(call.dialogue)
     rendered = time.perf_counter() - started
     text = route.form == "text"
+    _refuse_overlong(len(prompt.text) if text else sum(len(m.text) for m in call.dialogue.messages), "messages")
     if text:
         effective = for_text(effective, policy, route.engine_defaults, _room(route, prompt.text))
     elif call.dialogue.continue_final:
@@ -134,6 +138,8 @@ def _prepare_completion(route: Route, call: Call) -> Prepared:
         raise InvalidValue(
             f"model {route.spec.name} takes messages only; send them to /v1/chat/completions", param="model"
         )
+    for prompt in call.prompts:
+        _refuse_overlong(len(prompt), "prompt")
     effective = apply(call, route.spec.policy.params)
     exchange = Exchange(
         endpoint="completions",
@@ -165,6 +171,13 @@ _PREPARE: dict[str, Callable[[Route, Call], Prepared]] = {
 }
 
 
+def _refuse_overlong(length: int, param: str) -> None:
+    if length > MAX_PROMPT:
+        raise ContextLengthExceeded(
+            f"the prompt is {length} long; the gateway takes at most {MAX_PROMPT} characters or token ids", param=param
+        )
+
+
 def _room(route: Route, text: str) -> int | None:
     """Tokens left for the answer; None without a tokenizer and a known context."""
     if route.encode is None or route.max_model_len is None:
@@ -181,6 +194,7 @@ async def _watch(
     exchange = prepared.exchange
     choices = max(len(exchange.prompts), 1) * exchange.n
     cutter = Cutter(exchange.stops, choices) if exchange.stops and not exchange.params.get("echo") else None
+    unfinished = set(range(choices)) if exchange.endpoint != "embeddings" else set()
     wants_logprobs = bool(exchange.params.get("logprobs"))
     written: list[str] = []
     async for event in events:
@@ -191,9 +205,13 @@ async def _watch(
                 )
             wants_logprobs = False
         for said in cutter.feed(event) if cutter else (event,):
-            progress.saw(said)
             if isinstance(said, Delta):
                 written.append(said.text)
+            elif isinstance(said, Finish):
+                if said.index not in unfinished:
+                    continue  # of several ends of one choice the first stands (row C30)
+                unfinished.remove(said.index)
+            progress.saw(said)
             yield said
         # An engine that runs past the stop is closed at once; one that saw it may still send its counts.
         if cutter and cutter.done and exchange.stream and progress.cut_by_gateway:
@@ -202,6 +220,8 @@ async def _watch(
         for said in cutter.close() if cutter else ():
             progress.saw(said)
             yield said
+        if unfinished:
+            raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
     if progress.usage is None and (counted := _count(route, prepared, written)) is not None:
         progress.saw(counted)
         yield counted

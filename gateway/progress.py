@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gateway.core.events import Begun, Delta, Event, Finish, Usage
+from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.record import Record
 from gateway.policy.deliver.begin import is_content
 
@@ -55,8 +55,10 @@ class Progress:
         """The backend is closed."""
         self._upstream_end = self._now()
 
-    def wrote_content(self) -> None:
-        """Content of a stream has been handed to the client's connection."""
+    def wrote(self, event: Event) -> None:
+        """An event of a stream has been handed to the client's connection; only content counts, its end does not."""
+        if not _is_text(event):
+            return
         moment = self._now()
         if self._last_written is None:
             self._first_written = moment
@@ -66,7 +68,7 @@ class Progress:
 
     def saw(self, event: Event) -> None:
         """An event on its way to the client."""
-        if self._upstream_first is None and is_content(event):
+        if self._upstream_first is None and _is_text(event):
             self._upstream_first = self._now()
         if isinstance(event, Delta):
             return
@@ -127,6 +129,10 @@ class Progress:
             bos_anomaly=self.bos_anomaly,
             gone_phase=gone_phase,
         )
+
+
+def _is_text(event: Event) -> bool:
+    return isinstance(event, Delta | Document) and is_content(event)
 
 
 def _between(start: float | None, end: float | None) -> float | None:

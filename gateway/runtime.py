@@ -79,6 +79,10 @@ class Runtime:
                 self.metrics.count("gateway_reloads_total", "error")
                 LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
                 return False
+            except Exception:  # a mistake of ours, or a broken model file: the watcher must live on
+                self.metrics.count("gateway_reloads_total", "error")
+                LOG.exception("reload failed, the old configuration keeps serving")
+                return False
             if self.stack is not None and snapshot.server != self.stack.snapshot.server:
                 LOG.warning("changes under `server` take effect at the next start")
             self.stack = stack

@@ -36,7 +36,7 @@ LAZY = {
     "numpy": "backend/embedded/",
     "tokenizers": ("backend/embedded/", "backend/tokens.py"),
     "aiohttp": "backend/http.py",
-    "uvicorn": "cli/listen.py",
+    "uvicorn": ("cli/listen.py", "cli/protocol.py"),
     "prometheus_client": "telemetry/metrics.py",
     "yaml": ("config/", "backend/scripted.py"),
     "pydantic": "wire/",

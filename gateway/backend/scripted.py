@@ -131,6 +131,8 @@ ERRORS = _all_errors(GatewayError)
 
 def _check(script: Script) -> None:
     for step in script:
+        if not isinstance(step, str | Mapping):
+            raise ValueError(f"a step is a text or a mapping, not {step!r}; put quotes around a text")
         if isinstance(step, Mapping) and "pause" in step:
             continue
         if isinstance(step, Mapping) and "error" in step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 
@@ -45,10 +46,13 @@ def main(argv: list[str] | None = None) -> int:
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
     args = parser.parse_args(arguments)
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # prompts are bytes, whatever the locale
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:  # `gateway render … | head`: the reader has seen enough
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its exit
         return 0
     except KeyboardInterrupt:
         return 130

@@ -20,6 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the key on standard error, its entry on standard output."""
+    from gateway.config.names import KEY_NAME
+
+    if not KEY_NAME.fullmatch(args.name):
+        print('a name for a key has up to 64 letters, digits, ".", "_", "@" and "-"', file=sys.stderr)
+        return 2
     key = f"gk_{secrets.token_hex(3)}_{secrets.token_urlsafe(32)}"
     print(f"key for {args.name}, shown this once: {key}", file=sys.stderr)
     print(f'{args.name}:\n  sha256: "{hashlib.sha256(key.encode()).hexdigest()}"\n  models: ["*"]')

@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 import uvloop
 
+from gateway.cli.protocol import HttpProtocol
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.edge.app import App
 from gateway.runtime import Runtime
@@ -67,7 +68,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 lifespan="off",
-                http="httptools",
+                http=HttpProtocol,
                 ws="none",
                 loop="none",
                 access_log=False,

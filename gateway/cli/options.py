@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -60,8 +59,10 @@ def read_conversation(args: argparse.Namespace) -> dict[str, Any]:
         return {"messages": [_message(text) for text in args.message]}
     if sys.stdin.isatty():
         raise SystemExit('no conversation: give -m "user:hello", or JSON messages on standard input')
+    import orjson  # as strict as the HTTP side: no NaN, no lone surrogate, UTF-8 only
+
     try:
-        given = json.load(sys.stdin)
+        given = orjson.loads(sys.stdin.buffer.read())
     except ValueError as error:
         raise SystemExit(f"standard input is not JSON: {error}") from None
     if isinstance(given, list):
@@ -82,4 +83,6 @@ def _message(text: str) -> dict[str, str]:
     role, colon, content = text.partition(":")
     if not colon or not role.strip():
         raise SystemExit(f"-m takes ROLE:TEXT, such as user:hello, not {text!r}")
+    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise SystemExit("-m holds bytes that are not UTF-8")
     return {"role": role.strip(), "content": content}

@@ -24,14 +24,14 @@ class HttpProtocol(HttpToolsProtocol):
     """One connection."""
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; after an offered upgrade, feed a new one the same head without the offer."""
+        """Feed the parser, in pieces where an upgrade is offered."""
         self._unset_keepalive_if_required()
+        rest = memoryview(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offer:
-            self.parser = httptools.HttpRequestParser(self)
-            self.data_received(self._head_without_offer() + data[offer.args[0] :])
+            while rest:
+                rest = self._feed(rest)
         except httptools.HttpParserError:
+            self.logger.warning("a client sent what is not HTTP/1.1")
             self.send_400_response("the request is not valid HTTP/1.1")
 
     def on_headers_complete(self) -> None:
@@ -57,8 +57,21 @@ class HttpProtocol(HttpToolsProtocol):
     def _offers(self) -> bool:
         return bool(self.parser.should_upgrade()) and self.parser.get_method() != b"CONNECT"
 
-    def _head_without_offer(self) -> bytes:
-        method, version = self.parser_method, self.parser_version
-        lines = [method + b" " + self.url + b" HTTP/" + version]
+    def _feed(self, data: memoryview) -> memoryview:
+        """What is left, because it stands behind a declined offer."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._read_again()
+            return data[offer.args[0] :]
+        return data[len(data) :]
+
+    def _read_again(self) -> None:
+        """Give a new parser the same head without the offer."""
+        lines = [
+            self.parser.get_method() + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode("ascii")
+        ]
         lines += [name + b": " + value for name, value in self.headers if name not in DECLINED]
-        return b"\r\n".join(lines) + b"\r\n\r\n"
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does with its own
+        self.parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")

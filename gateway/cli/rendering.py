@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -71,7 +72,7 @@ def text_of(route: Route, body: dict[str, Any]) -> str:
     """The prompt as one string; messages one a line."""
     segments, messages = segments_of(route, body)
     if messages is not None:
-        return "".join(f"{message}\n" for message in messages)
+        return "".join(f"{json.dumps(message, ensure_ascii=False)}\n" for message in messages)
     return "".join(segment.text for segment in segments)
 
 

@@ -106,7 +106,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(POLICY, "delivery.timeout.connect", duration(positive=True), "2s",
         "How long a connection to the target may take."),
     Row(POLICY, "delivery.timeout.first_token", duration(positive=True), "60s",
-        "How long the first piece of content may take."),
+        "How long a stream's first content may take; a whole answer has only the total."),
     Row(POLICY, "delivery.timeout.idle", duration(positive=True), "30s",
         "How long the pause between two pieces of content may be."),
     Row(POLICY, "delivery.timeout.total", duration(positive=True), "600s",

@@ -386,7 +386,7 @@ class Problem:
     line: int
     """1-based; 0 when the whole file is meant."""
     key: str
-    """Dotted path inside the file, such as ``models.qwen.template``; may be empty."""
+    """Dotted path inside the file, such as ``models.my-model.template``; may be empty."""
     message: str
 
     def __str__(self) -> str:

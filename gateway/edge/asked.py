@@ -41,4 +41,6 @@ def asked(scope: Scope, receive: Receive, send: Send) -> Asked:
     headers = Headers(scope=scope)
     theirs = headers.get("x-request-id", "")
     request_id = theirs if _PLAIN_ID.match(theirs) else f"req_{uuid.uuid4().hex}"
-    return Asked(scope["method"], scope["raw_path"].decode("latin-1"), headers, receive, send, request_id, time.monotonic())
+    return Asked(
+        scope["method"], scope["raw_path"].decode("latin-1"), headers, receive, send, request_id, time.monotonic()
+    )

@@ -21,7 +21,6 @@ from gateway.edge.provenance import explanation, provenance
 from gateway.edge.replies import error_event, send_error, send_json, start
 from gateway.pipeline import Prepared, Route, prepare, run
 from gateway.policy.admit.keys import require
-from gateway.policy.deliver.begin import is_content
 from gateway.progress import Progress
 from gateway.runtime import Runtime
 from gateway.stream.fold import Fold
@@ -55,6 +54,8 @@ class Sent:
 
     status: int = 0
     """0: nothing yet."""
+    provenance: Callable[[], list[tuple[str, str]]] = list
+    """The ``x-gateway-*`` headers, as far as they are known."""
 
 
 class Calls:
@@ -140,9 +141,10 @@ class Calls:
             raise Overloaded("the gateway has as many calls under way as it may have (server.max_in_flight)")
 
     async def _report(self, asked: Asked, error: GatewayError, progress: Progress, sent: Sent) -> Record:
+        progress.attempts = max(progress.attempts, error.attempts)
         record = progress.freeze(error.code, sent.status or error.status)
         if not sent.status:
-            await send_error(asked, error)
+            await send_error(asked, error, sent.provenance())
         else:
             await asked.send({"type": "http.response.body", "body": error_event(error), "more_body": False})
         return record
@@ -150,6 +152,7 @@ class Calls:
     async def _answer(self, asked: Asked, endpoint: str, progress: Progress, sent: Sent) -> None:
         call, route = await self.read(asked, endpoint, progress)
         prepared = prepare(route, call)
+        sent.provenance = partial(provenance, route, prepared, progress)
         progress.render = prepared.render_seconds
         if prepared.prompt is not None:
             progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
@@ -157,8 +160,7 @@ class Calls:
             async with run(route, prepared, progress) as events:
                 if call.stream:
                     speaker = _speaker(call, route, prepared)
-                    headers = partial(provenance, route, prepared, progress)
-                    await _stream(asked, events, speaker, headers, progress, sent)
+                    await _stream(asked, events, speaker, progress, sent)
                 else:
                     body = await _whole(call, route, prepared, events, progress)
             settle()
@@ -166,14 +168,13 @@ class Calls:
                 await asked.send({"type": "http.response.body", "body": speaker.usage() + DONE, "more_body": False})
             else:
                 sent.status = 200
-                await send_json(asked, 200, body, provenance(route, prepared, progress))
+                await send_json(asked, 200, body, sent.provenance())
 
 
 async def _stream(
     asked: Asked,
     events: AsyncIterator[Event],
     speaker: Speaker,
-    headers: Callable[[], list[tuple[str, str]]],
     progress: Progress,
     sent: Sent,
 ) -> None:
@@ -183,21 +184,23 @@ async def _stream(
             continue
         if not sent.status:
             # Nothing is promised before the first frame exists: until here a failure is a real status.
-            await start(asked, 200, (*STREAM_HEADERS, *headers()))
+            await start(asked, 200, (*STREAM_HEADERS, *sent.provenance()))
             sent.status = 200
         await asked.send({"type": "http.response.body", "body": frame, "more_body": True})
-        if is_content(event):
-            progress.wrote_content()
+        progress.wrote(event)
 
 
 async def _whole(call: Call, route: Route, prepared: Prepared, events: AsyncIterator[Event], progress: Progress) -> Any:
     fold = Fold()
+    document: Document | None = None
     async for event in events:
         if isinstance(event, Document):
-            return {**event.body, "model": call.model}
-        fold.add(event)
-    completion = fold.result()
-    return _speaker(call, route, prepared).whole(completion)
+            document = event  # its counts are still to come
+        else:
+            fold.add(event)
+    if document is not None:
+        return {**document.body, "model": call.model}
+    return _speaker(call, route, prepared).whole(fold.result())
 
 
 def _speaker(call: Call, route: Route, prepared: Prepared) -> Speaker:

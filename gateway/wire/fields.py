@@ -180,6 +180,13 @@ class EmbeddingRequest(Strict):
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
 
 
+FOREIGN: dict[str, dict[str, str]] = {
+    # Fields of the other endpoint, and where they belong; leaving one out in silence would answer another question.
+    "chat": {"prompt": "/v1/completions"},
+    "completions": dict.fromkeys(("messages", "add_generation_prompt", "continue_final_message"),
+                                 "/v1/chat/completions"),
+}  # fmt: skip
+
 STRUCTURAL = frozenset({"model", "messages", "prompt", "n", "stop", "stream", "stream_options", "gateway",
                         "add_generation_prompt", "continue_final_message"})  # fmt: skip
 """Fields that become parts of a ``Call`` of their own; every other known field is a parameter."""

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from gateway.core.errors import InvalidBody, InvalidJson, InvalidUnicode, InvalidValue, JsonTooDeep
+from gateway.wire.problems import plain
 
 MAX_DEPTH = 64
 
@@ -37,7 +38,7 @@ def refuse_lost_digits(value: object, param: str) -> None:
         raise InvalidValue(f"{param} is a number that does not fit 64 bits", param=param)
     if isinstance(value, dict):
         for key, item in value.items():
-            refuse_lost_digits(item, f"{param}.{key}")
+            refuse_lost_digits(item, f"{param}.{plain(key)}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             refuse_lost_digits(item, f"{param}[{index}]")

@@ -18,6 +18,9 @@ def error_object(error: GatewayError) -> dict[str, Any]:
 def quoted(name: str, limit: int = 64) -> str:
     """A client's word, safe to repeat: printable ASCII, escaped, short."""
     short = name if len(name) <= limit else name[:limit] + "…"
-    return (
-        '"' + "".join(c if c.isprintable() and c.isascii() and c not in '"\\' else ascii(c)[1:-1] for c in short) + '"'
-    )
+    return '"' + "".join(f"\\{c}" if c in '"\\' else ascii(c)[1:-1] for c in short) + '"'
+
+
+def plain(key: str, limit: int = 64) -> str:
+    """A client's key as part of a ``param``: letters, digits, ``_``, ``-``; the rest is hidden."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "?" for c in key[:limit])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue, Message, Part
@@ -13,6 +14,7 @@ from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.core.exchange import RawPrompt
 from gateway.wire.fields import (
     FORBIDDEN,
+    FOREIGN,
     MAX_PROMPTS,
     MAX_STOPS,
     STRUCTURAL,
@@ -25,6 +27,7 @@ from gateway.wire.fields import (
 )
 from gateway.wire.json import refuse_lost_digits
 from gateway.wire.media import refuse_remote_media
+from gateway.wire.problems import plain
 
 Model = TypeVar("Model", bound=Strict)
 
@@ -80,6 +83,9 @@ def _common(
     stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
     if len(stops) > MAX_STOPS[endpoint]:
         raise InvalidValue(f"stop takes at most {MAX_STOPS[endpoint]} strings, not {len(stops)}", param="stop")
+    for name, path in FOREIGN[endpoint].items():
+        if body.get(name) is not None:
+            raise InvalidValue(f"{name} is no field of this endpoint; {path} takes it", param=name)
     options = request.stream_options
     if options is not None and not request.stream:
         # OpenAI refuses this pair too; a client that sets it expects a usage chunk that never comes.
@@ -109,12 +115,13 @@ def _split(
     for key, value in body.items():
         if value is None or key in structural:
             continue
-        refuse_lost_digits(value, key)
+        refuse_lost_digits(value, plain(key))
         (known if key in fields else unknown)[key] = value
     return known, unknown
 
 
 def _message(message: ChatMessage, raw: Mapping[str, Any], param: str) -> Message:
+    refuse_lost_digits(raw, param)
     content = message.content
     if content is None:
         if message.role != "assistant":
@@ -170,14 +177,23 @@ def _check(model: type[Model], body: dict[str, Any]) -> Model:
 
 
 def _first_problem(error: ValidationError) -> RequestError:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = _telling(error.errors(include_url=False, include_context=False, include_input=False))
     # A union names its members in the location; those are class names of ours, not the client's words.
     keys = [key for key in first["loc"] if isinstance(key, int) or not _is_union_tag(key)]
-    param = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
+    param = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys).lstrip(".")
     if first["type"] == "missing":
         return InvalidValue(f"{param} is missing", param=param)
-    said = first["msg"].removeprefix("Value error, ")
+    said = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
     return InvalidValue(f"{param}: {said[:1].lower()}{said[1:]}", param=param)
+
+
+def _telling(errors: Sequence[ErrorDetails]) -> ErrorDetails:
+    """The first error; of a union's the deepest that is no mere wrong type, because that member came closest."""
+    stem = errors[0]["loc"]
+    if isinstance(stem[-1], str) and _is_union_tag(stem[-1]):
+        stem = stem[:-1]
+    rivals = [error for error in errors if error["loc"][: len(stem)] == stem]
+    return max(rivals, key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")))
 
 
 def _is_union_tag(key: str) -> bool:

@@ -91,7 +91,9 @@ class _Speaker:
 
     def chunk(self, event: Event) -> bytes:
         if isinstance(event, Delta):
-            return self._chunk([self._delta(event)])
+            # An empty delta says nothing: a frame for it would bring the role before the content.
+            said = event.text or event.logprobs or event.fields or event.extras
+            return self._chunk([self._delta(event)]) if said else b""
         if isinstance(event, Finish):
             return self._chunk([self._finish(event)])
         if isinstance(event, Usage):

@@ -11,7 +11,7 @@ from tests.upstream.server import MODES, RudeServer, blackhole_url, refused_url
 
 POLICY = """
 delivery:
-  timeout: {connect: 300ms, first_token: 700ms, idle: 400ms, total: 4s}
+  timeout: {connect: 300ms, first_token: 700ms, idle: 400ms, total: 2s}
   retry: {attempts: 2}
 """
 

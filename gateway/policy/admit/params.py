@@ -15,6 +15,7 @@ from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
+from gateway.wire.problems import plain
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """Two names of one thing; the newer one wins if a client sends both."""
@@ -57,24 +58,26 @@ def apply(call: Call, policy: ParamsPolicy) -> Effective:
     """The policy's word on the client's parameters."""
     params = dict(call.params)
     notices: list[Notice] = []
-    _unknown(call.unknown, policy, params, notices)
-    asked = params.keys() | _asked_elsewhere(call)
+    asked = params.keys() | call.unknown.keys() | _asked_elsewhere(call)
     for name in policy.forbid:
-        if name in asked:
-            raise ForbiddenParameter(f"{name} is not allowed by this model's policy; leave it out", param=name)
+        for alias in _aliases(name):
+            if alias in asked:
+                raise ForbiddenParameter(f"{alias} is not allowed by this model's policy; leave it out", param=alias)
+    _unknown(call.unknown, policy, params, notices)
     for name, value in policy.default.items():
-        if not _given(name, params):
+        if not any(alias in params for alias in _aliases(name)):
             params[name] = value
             notices.append(Notice("default_parameter", f"{name}={value}"))
     for name, bound in policy.clamp.items():
-        for alias in LIMITS if name in LIMITS else (name,):
+        for alias in _aliases(name):
             value = params.get(alias)
-            if isinstance(value, int | float) and value > bound:
-                params[alias] = int(bound) if isinstance(value, int) else bound
+            if isinstance(value, int | float) and not isinstance(value, bool) and value > bound:
+                params[alias] = _like(value, bound)
                 notices.append(Notice("clamped_parameter", f"{alias}={params[alias]}"))
     for name, value in policy.force.items():
-        if params.get(name) != value:
-            params[name] = value
+        given = {alias: params.pop(alias) for alias in _aliases(name) if alias in params}
+        params[name] = value
+        if given != {name: value}:
             notices.append(Notice("forced_parameter", f"{name}={value}"))
     return Effective(params, tuple(notices))
 
@@ -121,6 +124,7 @@ def _limit(params: dict[str, Any], policy: ParamsPolicy, room: int | None, notic
     if limit is None:
         # Without a limit a completions engine stops after 16 tokens; a chat request means "until the end".
         limit = room if room is not None else policy.max_tokens
+        limit = min([limit, *[int(policy.clamp[name]) for name in LIMITS if name in policy.clamp]])
         notices.append(Notice("default_parameter", f"max_tokens={limit}"))
     params["max_tokens"] = limit
 
@@ -128,7 +132,7 @@ def _limit(params: dict[str, Any], policy: ParamsPolicy, room: int | None, notic
 def _unknown(unknown: Mapping[str, Any], policy: ParamsPolicy, params: dict[str, Any], notices: list[Notice]) -> None:
     if not unknown:
         return
-    names = sorted(_plain(name) for name in unknown)
+    names = sorted(plain(name) for name in unknown)
     if policy.unknown == "reject":
         raise UnsupportedParameter(
             f"unknown field {names[0]}: this model's policy refuses fields that OpenAI's API does not have",
@@ -146,10 +150,11 @@ def _asked_elsewhere(call: Call) -> set[str]:
     return {name for name, asked in parts.items() if asked}
 
 
-def _given(name: str, params: Mapping[str, Any]) -> bool:
-    return any(alias in params for alias in (LIMITS if name in LIMITS else (name,)))
+def _aliases(name: str) -> tuple[str, ...]:
+    """Every name of the parameter."""
+    return LIMITS if name in LIMITS else (name,)
 
 
-def _plain(name: str) -> str:
-    """A client's field name, fit for a header and a message."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "?" for c in name[:64])
+def _like(value: float, bound: float) -> float:
+    """A whole bound for a whole number: ``max_tokens: 4096.0`` is refused by servers."""
+    return int(bound) if isinstance(value, int) and bound == int(bound) else bound

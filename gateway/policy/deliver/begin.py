@@ -27,10 +27,13 @@ class Begin:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
-        """Raises ``UpstreamTimeout`` if no content comes within ``first_token`` seconds."""
+        """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
+
+        A whole answer comes at its end, however long the model writes: only the total bounds it.
+        """
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(self._first_token):
+                async with asyncio.timeout(self._first_token if exchange.stream else None):
                     events = await stack.enter_async_context(self._inner.open(exchange))
                     held = await _until_meaningful(events)
             except TimeoutError:

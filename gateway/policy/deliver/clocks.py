@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout
+from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout, UpstreamTimeout
 from gateway.core.events import Event
 from gateway.core.exchange import Backend, Exchange
 from gateway.policy.deliver.begin import is_content
@@ -26,14 +26,16 @@ class Clocks:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
-        """Raises ``DeadlineExceeded`` or ``UpstreamIdleTimeout``."""
+        """Raises ``UpstreamTimeout`` before the first event, then ``DeadlineExceeded`` or ``UpstreamIdleTimeout``."""
         deadline = asyncio.get_running_loop().time() + self._total
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(deadline):
                     events = await stack.enter_async_context(self._inner.open(exchange))
             except TimeoutError:
-                raise _late(self._total) from None
+                raise UpstreamTimeout(
+                    f"the model's server did not answer within {self._total:g} s, the total its policy allows"
+                ) from None
             yield Timed(events, self._idle, deadline, self._total)
 
 

@@ -33,7 +33,7 @@ class Again:
     most: int
     """Failures of this kind that one call may survive."""
     same_target: bool
-    """May the same target be asked again if there is no other?"""
+    """May a target be asked again once there is no other left?"""
 
 
 RULES: tuple[tuple[type[GatewayError], Again], ...] = (
@@ -83,7 +83,7 @@ class Failover:
     async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
         """Opens the first replica that begins to answer; raises the last failure otherwise."""
         start, self._next = self._next, (self._next + 1) % len(self._replicas)
-        survived: dict[Again, int] = {}
+        survived: dict[type[GatewayError], int] = {}
         async with AsyncExitStack() as stack:
             for attempt in range(1, self._attempts + 1):
                 replica = self._replicas[(start + attempt - 1) % len(self._replicas)]
@@ -92,28 +92,30 @@ class Failover:
                 except GatewayError as error:
                     self._observe(replica.label, error.code)
                     error.attempts = attempt
-                    if attempt == self._attempts or not self._may_go_on(error, survived):
+                    fresh = attempt < len(self._replicas)
+                    if attempt == self._attempts or not _may_go_on(error, survived, fresh):
                         raise
-                    await self._pause(error)
+                    if not fresh:
+                        await self._pause(error)
                 else:
                     self._observe(replica.label, "ok")
                     yield Labelled(events, replica.label, attempt)
                     return
 
-    def _may_go_on(self, error: GatewayError, survived: dict[Again, int]) -> bool:
-        rule = next((again for kind, again in RULES if isinstance(error, kind)), None)
-        if rule is None or not error.retryable:
-            return False
-        survived[rule] = survived.get(rule, 0) + 1
-        return survived[rule] <= rule.most and (rule.same_target or len(self._replicas) > 1)
-
     async def _pause(self, error: GatewayError) -> None:
-        if len(self._replicas) > 1:
-            return
         wait = error.retry_after if error.retry_after is not None else self._rng.uniform(0, BACKOFF)
         if wait > MAX_WAIT:
             raise error
         await asyncio.sleep(wait)
+
+
+def _may_go_on(error: GatewayError, survived: dict[type[GatewayError], int], fresh: bool) -> bool:
+    """May the call survive this error? ``fresh``: the next target has not been asked yet."""
+    kind, rule = next((row for row in RULES if isinstance(error, row[0])), (None, None))
+    if kind is None or rule is None or not error.retryable:
+        return False
+    survived[kind] = survived.get(kind, 0) + 1
+    return survived[kind] <= rule.most and (fresh or rule.same_target)
 
 
 class Labelled:

@@ -71,7 +71,10 @@ class FanOut:
     def _takes_whole(self, exchange: Exchange) -> bool:
         lists_fit = len(exchange.prompts) < 2 or self._habits.lists is not False
         choices_fit = exchange.n < 2 or self._habits.choices is not False
-        return lists_fit and choices_fit
+        # An engine that takes the list and ignores ``n`` numbers by prompt, one that does not by choice:
+        # where its habit is not known, the numbers of such an answer would mean either.
+        clear = len(exchange.prompts) < 2 or exchange.n < 2 or self._habits.choices is True
+        return lists_fit and choices_fit and clear
 
     async def _filled(
         self, exchange: Exchange, events: AsyncIterator[Event], told: _Told

@@ -1,0 +1,285 @@
+"""What can a person type, and what comes back, byte for byte?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.process import environment, run
+
+TEMPLATE = """\
+kind: meta
+begin: "<s>"
+round:
+  - {role: HUMAN, begin: "H: ", end: "\\n"}
+  - {role: BOT, begin: "B: ", end: "</s>\\n", generate: true}
+reserved_roles:
+  - {role: SYSTEM, begin: "S: ", end: "\\n"}
+bos: text
+bos_text: "<s>"
+"""
+
+OTHER = TEMPLATE.replace('"H: "', '"U: "')
+
+CONFIG = """\
+models:
+  mine:
+    template: mine
+    targets: [{speaks: completions, url: "http://127.0.0.1:1/v1", model: big-7b}]
+  same:
+    template: mine
+    targets: [{speaks: completions, url: "http://127.0.0.1:1/v1"}]
+  talk:
+    template: chat
+    policy: eval
+    targets: [{speaks: scripted, script: hello.yaml}]
+"""
+
+HELLO = "[Hello, {finish: stop}]\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("verbs")
+    (place / "meta_templates").mkdir()
+    (place / "meta_templates" / "mine.yaml").write_text(TEMPLATE)
+    (place / "draft.yaml").write_text(OTHER)
+    (place / "broken.yaml").write_text("kind: meta\nround: 5\n")
+    (place / "hello.yaml").write_text(HELLO)
+    (place / "gateway.yaml").write_text(CONFIG)
+    return place
+
+
+Case = tuple[Sequence[str], bytes, int, bytes, bytes]
+"""Arguments, standard input, exit code, standard output, part of standard error."""
+
+USER = b'[{"role": "user", "content": "1+1=?"}]'
+PROMPT = b"<s>H: 1+1=?\nB: "
+
+RENDER: dict[str, Case] = {
+    "a model": (["mine", "-m", "user:1+1=?"], b"", 0, PROMPT, b""),
+    "several messages": (
+        ["mine", "-m", "system:Be brief", "-m", "user:hi", "-m", "assistant:ho", "-m", "user:a:b"], b"", 0,
+        b"<s>S: Be brief\nH: hi\nB: ho</s>\nH: a:b\nB: ", b"",
+    ),
+    "messages on standard input": (["mine"], USER, 0, PROMPT, b""),
+    "a request on standard input": (["mine"], b'{"model": "x", "messages": ' + USER + b"}", 0, PROMPT, b""),
+    "a template file": (["--template", "draft.yaml"], USER, 0, b"<s>U: 1+1=?\nB: ", b""),
+    "a template file by its path": (["--template", "./draft.yaml"], USER, 0, b"<s>U: 1+1=?\nB: ", b""),
+    "a template beside the configuration": (["--template", "mine"], USER, 0, PROMPT, b""),
+    "a shipped template": (
+        ["--template", "chatml", "-m", "user:hi"], b"", 0,
+        b"<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", b"",
+    ),
+    "letters beyond ASCII": (["mine", "-m", "user:ü 你好 \U0001f600"], b"", 0,
+                             "<s>H: ü 你好 \U0001f600\nB: ".encode(), b""),
+    "odd characters": (["mine"], b'[{"role": "user", "content": "a\\r\\u0000\\u2028"}]', 0,
+                       "<s>H: a\r\0\u2028\nB: ".encode(), b""),
+    "segments": (
+        ["mine", "-m", "user:a\tb ", "--segments"], b"", 0,
+        b"template       template            <s>\n"
+        b"messages[0]    template HUMAN      H:\xc2\xb7\n"
+        b"messages[0]    content  HUMAN      a\\tb\xc2\xb7\n"
+        b"messages[0]    template HUMAN      \\n\n"
+        b"generate       template BOT        B:\xc2\xb7\n", b"",
+    ),
+    "a model that takes messages": (
+        ["talk", "-m", "user:hi"], b"", 0, b'[\n  {\n    "role": "user",\n    "content": "hi"\n  }\n]\n', b"",
+    ),
+    "no such model": (["main"], USER, 2, b"", b'no model "main" in the configuration (did you mean "mine"?)\n'),
+    "no such template file": (["--template", "nowhere.yaml"], USER, 2, b"", b"nowhere.yaml: no such file\n"),
+    "no such template": (["--template", "chatlm"], USER, 3, b"", b'did you mean "chatml"?'),
+    "a broken template file": (["--template", "broken.yaml"], USER, 3, b"", b"broken.yaml:2 round"),
+    "neither": ([], USER, 2, b"", b"name a model, or a template with --template\n"),
+    "both": (["mine", "--template", "mine"], USER, 2, b"", b"name a model, or a template with --template\n"),
+    "no configuration": (["mine", "--config", "x.yaml", "-m", "user:a"], b"", 3, b"", b"x.yaml"),
+    "-m without a colon": (["mine", "-m", "hello"], b"", 1, b"", b"ROLE:TEXT, such as user:hello, not 'hello'\n"),
+    "-m without a role": (["mine", "-m", ":hello"], b"", 1, b"", b"-m takes ROLE:TEXT"),
+    "-m without a value": (["mine", "-m"], b"", 2, b"", b"expected one argument"),
+    "-m with an unknown role": (["mine", "-m", "emperor:hello"], b"", 1, b"", b"role_not_supported: messages[0].role"),
+    "nothing on standard input": (["mine"], b"", 1, b"", b"standard input is not JSON: "),
+    "no JSON": (["mine"], b"{", 1, b"", b"standard input is not JSON: "),
+    "no UTF-8": (["mine"], b'["\xff"]', 1, b"", b"standard input is not JSON: "),
+    "a lone surrogate": (["mine"], b'["\\ud800"]', 1, b"", b"standard input is not JSON: "),
+    "a number": (["mine"], b"5", 1, b"", b"standard input must hold a list of messages or a chat request\n"),
+    "an empty list": (["mine"], b"[]", 1, b"", b"invalid_value: messages"),
+    "a bad message": (["mine"], b'[{"role": "user"}]', 1, b"", b"invalid_value: messages[0].content is missing"),
+    "a forbidden field": (["mine"], b'{"messages": ' + USER + b', "api_base": "x"}', 1, b"", b"forbidden_parameter: "),
+}  # fmt: skip
+
+
+def expect(ended: subprocess.CompletedProcess[bytes], code: int, out: bytes, err: bytes) -> None:
+    assert b"Traceback" not in ended.stderr, ended.stderr.decode()
+    assert (ended.returncode, ended.stdout) == (code, out), ended.stderr.decode()
+    assert err in ended.stderr if err else ended.stderr == b""
+
+
+@pytest.mark.parametrize(("arguments", "stdin", "code", "out", "err"), RENDER.values(), ids=RENDER)
+def test_render(folder: Path, arguments: Sequence[str], stdin: bytes, code: int, out: bytes, err: bytes) -> None:
+    expect(run(folder, "render", *arguments, stdin=stdin), code, out, err)
+
+
+def test_render_json_tells_what_v1_render_tells(folder: Path) -> None:
+    body = b'{"messages": ' + USER + b', "temperature": 0.5, "stop": "x", "n": 2}'
+    ended = run(folder, "render", "mine", "--json", stdin=body)
+    told = json.loads(ended.stdout)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert told["prompt"] == PROMPT.decode()
+    assert told["prompt_sha256"] == hashlib.sha256(PROMPT).hexdigest()
+    assert (told["model"], told["policy"], told["n"], told["bos"]) == ("mine", "default", 2, "text")
+    assert re.fullmatch(r"mine@sha256:[0-9a-f]{12}", told["template"])
+    assert told["stop"] == ["</s>", "x"]
+    assert told["params"] == {"temperature": 0.5, "max_tokens": 2048}
+    assert told["notices"] == ["default_parameter: max_tokens=2048"]
+    assert "".join(segment["text"] for segment in told["segments"]) == PROMPT.decode()
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
+def test_a_prompt_is_utf8_in_every_locale(folder: Path, locale: str) -> None:
+    ended = run(folder, "render", "mine", "-m", "user:hi", stdin=b"", LC_ALL=locale, PYTHONIOENCODING="ascii")
+    expect(ended, 0, b"<s>H: hi\nB: ", b"")
+    piped = '[{"role": "user", "content": "你好"}]'.encode()
+    ended = run(folder, "render", "mine", stdin=piped, LC_ALL=locale, PYTHONIOENCODING="ascii")
+    expect(ended, 0, "<s>H: 你好\nB: ".encode(), b"")
+
+
+def test_bytes_that_are_no_utf8_are_refused(folder: Path) -> None:
+    command: list[str | bytes] = [sys.executable, "-m", "gateway", "render", "mine", "-m", b"user:\xff"]
+    ended = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, check=False, timeout=30)
+    expect(ended, 1, b"", b"-m holds bytes that are not UTF-8\n")
+
+
+@pytest.mark.parametrize("reader", ["head -c 5", "true"])
+@pytest.mark.parametrize("text", ["hi", "x" * 100_000])
+def test_a_reader_that_has_seen_enough_is_no_error(folder: Path, reader: str, text: str) -> None:
+    script = f"set -o pipefail; '{sys.executable}' -m gateway render mine | {reader}"
+    body = json.dumps([{"role": "user", "content": text}]).encode()
+    ended = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment(), input=body, capture_output=True, timeout=30, check=False
+    )
+    expect(ended, 0, b"<s>H:" if reader.startswith("head") else b"", b"")
+
+
+DIFF: dict[str, Case] = {
+    "two models, one template": (["mine", "same"], USER, 0, b"the same 15 characters\n", b""),
+    "a model and a file": (
+        ["mine", "draft.yaml"], USER, 1,
+        b"they part at character 3 (line 1, column 4): 'H: 1+1=?\\nB: ' / 'U: 1+1=?\\nB: '\n"
+        b"--- mine\n+++ draft.yaml\n@@ -1,2 +1,2 @@\n"
+        b"-<s>H: 1+1=?\\n\n+<s>U: 1+1=?\\n\n B:\xc2\xb7\n", b"",
+    ),
+    "a prompt and messages": (
+        ["mine", "talk"], USER, 1,
+        b"they part at character 0 (line 1, column 1): '<s>H: 1+1=?\\nB: ' / '{\"role\": \"user\", \"conten'\n"
+        b"--- mine\n+++ talk\n@@ -1,2 +1 @@\n-<s>H: 1+1=?\\n\n-B:\xc2\xb7\n"
+        b'+{"role": "user", "content": "1+1=?"}\\n\n', b"",
+    ),
+    "no such model": (["mine", "nobody.yaml"], USER, 2, b"", b"nobody.yaml: no such file"),
+    "one name": (["mine"], USER, 2, b"", b"the following arguments are required: B"),
+    "an unknown role": (["mine", "same", "-m", "x:y"], b"", 1, b"", b"role_not_supported: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "stdin", "code", "out", "err"), DIFF.values(), ids=DIFF)
+def test_diff(folder: Path, arguments: Sequence[str], stdin: bytes, code: int, out: bytes, err: bytes) -> None:
+    expect(run(folder, "diff", *arguments, stdin=stdin), code, out, err)
+
+
+def test_diff_needs_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(TEMPLATE)
+    (tmp_path / "b.yaml").write_text(OTHER)
+    ended = run(tmp_path, "diff", "a.yaml", "b.yaml", stdin=USER)
+    assert ended.returncode == 1
+    assert ended.stdout.startswith(b"they part at character 3 ")
+
+
+def test_models_is_a_table(folder: Path) -> None:
+    table = (
+        b"name  template  policy   target  speaks       where\n"
+        b"mine  mine      default  mine/0  completions  http://127.0.0.1:1/v1\n"
+        b"same  mine      default  same/0  completions  http://127.0.0.1:1/v1\n"
+    )
+    ended = run(folder, "models")
+    expect(ended, 0, ended.stdout, b"")
+    assert ended.stdout.startswith(table)
+    assert re.fullmatch(rb"talk  chat      eval     talk/0  scripted     \S*hello.yaml\n", ended.stdout[len(table) :])
+
+
+def test_models_is_json_if_asked(folder: Path) -> None:
+    rows = json.loads(run(folder, "models", "--json").stdout)
+    assert [row["name"] for row in rows] == ["mine", "same", "talk"]
+    assert rows[0] == {
+        "name": "mine", "template": "mine", "policy": "default", "target": "mine/0", "speaks": "completions",
+        "where": "http://127.0.0.1:1/v1",
+    }  # fmt: skip
+
+
+def test_check_says_what_it_looked_at(folder: Path) -> None:
+    ended = run(folder, "check")
+    expect(ended, 0, ended.stdout, b"")
+    assert re.fullmatch(rb"gateway.yaml: 3 models, \d+ files read, every example right: no problems\n", ended.stdout)
+    expect(run(folder, "check", "-q"), 0, b"", b"")
+
+
+def test_check_of_a_missing_file_is_a_problem(folder: Path) -> None:
+    ended = run(folder, "check", "--config", "nowhere.yaml")
+    expect(ended, 1, b"", b"1 problem\n")
+    assert ended.stderr.startswith(b"nowhere.yaml: ")
+
+
+def test_a_new_key_is_shown_once_and_its_entry_works(folder: Path) -> None:
+    ended = run(folder, "keys", "new", "ci-runner")
+    key = re.search(rb"gk_[0-9a-f]{6}_[\w-]{43}", ended.stderr)
+    assert ended.returncode == 0
+    assert key is not None
+    assert key[0] not in ended.stdout
+    digest = hashlib.sha256(key[0]).hexdigest()
+    assert ended.stdout.decode() == f'ci-runner:\n  sha256: "{digest}"\n  models: ["*"]\n'
+    (folder / "keys.yaml").write_bytes(ended.stdout)
+    (folder / "keyed.yaml").write_text("keys: {file: keys.yaml}\n" + CONFIG)
+    expect(run(folder, "check", "-q", "--config", "keyed.yaml"), 0, b"", b"")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:\n  x", "-", "é", "x" * 65])
+def test_a_key_needs_a_plain_name(folder: Path, name: str) -> None:
+    ended = run(folder, "keys", "new", "--", name)
+    expect(ended, 2, b"", b"a name for a key has up to 64 letters, digits")
+    assert b"gk_" not in ended.stderr
+
+
+VERBS = ("serve", "check", "render", "diff", "models", "keys")
+
+
+def test_help_names_every_verb(folder: Path) -> None:
+    ended = run(folder, "--help")
+    expect(ended, 0, ended.stdout, b"")
+    assert re.findall(r"^    (\w+) ", ended.stdout.decode(), re.MULTILINE)[: len(VERBS)] == list(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_examples(folder: Path, verb: str) -> None:
+    ended = run(folder, verb, "--help")
+    expect(ended, 0, ended.stdout, b"")
+    assert f"gateway {verb}" in ended.stdout.decode().partition("examples:")[2]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ([], b"the following arguments are required: VERB"),
+    (["sevre"], b"invalid choice: 'sevre'"),
+    (["render", "--jsn"], b"unrecognized arguments: --jsn"),
+])  # fmt: skip
+def test_what_is_no_verb_is_exit_code_2(folder: Path, arguments: Sequence[str], said: bytes) -> None:
+    expect(run(folder, *arguments), 2, b"", said)
+
+
+def test_the_version_is_the_packages(folder: Path) -> None:
+    from gateway import __version__
+
+    expect(run(folder, "--version"), 0, f"gateway {__version__}\n".encode(), b"")

@@ -1,0 +1,69 @@
+"""Bytes in, bytes out: what no HTTP client would let us send."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer, as it came."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    closed: bool
+    """The server closed the connection behind it."""
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def exchange(port: int, *parts: bytes, seconds: float = 5.0) -> Reply:
+    """Send ``parts`` one after the other, and read one answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
+        send(link, parts)
+        return read_reply(link)
+
+
+def send(link: socket.socket, parts: Iterable[bytes]) -> None:
+    """Send; a server that has already answered may have closed its end."""
+    with suppress(ConnectionError):
+        for part in parts:
+            link.sendall(part)
+
+
+def read_reply(link: socket.socket) -> Reply:
+    """One answer with a content-length; then a look at whether the connection was closed."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = link.recv(65536)
+        assert more, f"closed before an answer: {data!r}"
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    length = int(headers["content-length"]) if "content-length" in headers else 0
+    while len(body) < length and (more := link.recv(65536)):
+        body += more
+    return Reply(
+        int(first.split(" ")[1]), headers, body, closes(link, 2.0 if headers.get("connection") == "close" else 0.05)
+    )
+
+
+def closes(link: socket.socket, seconds: float) -> bool:
+    """Does the server close the connection within ``seconds``?"""
+    link.settimeout(seconds)
+    try:
+        return link.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True

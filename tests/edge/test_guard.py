@@ -1,0 +1,104 @@
+"""Which Host headers are answered? A web page that names another host is not (DNS rebinding)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.edge.raw import Reply, exchange
+from tests.serving import Gateway, gateway
+
+SCRIPT = "[Hello, {finish: stop}]"
+MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
+
+
+def serve(folder: Path, server: str = "") -> Iterator[Gateway]:
+    (folder / "hello.yaml").write_text(SCRIPT)
+    with gateway(folder, f"server: {{{server}}}\n" + MODELS) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    yield from serve(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    yield from serve(tmp_path_factory.mktemp("named"), 'allowed_hosts: ["Gateway.Example"]')
+
+
+@pytest.fixture(scope="module")
+def anyone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    yield from serve(tmp_path_factory.mktemp("anyone"), 'allowed_hosts: ["*"]')
+
+
+@pytest.fixture(scope="module")
+def other_loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    yield from serve(tmp_path_factory.mktemp("other"), "host: 127.0.0.2")
+
+
+def ask(served: Gateway, *hosts: str, version: str = "1.1", path: str = "/v1/models") -> Reply:
+    lines = [f"GET {path} HTTP/{version}", *[f"Host: {host}" for host in hosts]]
+    return exchange(served.port, "\r\n".join(lines).encode() + b"\r\n\r\n")
+
+
+HOSTS = {  # the Host header, and whether a gateway on 127.0.0.1 answers for it
+    "127.0.0.1": True,
+    "127.0.0.1:8000": True,
+    "localhost": True,
+    "LocalHost:9": True,
+    "[::1]": True,
+    "[::1]:8000": True,
+    "evil.example": False,
+    "localhost.evil.example": False,
+    "127.0.0.1.evil.example": False,
+    "evil.example:127": False,
+    "localhost@evil.example": False,
+    "127.0.0.2": False,
+    "0.0.0.0": False,
+    "[::2]": False,
+    "[::1": False,
+    "": False,
+    "gateway.example": False,
+}
+
+
+@pytest.mark.parametrize(("host", "answered"), HOSTS.items(), ids=[host or "empty" for host in HOSTS])
+def test_a_loopback_gateway_answers_for_loopback_names(plain: Gateway, host: str, answered: bool) -> None:
+    reply = ask(plain, host)
+    assert reply.status == (200 if answered else 400)
+    if not answered:
+        error = reply.json()["error"]
+        assert (error["code"], error["type"], error["param"]) == ("bad_host", "invalid_request_error", None)
+        assert reply.headers["connection"] == "close"
+        assert reply.closed
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/metrics", "/v1/models", "/nowhere"])
+def test_every_path_is_guarded(plain: Gateway, path: str) -> None:
+    assert ask(plain, "evil.example", path=path).json()["error"]["code"] == "bad_host"
+
+
+def test_two_hosts_are_refused(plain: Gateway) -> None:
+    assert ask(plain, "localhost", "localhost").status == 400
+
+
+def test_no_host_is_refused(plain: Gateway) -> None:
+    assert ask(plain, version="1.0").status == 400
+
+
+def test_a_configured_name_is_answered_beside_the_loopback_ones(named: Gateway) -> None:
+    hosts = ("gateway.example", "GATEWAY.example:443", "localhost", "other.example")
+    assert [ask(named, host).status for host in hosts] == [200, 200, 200, 400]
+
+
+def test_a_star_answers_for_all(anyone: Gateway) -> None:
+    assert [ask(anyone, host).status for host in ("a.example", "[::5]:1")] == [200, 200]
+
+
+def test_the_address_it_listens_on_is_a_name_of_its_own(other_loopback: Gateway) -> None:
+    hosts = ("127.0.0.2:8000", "127.0.0.1", "127.0.0.3")
+    assert [ask(other_loopback, host).status for host in hosts] == [200, 200, 400]

@@ -1,0 +1,129 @@
+"""Who gets in? Client keys, as seen from outside."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.serving import Gateway, gateway
+
+KEYS = {"all": "gk_all", "some": "gk_some", "old": "gk_old"}
+
+KEY_FILE = """
+all:
+  sha256: "{all}"
+some:
+  sha256: "{some}"
+  models: ["open-*", one]
+old:
+  sha256: "{old}"
+  expires: 2020-01-01
+"""
+
+CONFIG = """
+keys: {file: keys.yaml}
+models:
+  open-a: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  open-b: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  one: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  secret: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
+    digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}
+    (folder / "keys.yaml").write_text(KEY_FILE.format(**digests))
+    with gateway(folder, CONFIG) as served:
+        yield served
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {KEYS[key]}"}
+
+
+def call(served: Gateway, headers: dict[str, str], model: str = "open-a") -> httpx.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+    return served.http.post("/v1/chat/completions", json=body, headers=headers)
+
+
+REFUSED: dict[str, dict[str, str]] = {
+    "no header": {},
+    "an empty header": {"authorization": ""},
+    "no key": {"authorization": "Bearer"},
+    "an unknown key": {"authorization": "Bearer gk_nobody"},
+    "an expired key": {"authorization": "Bearer gk_old"},
+    "another scheme": {"authorization": "Basic gk_all"},
+    "a bare key": {"authorization": "gk_all"},
+    "a key and more": {"authorization": "Bearer gk_all gk_all"},
+    "another header": {"x-api-key": "gk_all"},
+    "the digest itself": {"authorization": f"Bearer {hashlib.sha256(b'gk_all').hexdigest()}"},
+}
+
+
+@pytest.mark.parametrize("headers", REFUSED.values(), ids=REFUSED)
+def test_every_wrong_key_gets_the_same_answer(served: Gateway, headers: dict[str, str]) -> None:
+    reply = call(served, headers)
+    assert reply.status_code == 401
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.json() == call(served, {}).json()
+    error = reply.json()["error"]
+    assert (error["type"], error["code"], error["param"]) == ("authentication_error", "invalid_api_key", None)
+
+
+def test_a_key_in_the_query_opens_nothing(served: Gateway) -> None:
+    assert served.http.get("/v1/models", params={"api_key": "gk_all"}).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings", "/v1/render", "/v1/chat/completions"])
+def test_the_key_is_asked_for_before_the_body_is_read(served: Gateway, path: str) -> None:
+    assert served.http.post(path, content=b"{").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/open-a", "/v1/models/nobody"])
+def test_the_catalogue_wants_a_key(served: Gateway, path: str) -> None:
+    assert served.http.get(path).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready", "/metrics"])
+def test_operations_want_none_on_loopback(served: Gateway, path: str) -> None:
+    assert served.http.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("spelled", ["Bearer gk_all", "bearer gk_all", "Bearer  gk_all"])
+def test_a_key_lets_in(served: Gateway, spelled: str) -> None:
+    assert call(served, {"authorization": spelled}).status_code == 200
+
+
+def test_models_are_those_the_key_may_see(served: Gateway) -> None:
+    def names(key: str) -> list[str]:
+        return [card["id"] for card in served.http.get("/v1/models", headers=bearer(key)).json()["data"]]
+
+    assert names("all") == ["open-a", "open-b", "one", "secret"]
+    assert names("some") == ["open-a", "open-b", "one"]
+
+
+def test_a_model_out_of_reach_looks_like_none(served: Gateway) -> None:
+    def answers(name: str) -> list[tuple[int, str]]:
+        body = {"model": name, "messages": [{"role": "user", "content": "x"}]}
+        replies = (
+            call(served, bearer("some"), name),
+            served.http.get(f"/v1/models/{name}", headers=bearer("some")),
+            served.http.post("/v1/render", json=body, headers=bearer("some")),
+        )
+        return [(reply.status_code, reply.text.replace(name, "NAME")) for reply in replies]
+
+    assert answers("secret") == answers("nobody")
+    assert {status for status, _ in answers("secret")} == {404}
+
+
+def test_the_path_names_a_model_under_the_same_key(served: Gateway) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    assert served.http.post("/one/v1/chat/completions", json=body, headers=bearer("some")).status_code == 200
+    assert served.http.post("/secret/v1/chat/completions", json=body, headers=bearer("some")).status_code == 404
+    assert served.http.post("/one/v1/chat/completions", json=body).status_code == 401

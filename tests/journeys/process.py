@@ -1,0 +1,124 @@
+"""The gateway as a person runs it: ``python -m gateway serve`` in a folder, spoken to over HTTP."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.serving import ROOT, eventually
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours without its gateway settings, with the package on the path."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+class Process:
+    """One running ``gateway serve``."""
+
+    def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.folder = folder
+        self.port = port
+        self.process = process
+        self._log = log
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10, trust_env=False)
+
+    @property
+    def log(self) -> str:
+        """Everything on standard error so far."""
+        return self._log.read_text(encoding="utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file of the configuration, all at once as editors do."""
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_suffix(".tmp")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def reloads(self, result: str) -> int:
+        """How many reloads ended so."""
+        found = re.search(rf'gateway_reloads_total{{result="{result}"}} (\d+)', self.http.get("/metrics").text)
+        return int(found[1]) if found else 0
+
+    def reload(self, result: str) -> None:
+        """SIGHUP, and wait for the outcome."""
+        before = self.reloads(result)
+        self.signal(signal.SIGHUP)
+        assert eventually(lambda: self.reloads(result) > before, 5), self.log
+
+    def models(self) -> list[str]:
+        return [card["id"] for card in self.http.get("/v1/models").json()["data"]]
+
+    def says(self, model: str) -> str:
+        """The model's answer, or the code of the error."""
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+        answer = self.http.post("/v1/chat/completions", json=body).json()
+        if "error" in answer:
+            return str(answer["error"]["code"])
+        return str(answer["choices"][0]["message"]["content"])
+
+    def accepts(self) -> bool:
+        """Does it take new connections?"""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@contextmanager
+def serving(folder: Path, files: Mapping[str, str], **env: str) -> Iterator[Process]:
+    """Serve ``files`` (``gateway.yaml`` among them) until the block ends."""
+    port = free_port()
+    log = folder / "stderr.log"
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "serve"],
+            cwd=folder,
+            env=environment(GATEWAY_SERVER__PORT=str(port), **env),
+            stderr=stderr,
+        )
+    served = Process(folder, port, process, log)
+    try:
+        assert eventually(lambda: process.poll() is not None or served.accepts(), 20), served.log
+        assert process.poll() is None, served.log
+        yield served
+    finally:
+        served.http.close()
+        process.kill()
+        process.wait()
+
+
+def run(folder: Path, *arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
+    """``gateway ARGUMENTS`` to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *arguments],
+        cwd=folder,
+        env=environment(**env),
+        input=stdin,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )

@@ -1,0 +1,88 @@
+"""A newcomer's first minute: the repository's own configuration, the README's own command, the right and the wrong
+template around one and the same model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.serving import ROOT, Gateway, gateway
+
+AT_ONCE = 8
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """The repository's gateway.yaml, with the model's folder where it lies."""
+    config = (ROOT / "gateway.yaml").read_text(encoding="utf-8")
+    moved = config.replace("path: demo/model", f"path: {ROOT}/demo/model")
+    with gateway(tmp_path_factory.mktemp("demo"), moved) as g:
+        yield g
+
+
+def right(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
+    """How many of the sums the model gets right."""
+
+    async def ask(client: httpx.AsyncClient, room: asyncio.Semaphore, a: int, b: int) -> bool:
+        body = {"model": model, "messages": [{"role": "user", "content": f"{a}+{b}=?"}], "max_tokens": 16}
+        async with room:
+            answer = await client.post(f"{served.url}/chat/completions", json=body)
+        assert answer.status_code == 200
+        return bool(answer.json()["choices"][0]["message"]["content"] == str(a + b))
+
+    async def run() -> int:
+        room = asyncio.Semaphore(AT_ONCE)
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+            return sum(await asyncio.gather(*[ask(client, room, a, b) for a, b in sums]))
+
+    return asyncio.run(run())
+
+
+def test_the_model_adds_when_it_is_asked_in_its_own_format_and_never_otherwise(served: Gateway) -> None:
+    rng = random.Random(20_261)
+    sums = [(rng.randrange(100), rng.randrange(100)) for _ in range(100)]
+    assert right(served, "demo", sums) >= 95
+    assert right(served, "demo-wrong-template", sums) == 0
+
+
+def curl_of_the_readme(served: Gateway, model: str = "demo") -> str:
+    """The content that the README's curl line gets, from this gateway and, if asked, for another model."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"^\$ (curl (?:.*\\\n)*.*)$", readme, re.MULTILINE)
+    assert found, "the README has no curl line"
+    line = found[1].replace("127.0.0.1:8000", f"127.0.0.1:{served.port}").replace('"demo"', f'"{model}"')
+    assert str(served.port) in line
+    env = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
+    shown = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=30, env=env)
+    return str(json.loads(shown.stdout)["choices"][0]["message"]["content"])
+
+
+def test_the_curl_line_of_the_readme_answers_two(served: Gateway) -> None:
+    assert curl_of_the_readme(served) == "2"
+
+
+def test_the_same_line_for_the_wrong_template_does_not(served: Gateway) -> None:
+    assert "2" not in curl_of_the_readme(served, "demo-wrong-template")
+
+
+def test_both_models_are_the_same_weights_behind_different_prompts(served: Gateway) -> None:
+    bodies = {
+        model: served.http.post("/v1/render", json=asked(model)).json() for model in ("demo", "demo-wrong-template")
+    }
+    assert bodies["demo"]["prompt"] == "<HUMAN>: 1+1=?<eoh>\n<BOT>: "
+    assert bodies["demo-wrong-template"]["prompt"] == "<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
+    stack = served.runtime.stack
+    assert stack is not None
+    assert len({stack.snapshot.models[model].targets[0].path for model in bodies}) == 1
+
+
+def asked(model: str) -> dict[str, object]:
+    return {"model": model, "messages": [{"role": "user", "content": "1+1=?"}]}

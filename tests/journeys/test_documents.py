@@ -1,0 +1,73 @@
+"""The running example of the AISBench meta template document, through ``gateway render``.
+
+The templates in ``golden/d4`` are the document's own; each says where the output beside it differs
+from the one that the document prints, and ``docs/templates.md`` lists the same differences.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GOLDEN = ROOT / "tests" / "golden" / "d4"
+
+SUMS = [("user", "1+1=?"), ("assistant", "2"), ("user", "2+2=?"), ("assistant", "4")]
+ASKED = [("system", "Solve the following math questions"), *SUMS]
+
+OUTPUTS = {  # golden file: (template file, conversation, whole?)
+    "no-meta": ("no-meta", SUMS, True),
+    "rounds": ("rounds", SUMS, True),
+    "reserved": ("reserved", ASKED, True),
+    "fallback": ("fallback", ASKED, True),
+    "begin-end": ("begin-end", ASKED, True),
+    "generate": ("generate", ASKED[:-1], False),
+    "generate-whole": ("generate", ASKED, True),
+    "fields": ("fields", ASKED[:-1], False),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_the_outputs_of_the_document_come_out_of_render(name: str) -> None:
+    template, turns, whole = OUTPUTS[name]
+    shown = render(template, turns, *(["--whole"] if whole else []))
+    assert (shown.stdout, shown.stderr) == ((GOLDEN / f"{name}.txt").read_bytes(), b"")
+
+
+@pytest.mark.parametrize("name", ["api", "api-system"])
+def test_the_api_forms_of_the_document_become_messages(name: str) -> None:
+    shown = render(name, ASKED[:-1])
+    assert json.loads(shown.stdout) == json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+def test_a_template_in_which_nobody_generates_is_shown_whole_or_refused() -> None:
+    shown = render("rounds", SUMS)
+    assert shown.returncode == 3
+    assert b"no role has generate: true" in shown.stderr
+
+
+def test_a_whole_conversation_is_never_sent_so_json_has_nothing_to_tell_of_it() -> None:
+    shown = render("generate", ASKED, "--whole", "--json")
+    assert (shown.returncode, shown.stdout) == (2, b"")
+    assert b"leave one of them out" in shown.stderr
+
+
+def test_every_template_of_the_document_names_its_differences_and_the_docs_tell_them() -> None:
+    told = (
+        (ROOT / "docs" / "templates.md").read_text(encoding="utf-8").partition("## Differences from the documents")[2]
+    )
+    for words in ("end of conversation", "`<BOT>: `", "line break", "lists of integers", "section markers"):
+        assert words in told
+    for template in sorted(GOLDEN.glob("*.yaml")):
+        assert template.read_text(encoding="utf-8").startswith("# Of the AISBench meta template document")
+
+
+def render(template: str, turns: list[tuple[str, str]], *options: str) -> subprocess.CompletedProcess[bytes]:
+    """The bytes of ``gateway render`` with a template of the document."""
+    messages = [argument for role, text in turns for argument in ("-m", f"{role}:{text}")]
+    command = [sys.executable, "-m", "gateway", "render", "--template", str(GOLDEN / f"{template}.yaml")]
+    return subprocess.run([*command, *messages, *options], capture_output=True, check=False, cwd=ROOT, timeout=60)

@@ -1,0 +1,73 @@
+"""A crowd that leaves whenever it likes: whatever the moment, nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from tests.serving import ROOT, Gateway, eventually, gateway
+
+CROWD = 80
+
+CONFIG = f"""
+models:
+  slow:
+    template: sft-demo
+    targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_delay: 0.03}}}}]
+  over-http:
+    template: chat
+    targets: [{{speaks: chat, url: "%s", model: slow}}]
+"""
+
+
+def test_a_crowd_that_leaves_at_any_moment_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "client").mkdir()
+    with (
+        gateway(tmp_path / "server", CONFIG % "http://127.0.0.1:9/v1") as server,
+        gateway(tmp_path / "client", CONFIG % server.url) as served,
+    ):
+        asyncio.run(crowd(served, random.Random(7)))
+        for one in (served, server):
+            assert one.settled()
+            assert eventually(lambda one=one: busy(one) == 0)  # type: ignore[misc]
+        before, during = (served.metric("gateway_client_gone_total", phase=p) for p in ("before_first", "mid_stream"))
+        ok = sum(
+            served.metric("gateway_requests_total", endpoint="chat", model=model, outcome="ok")
+            for model in ("slow", "over-http")
+        )
+        assert min(before, during, ok) > 0
+        assert before + during + ok <= CROWD  # some had left before they were heard
+        assert server.metric("gateway_requests_total", endpoint="chat", model="slow", outcome="client_gone") > 0
+        assert served.chat("over-http", "12+34=?").json()["choices"][0]["message"]["content"] == "46"
+
+
+async def crowd(served: Gateway, rng: random.Random) -> None:
+    async with httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=None)) as client:
+        await asyncio.gather(*[visit(client, served, rng, number) for number in range(CROWD)])
+
+
+async def visit(client: httpx.AsyncClient, served: Gateway, rng: random.Random, number: int) -> None:
+    """Every fifth visitor waits for the answer, which takes about 0.1 s; the others leave before, during or after."""
+    arrival, patience = rng.uniform(0, 1.5), rng.uniform(0, 0.15) if number % 5 else 9.0
+    body = {
+        "model": ("slow", "over-http")[number % 2],
+        "messages": [{"role": "user", "content": "12+34=?"}],
+        "stream": number % 3 > 0,
+    }
+    await asyncio.sleep(arrival)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            answer = await client.post(f"{served.url}/chat/completions", json=body, timeout=10)
+            assert answer.status_code == 200
+
+
+def busy(served: Gateway) -> int:
+    runtime = served.runtime
+    assert runtime.doors is not None
+    assert runtime.stack is not None
+    return runtime.doors.engines.get(runtime.stack.snapshot.models["slow"].targets[0]).active

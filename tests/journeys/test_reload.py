@@ -1,0 +1,248 @@
+"""A gateway whose files are edited while it serves, and that is told to go."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.process import Process, run, serving
+from tests.serving import eventually
+
+GOOD = """\
+models:
+  first:
+    template: mine
+    targets: [{speaks: scripted, script: first.yaml}]
+  slow:
+    template: chat
+    targets: [{speaks: scripted, script: slow.yaml}]
+"""
+
+TEMPLATE = """\
+kind: meta
+round:
+  - {role: HUMAN, begin: "H: ", end: "\\n"}
+  - {role: BOT, begin: "B: ", end: "\\n", generate: true}
+examples:
+  - messages: [{role: user, content: hi}]
+    prompt: "H: hi\\nB: "
+"""
+
+FILES = {
+    "gateway.yaml": GOOD,
+    "meta_templates/mine.yaml": TEMPLATE,
+    "first.yaml": "[the first, {finish: stop}]\n",
+    "second.yaml": "[the second, {finish: stop}]\n",
+    "slow.yaml": "[begun, {pause: 0.8}, ' and ended', {finish: stop}]\n",
+}
+
+SECOND = GOOD.replace("first.yaml", "second.yaml")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with serving(tmp_path_factory.mktemp("reload"), FILES) as process:
+        yield process
+
+
+@pytest.fixture
+def process(running: Process) -> Iterator[Process]:
+    """As it was begun, after each test."""
+    assert running.says("first") == "the first"
+    yield running
+    for name, text in FILES.items():
+        running.write(name, text)
+    running.reload("ok")
+
+
+def test_sighup_takes_in_an_edit(process: Process) -> None:
+    process.write(
+        "gateway.yaml", SECOND + "  new: {template: chat, targets: [{speaks: scripted, script: first.yaml}]}\n"
+    )
+    process.reload("ok")
+    assert process.says("first") == "the second"
+    assert process.models() == ["first", "slow", "new"]
+
+
+def test_a_changed_file_is_taken_in_by_itself(process: Process) -> None:
+    process.write("gateway.yaml", SECOND)
+    assert eventually(lambda: process.says("first") == "the second", 10), process.log
+
+
+BROKEN: dict[str, tuple[str, str, str]] = {
+    # the file, its broken text, what the log says
+    "no YAML": ("gateway.yaml", GOOD + "  bad: [\n", "gateway.yaml:"),
+    "an unknown key": ("gateway.yaml", GOOD.replace("template: mine", "templat: mine"), "gateway.yaml:3"),
+    "no such template": ("gateway.yaml", GOOD.replace("mine", "mein"), "gateway.yaml:3"),
+    "a missing variable": (
+        "gateway.yaml",
+        GOOD + '  paid: {template: chat, targets: [{speaks: chat, url: "http://127.0.0.1:1/v1", key: "env:NO_KEY"}]}\n',
+        "gateway.yaml:8",
+    ),
+    "a missing script": ("gateway.yaml", GOOD.replace("first.yaml", "nowhere.yaml"), "nowhere.yaml"),
+    "a failing example": (
+        "meta_templates/mine.yaml", TEMPLATE.replace('begin: "B: "', 'begin: "A: "'), "meta_templates/mine.yaml:",
+    ),
+    "a template without a voice": (
+        "meta_templates/mine.yaml", TEMPLATE.replace(", generate: true", ""), "meta_templates/mine.yaml:",
+    ),
+    "an empty file": ("gateway.yaml", "", "gateway.yaml"),
+    "a script that is none": ("first.yaml", "{a: 1}\n", "first.yaml"),
+    "a script with a step that is none": ("first.yaml", "[5]\n", "first.yaml"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "said"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_edit_leaves_the_old_one_serving(process: Process, name: str, text: str, said: str) -> None:
+    logged = len(process.log)
+    process.write(name, text)
+    process.reload("error")
+    assert process.says("first") == "the first"
+    assert process.models() == ["first", "slow"]
+    assert process.http.get("/health/ready").status_code == 200
+    complaint = process.log[logged:]
+    assert "the old configuration keeps serving" in complaint
+    assert said in complaint or "Traceback" in complaint
+
+
+def test_every_problem_of_a_broken_edit_is_logged_at_once(process: Process) -> None:
+    logged = len(process.log)
+    process.write("gateway.yaml", GOOD.replace("template: mine", "templat: mine").replace("chat", "caht"))
+    process.reload("error")
+    complaint = process.log[logged:]
+    assert "gateway.yaml:3" in complaint
+    assert "gateway.yaml:6" in complaint
+
+
+def test_a_removed_model_is_gone(process: Process) -> None:
+    process.write("gateway.yaml", GOOD[: GOOD.index("  slow:")])
+    process.reload("ok")
+    assert process.says("slow") == "model_not_found"
+    assert process.says("first") == "the first"
+
+
+class Streaming:
+    """A stream of the slow model, read in a thread."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.text = ""
+        self.begun = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        assert self.begun.wait(5)
+
+    def _read(self) -> None:
+        body = {"model": "slow", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        with self._process.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            for piece in answer.iter_text():
+                self.text += piece
+                self.begun.set()
+
+    def end(self) -> str:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        return self.text
+
+
+def test_a_running_stream_keeps_the_stack_it_began_with(process: Process) -> None:
+    stream = Streaming(process)
+    process.write("slow.yaml", "[something else, {finish: stop}]\n")
+    process.reload("ok")
+    assert process.says("slow") == "something else"
+    process.write("gateway.yaml", GOOD[: GOOD.index("  slow:")])
+    process.reload("ok")
+    text = stream.end()
+    assert "begun" in text
+    assert " and ended" in text
+    assert "something else" not in text
+    assert text.endswith("data: [DONE]\n\n")
+
+
+# ---------------------------------------------------------------- the end, and beginnings that fail
+
+
+def test_sigterm_lets_a_stream_end_and_exits_with_zero(tmp_path: Path) -> None:
+    with serving(tmp_path, FILES) as process:
+        stream = Streaming(process)
+        process.signal(signal.SIGTERM)
+        assert eventually(lambda: not process.accepts(), 5)
+        text = stream.end()
+        assert " and ended" in text
+        assert text.endswith("data: [DONE]\n\n")
+        assert process.process.wait(10) == 0
+        assert "Traceback" not in process.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_gateway_leaves_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path, FILES) as process:
+        assert process.says("first") == "the first"
+        process.signal(number)
+        assert process.process.wait(10) == 0
+        assert "Traceback" not in process.log
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def test_a_busy_port_is_one_line_and_exit_code_3(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = run(tmp_path, "serve", GATEWAY_SERVER__PORT=str(port))
+    assert ended.returncode == 3
+    assert ended.stdout == b""
+    assert ended.stderr.decode().splitlines() == [
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another server.port"
+    ]
+
+
+def test_a_broken_configuration_does_not_start(tmp_path: Path) -> None:
+    write(tmp_path, {**FILES, "gateway.yaml": GOOD.replace("template: mine", "templat: mine").replace("chat", "caht")})
+    ended = run(tmp_path, "serve")
+    assert ended.returncode == 3
+    lines = ended.stderr.decode().splitlines()
+    assert lines[-1] == f"{len(lines) - 1} problems"
+    assert any(line.startswith("gateway.yaml:3 ") for line in lines)
+    assert any(line.startswith("gateway.yaml:6 ") for line in lines)
+
+
+def test_a_missing_configuration_does_not_start(tmp_path: Path) -> None:
+    ended = run(tmp_path, "serve", "--config", "nowhere.yaml")
+    assert (ended.returncode, ended.stderr) == (3, b"nowhere.yaml: no such file; name one with --config\n")
+
+
+def test_a_broken_script_does_not_start(tmp_path: Path) -> None:
+    write(tmp_path, {**FILES, "first.yaml": "{a: 1}\n"})
+    ended = run(tmp_path, "serve")
+    assert ended.returncode == 3
+    assert b"first.yaml" in ended.stderr
+
+
+def test_check_lists_every_problem_at_once(tmp_path: Path) -> None:
+    config = GOOD.replace("template: mine", "templat: mine").replace("chat", "caht") + "policy: 5\n"
+    write(tmp_path, {
+        **FILES, "gateway.yaml": config, "meta_templates/spare.yaml": TEMPLATE.replace("B: ", "A: ", 1),
+        "policies/odd.yaml": "delivery: {attempts: many}\n",
+    })  # fmt: skip
+    ended = run(tmp_path, "check")
+    # What an example came out as stands below its problem, indented.
+    lines = [line for line in ended.stderr.decode().splitlines() if not line.startswith(" ")]
+    assert ended.returncode == 1
+    assert ended.stdout == b""
+    assert lines[-1] == f"{len(lines) - 1} problems"
+    for place in (
+        "gateway.yaml:3 ", "gateway.yaml:6 ", "gateway.yaml:8 ", "meta_templates/spare.yaml:7 ", "policies/odd.yaml:1 ",
+    ):  # fmt: skip
+        assert any(line.startswith(place) for line in lines), (place, lines)

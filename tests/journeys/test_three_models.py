@@ -1,0 +1,102 @@
+"""One eval script, three ways to a model: in process, a chat server, the same server through LiteLLM.
+
+The chat server is a second gateway that serves the demo. Only the model's name changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.serving import ROOT, Gateway, gateway
+
+MODELS = ("demo", "over-chat", "over-litellm")
+SUMS = [(1, 1), (12, 34), (40, 2), (9, 90)]
+
+SERVER = f"models: {{demo: {{template: sft-demo, targets: [{{speaks: embedded, path: {ROOT}/demo/model}}]}}}}"
+CLIENT = """
+models:
+  demo:         {{template: sft-demo, policy: eval, targets: [{{speaks: embedded, path: {root}/demo/model}}]}}
+  over-chat:    {{template: chat, policy: eval, targets: [{{speaks: chat, url: "{url}", model: demo}}]}}
+  over-litellm: {{template: chat, policy: eval, targets: [{{speaks: litellm, url: "{url}", model: openai/demo}}]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
+    with (
+        gateway(tmp_path_factory.mktemp("server"), SERVER) as server,
+        gateway(tmp_path_factory.mktemp("client"), CLIENT.format(root=ROOT, url=server.url)) as served,
+        connect(served) as one,
+    ):
+        yield one
+
+
+def connect(served: Gateway) -> OpenAI:
+    http = openai.DefaultHttpxClient(trust_env=False)
+    return OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=60)
+
+
+def evaluate(client: OpenAI, model: str) -> list[tuple[str | None, str, int, int]]:
+    """The eval script: text, finish reason and counts of every answer."""
+    rows = []
+    for a, b in SUMS:
+        messages = [{"role": "user", "content": f"{a}+{b}=?"}]
+        answer = client.chat.completions.create(model=model, messages=messages, max_tokens=8)
+        choice, usage = answer.choices[0], answer.usage
+        assert answer.model == model
+        assert usage is not None
+        rows.append((choice.message.content, choice.finish_reason, usage.prompt_tokens, usage.completion_tokens))
+    return rows
+
+
+def evaluate_streaming(client: OpenAI, model: str) -> list[tuple[str, str | None, int]]:
+    """The same with streams."""
+    rows = []
+    for a, b in SUMS:
+        text, finish, counted = "", None, 0
+        messages = [{"role": "user", "content": f"{a}+{b}=?"}]
+        for chunk in client.chat.completions.create(
+            model=model, messages=messages, max_tokens=8, stream=True, stream_options={"include_usage": True}
+        ):
+            for choice in chunk.choices:
+                text += choice.delta.content or ""
+                finish = finish or choice.finish_reason
+            counted += chunk.usage.completion_tokens if chunk.usage else 0
+        rows.append((text, finish, counted))
+    return rows
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_only_the_models_name_changes(client: OpenAI, model: str) -> None:
+    rows = evaluate(client, model)
+    assert [(text, finish) for text, finish, _, _ in rows] == [(str(a + b), "stop") for a, b in SUMS]
+    assert rows == evaluate(client, "demo")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_streams_say_the_same(client: OpenAI, model: str) -> None:
+    assert evaluate_streaming(client, model) == evaluate_streaming(client, "demo")
+    assert [text for text, _, _ in evaluate_streaming(client, model)] == [str(a + b) for a, b in SUMS]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_stop_and_a_choice_of_the_script_mean_the_same_everywhere(client: OpenAI, model: str) -> None:
+    messages = [{"role": "user", "content": "12+34=?"}]
+    answer = client.chat.completions.create(model=model, messages=messages, stop=["6"], n=2, max_tokens=8)
+    assert [(c.index, c.message.content, c.finish_reason) for c in answer.choices] == [
+        (0, "4", "stop"),
+        (1, "4", "stop"),
+    ]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_log_probabilities_come_through_every_door(client: OpenAI, model: str) -> None:
+    messages = [{"role": "user", "content": "12+34=?"}]
+    answer = client.chat.completions.create(model=model, messages=messages, logprobs=True, top_logprobs=2, max_tokens=8)
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert [(token.token, len(token.top_logprobs)) for token in logprobs.content or ()] == [("4", 2), ("6", 2)]

@@ -1,0 +1,62 @@
+"""Two clocks: silence between two pieces of content, and the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.backend.scripted import Script, ScriptedBackend
+from gateway.policy.deliver.clocks import Clocks
+from tests.policy.asking import ask, cancel_after, leave_after
+
+BEATS: Script = [step for text in "abcde" for step in ({"pause": 0.05}, text)]
+EMPTY_BEATS: Script = ["a", *[step for _ in range(20) for step in ({"pause": 0.02}, "")]]
+
+CASES: dict[str, tuple[Script, float, float, str | None, str]] = {
+    # name: (script, idle, total, error, text)
+    "content in time": ([*BEATS, {"finish": "stop"}], 1, 2, None, "abcde"),
+    "each content starts the idle clock again": ([*BEATS, {"finish": "stop"}], 0.2, 2, None, "abcde"),
+    "a stall is an idle timeout": (["a", {"pause": 5}, "b"], 0.05, 2, "upstream_idle_timeout", "a"),
+    "empty deltas do not count as content": (EMPTY_BEATS, 0.1, 5, "upstream_idle_timeout", "a"),
+    "a count does not either": (["a", {"usage": [1, 1]}, {"pause": 5}], 0.05, 2, "upstream_idle_timeout", "a"),
+    "the total ends an answer that goes on": (BEATS, 1, 0.15, "deadline_exceeded", "a"),
+    "the total covers the wait for the first event": ([{"pause": 5}, "a"], 9, 0.05, "deadline_exceeded", ""),
+    "the total is told when both run out": ([{"pause": 5}], 0.05, 0.05, "deadline_exceeded", ""),
+    "the backend's errors stay themselves": (["a", {"error": "upstream_error"}], 1, 1, "upstream_error", "a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_answer_is_bounded(name: str) -> None:
+    script, idle, total, code, text = CASES[name]
+    inner = ScriptedBackend(script)
+    heard = ask(Clocks(inner, idle, total))
+    assert heard.code == code
+    assert heard.texts.get(0, "").startswith(text)
+    assert heard.seconds < min(idle * 10, total) + 0.5
+    assert inner.active == 0
+
+
+@pytest.mark.parametrize("code", ["upstream_idle_timeout", "deadline_exceeded"])
+def test_a_timeout_closes_the_backend_and_says_which_limit_it_was(code: str) -> None:
+    inner = ScriptedBackend(["a", {"pause": 5}, "b"])
+    idle, total = (0.03, 1.0) if code == "upstream_idle_timeout" else (1.0, 0.03)
+    heard = ask(Clocks(inner, idle, total))
+    assert heard.code == code
+    assert heard.error is not None
+    assert "0.03 s" in heard.error.message
+    assert heard.error.status == 504
+    assert (inner.active, inner.left_early) == (0, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
+def test_leaving_early_releases_the_backend(count: int) -> None:
+    inner = ScriptedBackend(["a", "b", "c"])
+    leave_after(Clocks(inner, 1, 1), count)
+    assert (inner.active, inner.left_early) == (0, 1)
+
+
+@pytest.mark.parametrize("script", [[{"pause": 5}], ["a", {"pause": 5}]], ids=["at the start", "in between"])
+def test_a_cancelled_wait_is_no_timeout(script: Script) -> None:
+    inner = ScriptedBackend(script)
+    cancel_after(Clocks(inner, 9, 9), 0.03)
+    assert (inner.active, inner.left_early) == (0, 1)

@@ -1,0 +1,182 @@
+"""Who is asked next, what may be asked again, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from gateway.backend.scripted import ERRORS, Script, ScriptedBackend
+from gateway.core.errors import UpstreamOverloaded, UpstreamRateLimited
+from gateway.core.events import Begun
+from gateway.core.exchange import Backend
+from gateway.policy.deliver.begin import Begin
+from gateway.policy.deliver.failover import Failover, Replica
+from tests.policy.asking import Heard, ask, cancel_after, leave_after, listen
+
+FINE: Script = ("fine", {"finish": "stop"})
+
+OTHER = "another target only"
+SAME = "the same target once, or another"
+NEVER = "never"
+
+AGAIN = {
+    "upstream_unreachable": OTHER,
+    "upstream_dns_error": OTHER,
+    "upstream_connect_timeout": OTHER,
+    "upstream_rate_limited": OTHER,
+    "upstream_timeout": OTHER,
+    "upstream_idle_timeout": OTHER,
+    "upstream_overloaded": SAME,
+    "upstream_error": SAME,
+    "upstream_disconnected": SAME,
+    "upstream_invalid_response": SAME,
+    "upstream_invalid_stream": SAME,
+    "upstream_incomplete": SAME,
+    **dict.fromkeys(
+        (
+            "deadline_exceeded", "upstream_response_too_large", "upstream_redirect", "upstream_auth_failed",
+            "upstream_model_missing", "upstream_quota_exhausted", "upstream_ignored_parameter",
+            "upstream_rejected_request", "context_length_exceeded", "content_filter", "invalid_value",
+            "unsupported_parameter", "template_error", "overloaded", "internal_error",
+        ),
+        NEVER,
+    ),
+}  # fmt: skip
+
+
+def failover(*backends: ScriptedBackend, attempts: int = 3, seen: list[tuple[str, str]] | None = None) -> Failover:
+    """Replicas behind their gates, as assembly puts them."""
+    replicas = tuple(Replica(f"m/{number}", Begin(backend, 1.0)) for number, backend in enumerate(backends))
+    observe = (lambda target, outcome: seen.append((target, outcome))) if seen is not None else (lambda *_: None)
+    return Failover(replicas, attempts, observe=observe, rng=random.Random(1))
+
+
+def failing(code: str, times: int = 1) -> ScriptedBackend:
+    """Fails ``times`` times, then is fine."""
+    return ScriptedBackend(*[[{"error": code}]] * times, FINE)
+
+
+def test_every_upstream_error_has_its_row() -> None:
+    assert {code for code in ERRORS if code.startswith("upstream_")} <= AGAIN.keys()
+
+
+@pytest.mark.parametrize("code", AGAIN)
+def test_an_error_is_answered_by_another_target_where_that_may_help(code: str) -> None:
+    first, second, seen = failing(code, 9), ScriptedBackend(FINE), list[tuple[str, str]]()
+    heard = ask(failover(first, second, seen=seen))
+    if AGAIN[code] == NEVER:
+        assert (heard.code, len(first.heard), len(second.heard)) == (code, 1, 0)
+        assert heard.error is not None
+        assert heard.error.attempts == 1
+        assert seen == [("m/0", code)]
+    else:
+        assert (heard.code, heard.texts, len(first.heard), len(second.heard)) == (None, {0: "fine"}, 1, 1)
+        assert [(begun.target, begun.attempts) for begun in heard.begun] == [("m/1", 2)]
+        assert seen == [("m/0", code), ("m/1", "ok")]
+
+
+@pytest.mark.parametrize("code", AGAIN)
+def test_an_only_target_is_asked_again_once_or_never(code: str) -> None:
+    mended, broken = failing(code), failing(code, 9)
+    heard, failed = ask(failover(mended)), ask(failover(broken))
+    assert failed.code == code
+    assert failed.error is not None
+    if AGAIN[code] == SAME:
+        assert (heard.texts, heard.begun[0].attempts, len(mended.heard)) == ({0: "fine"}, 2, 2)
+        assert (failed.error.attempts, len(broken.heard)) == (2, 2)
+    else:
+        assert (heard.code, len(mended.heard)) == (code, 1)
+        assert (failed.error.attempts, len(broken.heard)) == (1, 1)
+
+
+def test_a_target_that_limits_its_rate_is_not_asked_twice_in_one_call() -> None:
+    one, other = failing("upstream_rate_limited", 9), failing("upstream_unreachable", 9)
+    heard = ask(failover(one, other))
+    assert (heard.code, len(one.heard), len(other.heard)) == ("upstream_unreachable", 1, 1)
+    assert heard.error is not None
+    assert heard.error.attempts == 2
+
+
+def test_attempts_are_an_upper_limit_over_all_targets() -> None:
+    backends = [failing("upstream_unreachable", 9) for _ in range(4)]
+    heard = ask(failover(*backends, attempts=2))
+    assert [len(backend.heard) for backend in backends] == [1, 1, 0, 0]
+    assert heard.error is not None
+    assert heard.error.attempts == 2
+
+
+def test_failures_of_different_kinds_are_counted_apart() -> None:
+    only = ScriptedBackend([{"error": "upstream_overloaded"}], [{"error": "upstream_disconnected"}], FINE)
+    heard = ask(failover(only))
+    assert (heard.texts, heard.begun[0].attempts) == ({0: "fine"}, 3)
+
+
+def test_each_call_starts_one_target_further_on() -> None:
+    backends = [ScriptedBackend(FINE) for _ in range(3)]
+    stack = failover(*backends)
+
+    async def run() -> list[str]:
+        return [(await listen(stack)).begun[0].target for _ in range(4)]
+
+    assert asyncio.run(run()) == ["m/0", "m/1", "m/2", "m/0"]
+
+
+def test_nothing_is_retried_once_the_answer_has_begun() -> None:
+    first, second = ScriptedBackend(["Hel", {"error": "upstream_disconnected"}]), ScriptedBackend(FINE)
+    heard = ask(failover(first, second))
+    assert (heard.texts, heard.code, len(second.heard)) == ({0: "Hel"}, "upstream_disconnected", 0)
+
+
+def test_an_answer_that_never_begins_is_retried_elsewhere_and_the_first_is_closed() -> None:
+    slow, fine = ScriptedBackend([{"pause": 9}, "late"]), ScriptedBackend(FINE)
+    stack = Failover((Replica("m/0", Begin(slow, 0.03)), Replica("m/1", Begin(fine, 1.0))), 3)
+    heard = ask(stack)
+    assert (heard.texts, heard.begun) == ({0: "fine"}, [Begun("m/1", attempts=2)])
+    assert (slow.active, slow.left_early) == (0, 1)
+
+
+class Refusing:
+    """Not a script: scripts cannot say how long to wait."""
+
+    def __init__(self, error: type[UpstreamOverloaded | UpstreamRateLimited], retry_after: float) -> None:
+        self.asked = 0
+        self._error, self._retry_after = error, retry_after
+
+    def open(self, exchange: object) -> Backend:
+        self.asked += 1
+        raise self._error("come back later", retry_after=self._retry_after)
+
+
+def refused(backend: Refusing) -> Heard:
+    return ask(Failover((Replica("m/0", backend),), 3))  # type: ignore[arg-type]
+
+
+def test_an_only_target_is_asked_again_after_the_time_it_names() -> None:
+    backend = Refusing(UpstreamOverloaded, 0.1)
+    heard = refused(backend)
+    assert (heard.code, backend.asked) == ("upstream_overloaded", 2)
+    assert 0.09 < heard.seconds < 1
+
+
+def test_a_long_wait_is_the_clients_to_do() -> None:
+    backend = Refusing(UpstreamOverloaded, 30.0)
+    heard = refused(backend)
+    assert heard.error is not None
+    assert (heard.error.retry_after, heard.error.attempts, backend.asked) == (30.0, 1, 1)
+    assert heard.seconds < 0.5
+
+
+@pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
+def test_leaving_early_releases_the_target(count: int) -> None:
+    inner = ScriptedBackend(["a", "b", "c", {"finish": "stop"}])
+    leave_after(failover(inner), count)
+    assert (inner.active, inner.left_early, len(inner.heard)) == (0, 1, 1)
+
+
+def test_leaving_during_a_retry_asks_nobody_else() -> None:
+    first, second = failing("upstream_unreachable"), ScriptedBackend([{"pause": 9}, "late"])
+    third = ScriptedBackend(FINE)
+    cancel_after(failover(first, second, third), 0.03)
+    assert (second.active, second.left_early, len(third.heard)) == (0, 1, 0)

@@ -1,0 +1,82 @@
+"""Who may call what?"""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from gateway.config.snapshot import KeySpec
+from gateway.core.errors import InvalidApiKey, ModelNotFound
+from gateway.policy.admit.keys import Keyring, allows, require
+
+EXPIRY = 1000.0
+
+
+def spec(key: str, **more: object) -> KeySpec:
+    return KeySpec(key, hashlib.sha256(key.encode()).hexdigest(), **more)  # type: ignore[arg-type]
+
+
+RING = Keyring((spec("gk_a"), spec("gk_b", models=("x-*", "y")), spec("gk_c", expires=EXPIRY)), now=lambda: 999.9)
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer x", "Basic y", "Bearer \udcff"])
+def test_without_keys_everyone_comes_in(header: str | None) -> None:
+    assert Keyring(()).admit(header) is None
+
+
+@pytest.mark.parametrize(("header", "name"), [
+    ("Bearer gk_a", "gk_a"), ("bearer gk_b", "gk_b"), ("BEARER   gk_c ", "gk_c"),
+])  # fmt: skip
+def test_a_key_is_found_by_its_digest(header: str, name: str) -> None:
+    key = RING.admit(header)
+    assert key is not None
+    assert key.name == name
+
+
+WRONG = (
+    None, "", "Bearer", "Bearer ", "gk_a", "Basic gk_a", "Token gk_a", "Bearer gk_A", "Bearer gk_a,gk_b", "Bearergk_a",
+    "Bearer gk\xe9", "Bearer \udcff", "Bearer " + "x" * 100_000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", WRONG, ids=lambda header: repr(header)[:20])
+def test_every_other_header_gets_the_same_refusal(header: str | None) -> None:
+    with pytest.raises(InvalidApiKey) as raised:
+        RING.admit(header)
+    assert raised.value.message == "send a valid client key as `Authorization: Bearer …`"
+    assert raised.value.status == 401
+
+
+@pytest.mark.parametrize("now", [EXPIRY, EXPIRY + 1])
+def test_a_key_ends_at_its_expiry(now: float) -> None:
+    with pytest.raises(InvalidApiKey):
+        Keyring((spec("gk_c", expires=EXPIRY),), now=lambda: now).admit("Bearer gk_c")
+
+
+ALLOWED: dict[str, tuple[tuple[str, ...], dict[str, bool]]] = {
+    "all": (("*",), {"a": True, "org/a": True}),
+    "one": (("a",), {"a": True, "A": False, "ab": False}),
+    "a family": (("x-*", "y?"), {"x-1": True, "x-": True, "xx-1": False, "y1": True, "y": False}),
+    "a set": (("m[12]",), {"m1": True, "m3": False, "m[12]": False}),
+    "none": ((), {"a": False}),
+}
+
+
+@pytest.mark.parametrize(("patterns", "models"), ALLOWED.values(), ids=ALLOWED)
+def test_patterns_name_models(patterns: tuple[str, ...], models: dict[str, bool]) -> None:
+    key = spec("k", models=patterns)
+    assert {model: allows(key, model) for model in models} == models
+
+
+def test_without_a_key_every_model_is_allowed() -> None:
+    assert allows(None, "anything")
+    require(None, "anything", '"anything"')
+
+
+def test_a_model_out_of_reach_is_not_found() -> None:
+    with pytest.raises(ModelNotFound) as raised:
+        require(spec("k", models=("a",)), "b", '"b"')
+    assert raised.value.param == "model"
+    assert raised.value.message == 'no model "b"; GET /v1/models lists what there is'
+    require(spec("k", models=("a",)), "a", '"a"')

@@ -1,0 +1,257 @@
+"""Which parameters go out, and what does the client hear of it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.config.snapshot import ParamsPolicy
+from gateway.core.call import Call
+from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
+from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, apply, for_text
+
+UNKNOWN = {"top_k": 5, "min p\n": 1}
+
+
+def call(unknown: dict[str, Any] | None = None, n: int = 1, stops: tuple[str, ...] = (), **params: Any) -> Call:
+    return Call("chat", "m", "r", 0.0, params=params, unknown=unknown or {}, n=n, stops=stops)
+
+
+def said(effective: Effective) -> list[str]:
+    return [str(notice) for notice in effective.notices]
+
+
+APPLIED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
+    # what was asked, the policy, what goes out, the notices
+    "nothing": (call(), ParamsPolicy(), {}, []),
+    "known fields pass": (call(temperature=0.5, seed=7), ParamsPolicy(), {"temperature": 0.5, "seed": 7}, []),
+    "unknown, forwarded": (call({"top_k": 5}, seed=7), ParamsPolicy(), {"seed": 7, "top_k": 5}, []),
+    "unknown, dropped": (
+        call(UNKNOWN, seed=7), ParamsPolicy(unknown="drop"), {"seed": 7}, ["dropped_parameter: min?p? top_k"],
+    ),
+    "many unknown, dropped": (
+        call({f"x{i}": 1 for i in range(20)}), ParamsPolicy(unknown="drop"), {},
+        ["dropped_parameter: x0 x1 x10 x11 x12 x13 x14 x15"],
+    ),
+    "nothing unknown to reject": (call(seed=7), ParamsPolicy(unknown="reject"), {"seed": 7}, []),
+    "what is forbidden was not sent": (call(seed=7), ParamsPolicy(forbid=("n", "stop", "logprobs")), {"seed": 7}, []),
+    "a default fills in": (
+        call(), ParamsPolicy(default={"temperature": 0}), {"temperature": 0}, ["default_parameter: temperature=0"],
+    ),
+    "a default gives way": (call(temperature=1), ParamsPolicy(default={"temperature": 0}), {"temperature": 1}, []),
+    "a default gives way to zero": (call(top_p=0), ParamsPolicy(default={"top_p": 1}), {"top_p": 0}, []),
+    "a default limit gives way to its other name": (
+        call(max_completion_tokens=5), ParamsPolicy(default={"max_tokens": 9}), {"max_completion_tokens": 5}, [],
+    ),
+    "within the bound": (call(temperature=0.5), ParamsPolicy(clamp={"temperature": 0.5}), {"temperature": 0.5}, []),
+    "beyond the bound": (
+        call(temperature=1.5), ParamsPolicy(clamp={"temperature": 0.5}), {"temperature": 0.5},
+        ["clamped_parameter: temperature=0.5"],
+    ),
+    "a whole number beyond a fraction": (
+        call(temperature=2), ParamsPolicy(clamp={"temperature": 0.5}), {"temperature": 0.5},
+        ["clamped_parameter: temperature=0.5"],
+    ),
+    "a whole number stays whole": (
+        call(max_tokens=9000), ParamsPolicy(clamp={"max_tokens": 4096.0}), {"max_tokens": 4096},
+        ["clamped_parameter: max_tokens=4096"],
+    ),
+    "a bound holds for the other name": (
+        call(max_completion_tokens=9000), ParamsPolicy(clamp={"max_tokens": 4096}), {"max_completion_tokens": 4096},
+        ["clamped_parameter: max_completion_tokens=4096"],
+    ),
+    "a bound on an unknown field": (
+        call({"top_k": 50}), ParamsPolicy(clamp={"top_k": 5}), {"top_k": 5}, ["clamped_parameter: top_k=5"],
+    ),
+    "a bound on what is no number": (
+        call({"top_k": "50"}, logprobs=True), ParamsPolicy(clamp={"top_k": 5, "logprobs": 0}),
+        {"top_k": "50", "logprobs": True}, [],
+    ),
+    "a bound invents nothing": (call(), ParamsPolicy(clamp={"max_tokens": 5}), {}, []),
+    "a default is bounded too": (
+        call(), ParamsPolicy(default={"max_tokens": 9}, clamp={"max_tokens": 5}), {"max_tokens": 5},
+        ["default_parameter: max_tokens=9", "clamped_parameter: max_tokens=5"],
+    ),
+    "forced": (
+        call(temperature=1), ParamsPolicy(force={"temperature": 0}), {"temperature": 0},
+        ["forced_parameter: temperature=0"],
+    ),
+    "forced, not sent": (call(), ParamsPolicy(force={"seed": 1}), {"seed": 1}, ["forced_parameter: seed=1"]),
+    "forced, the same": (call(seed=1), ParamsPolicy(force={"seed": 1}), {"seed": 1}, []),
+    "forced beyond the bound": (
+        call(), ParamsPolicy(force={"max_tokens": 9}, clamp={"max_tokens": 5}), {"max_tokens": 9},
+        ["forced_parameter: max_tokens=9"],
+    ),
+    "forced under the other name": (
+        call(max_completion_tokens=9), ParamsPolicy(force={"max_tokens": 5}), {"max_tokens": 5},
+        ["forced_parameter: max_tokens=5"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "policy", "params", "notices"), APPLIED.values(), ids=APPLIED)
+def test_the_policys_word(asked: Call, policy: ParamsPolicy, params: dict[str, Any], notices: list[str]) -> None:
+    effective = apply(asked, policy)
+    assert dict(effective.params) == params
+    assert {name: type(value) for name, value in effective.params.items()} == {
+        name: type(value) for name, value in params.items()
+    }
+    assert said(effective) == notices
+
+
+REFUSED: dict[str, tuple[Call, ParamsPolicy, type[RequestError], str]] = {
+    "unknown": (call(UNKNOWN), ParamsPolicy(unknown="reject"), UnsupportedParameter, "min?p?"),
+    "forbidden": (call(logprobs=True), ParamsPolicy(forbid=("logprobs",)), ForbiddenParameter, "logprobs"),
+    "forbidden, unknown": (call({"top_k": 1}), ParamsPolicy(forbid=("top_k",)), ForbiddenParameter, "top_k"),
+    "forbidden before it is dropped": (
+        call({"top_k": 1}), ParamsPolicy(forbid=("top_k",), unknown="drop"), ForbiddenParameter, "top_k",
+    ),
+    "forbidden, under its other name": (
+        call(max_completion_tokens=1), ParamsPolicy(forbid=("max_tokens",)), ForbiddenParameter,
+        "max_completion_tokens",
+    ),
+    "several choices": (call(n=2), ParamsPolicy(forbid=("n",)), ForbiddenParameter, "n"),
+    "stops": (call(stops=("a",)), ParamsPolicy(forbid=("stop",)), ForbiddenParameter, "stop"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "policy", "error", "param"), REFUSED.values(), ids=REFUSED)
+def test_what_the_policy_refuses_is_named(
+    asked: Call, policy: ParamsPolicy, error: type[RequestError], param: str
+) -> None:
+    with pytest.raises(error) as raised:
+        apply(asked, policy)
+    assert raised.value.param == param
+
+
+def test_nothing_is_changed_in_place() -> None:
+    asked = call({"top_k": 50}, temperature=2)
+    apply(asked, ParamsPolicy(clamp={"top_k": 1, "temperature": 1}, force={"seed": 1}))
+    assert (dict(asked.params), dict(asked.unknown)) == ({"temperature": 2}, {"top_k": 50})
+
+
+# ---------------------------------------------------------------- in the names of the completions endpoint
+
+
+def text(
+    policy: ParamsPolicy | None = None, room: int | None = None, engine: dict[str, Any] | None = None, **params: Any
+) -> Effective:
+    return for_text(Effective(params), policy or ParamsPolicy(), engine or {}, room)
+
+
+LIMITS: dict[str, tuple[Effective, int, list[str]]] = {
+    "the client's": (text(max_tokens=5), 5, []),
+    "the client's, beyond the room": (text(max_tokens=500, room=5), 500, []),
+    "under its newer name": (
+        text(max_completion_tokens=5), 5, ["renamed_parameter: max_completion_tokens sent as max_tokens"],
+    ),
+    "under both names": (text(max_tokens=5, max_completion_tokens=5), 5, []),
+    "what is left of the context": (text(room=77), 77, ["default_parameter: max_tokens=77"]),
+    "the policy's": (text(ParamsPolicy(max_tokens=99)), 99, ["default_parameter: max_tokens=99"]),
+    "the policy's own default": (text(), 2048, ["default_parameter: max_tokens=2048"]),
+    "the room, bounded": (
+        text(ParamsPolicy(clamp={"max_tokens": 10}), room=77), 10, ["default_parameter: max_tokens=10"],
+    ),
+    "the default, bounded by the other name": (
+        text(ParamsPolicy(clamp={"max_completion_tokens": 10})), 10, ["default_parameter: max_tokens=10"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("effective", "limit", "notices"), LIMITS.values(), ids=LIMITS)
+def test_a_text_target_always_gets_a_limit(effective: Effective, limit: int, notices: list[str]) -> None:
+    assert dict(effective.params) == {"max_tokens": limit}
+    assert said(effective) == notices
+
+
+LOGPROBS: dict[str, tuple[dict[str, Any], int | None, int | None]] = {  # asked, sent, shown
+    "none": ({}, None, None),
+    "refused": ({"logprobs": False}, None, None),
+    "without alternatives": ({"logprobs": True}, 1, 0),
+    "no alternatives, in so many words": ({"logprobs": True, "top_logprobs": 0}, 1, 0),
+    "one": ({"logprobs": True, "top_logprobs": 1}, 1, 1),
+    "five": ({"logprobs": True, "top_logprobs": 5}, 5, 5),
+}
+
+
+@pytest.mark.parametrize(("asked", "sent", "shown"), LOGPROBS.values(), ids=LOGPROBS)
+def test_logprobs_are_asked_for_in_the_other_shape(asked: dict[str, Any], sent: int | None, shown: int | None) -> None:
+    effective = text(max_tokens=1, **asked)
+    assert effective.params.get("logprobs") == sent
+    assert "top_logprobs" not in effective.params
+    assert effective.top_logprobs == shown
+
+
+NOTHING_ASKED: dict[str, list[Any]] = {
+    "tools": [[]],
+    "functions": [[]],
+    "tool_choice": ["none", "auto"],
+    "function_call": ["none", "auto"],
+    "parallel_tool_calls": [True, False],
+    "response_format": [{"type": "text"}],
+    "modalities": [["text"]],
+    "service_tier": ["auto", "default"],
+    "store": [False],
+}
+
+SOMETHING_ASKED: dict[str, list[Any]] = {
+    "tools": [[{"type": "function"}]],
+    "functions": [[{"name": "f"}]],
+    "tool_choice": ["required", {"type": "function"}],
+    "function_call": [{"name": "f"}],
+    "response_format": [{"type": "json_object"}, {"type": "json_schema"}],
+    "modalities": [["text", "audio"]],
+    "service_tier": ["flex"],
+    "store": [True],
+    "audio": [{"voice": "x"}],
+    "prediction": [{"type": "content"}],
+    "reasoning_effort": ["low"],
+    "verbosity": ["low"],
+    "prompt_cache_key": ["a"],
+    "safety_identifier": ["a"],
+    "web_search_options": [{}],
+}
+
+
+def test_the_tables_name_every_field_of_chat_alone() -> None:
+    assert NOTHING_ASKED.keys() | SOMETHING_ASKED.keys() == CHAT_ONLY.keys()
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, row in NOTHING_ASKED.items() for value in row])
+def test_a_field_that_asks_for_nothing_is_left_out(name: str, value: Any) -> None:
+    assert dict(text(max_tokens=1, **{name: value}).params) == {"max_tokens": 1}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, row in SOMETHING_ASKED.items() for value in row])
+def test_a_field_that_plain_text_cannot_say_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(UnsupportedParameter) as raised:
+        text(**{name: value})
+    assert raised.value.param == name
+
+
+@pytest.mark.parametrize(("params", "param"), [
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"top_logprobs": 0, "logprobs": False}, "top_logprobs"),
+    ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
+])  # fmt: skip
+def test_fields_that_contradict_each_other_are_refused(params: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidValue) as raised:
+        text(**params)
+    assert raised.value.param == param
+
+
+def test_an_explicit_policy_says_what_absence_means() -> None:
+    policy = ParamsPolicy(explicit=True)
+    assert dict(text(policy, max_tokens=1).params) == {**OPENAI_DEFAULTS, "max_tokens": 1}
+    with_engine = text(policy, engine={"top_k": -1, "top_p": 0.9}, max_tokens=1, temperature=0).params
+    assert dict(with_engine) == {**OPENAI_DEFAULTS, "top_k": -1, "top_p": 0.9, "max_tokens": 1, "temperature": 0}
+    assert dict(text(engine={"top_k": -1}, max_tokens=1).params) == {"max_tokens": 1}
+
+
+def test_unknown_fields_and_earlier_notices_are_kept() -> None:
+    first = apply(call({"top_k": 5}), ParamsPolicy(force={"seed": 1}))
+    effective = for_text(first, ParamsPolicy(), {}, 10)
+    assert dict(effective.params) == {"top_k": 5, "seed": 1, "max_tokens": 10}
+    assert said(effective) == ["forced_parameter: seed=1", "default_parameter: max_tokens=10"]
+    assert dict(first.params) == {"top_k": 5, "seed": 1}

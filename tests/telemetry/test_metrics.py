@@ -1,0 +1,264 @@
+"""Each record moves the metrics it is about, and no other; and a serving gateway tells each call exactly once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.core.record import Record
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.names import METRICS
+from tests.serving import ROOT, Gateway, eventually, gateway
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def series(exposition: str) -> Series:
+    """Our own samples, without buckets and creation times, that are not 0."""
+    found: Series = {}
+    for family in text_string_to_metric_families(exposition):
+        for sample in family.samples:
+            ours = sample.name.startswith("gateway_") and not sample.name.endswith(("_bucket", "_created"))
+            if ours and sample.value:
+                found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def moved(record: Record) -> dict[str, float]:
+    """``name{label,label}`` → value for everything that one record moves."""
+    metrics = Metrics()
+    metrics.record(record)
+    told = series(metrics.exposition().decode())
+    return {f"{name}{{{','.join(in_order(name, labels))}}}": value for (name, labels), value in told.items()}
+
+
+def in_order(name: str, labels: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Label values in the order of the metric's row."""
+    base = name.removesuffix("_count").removesuffix("_sum")
+    return tuple(dict(labels)[label] for label in next(row.labels for row in METRICS if row.name == base))
+
+
+BARE = Record("req_1", "chat", "m", "ok", 200, False, duration=2.0)
+STREAM = replace(BARE, stream=True, first_token=0.5, usage_source="upstream")
+ALWAYS = {
+    "gateway_requests_total{chat,m,ok}": 1.0,
+    "gateway_request_seconds_count{chat,m}": 1.0,
+    "gateway_request_seconds_sum{chat,m}": 2.0,
+}
+
+MOVES: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it moves beside ALWAYS)
+    "nothing known": (BARE, {}),
+    "admission": (replace(BARE, admission=0.5), {
+        "gateway_admission_seconds_count{chat}": 1, "gateway_admission_seconds_sum{chat}": 0.5,
+    }),
+    "a template": (replace(BARE, template="t", kind="meta", render=0.25, role_rewrites=("fallback_role",)), {
+        "gateway_render_seconds_count{t,meta}": 1, "gateway_render_seconds_sum{t,meta}": 0.25,
+        "gateway_role_rewrites_total{t,fallback_role}": 1,
+    }),
+    "an upstream": (replace(BARE, target="m/0", attempts=1, upstream=1.5, upstream_first=1.0), {
+        "gateway_upstream_seconds_count{m,m/0}": 1, "gateway_upstream_seconds_sum{m,m/0}": 1.5,
+        "gateway_upstream_first_token_seconds_count{m,m/0}": 1, "gateway_upstream_first_token_seconds_sum{m,m/0}": 1.0,
+        "gateway_overhead_seconds_count{chat,m}": 1, "gateway_overhead_seconds_sum{chat,m}": 0.5,
+    }),
+    "a stream": (replace(STREAM, gaps=(0.5, 0.25), completion_tokens=4), {
+        "gateway_first_token_seconds_count{m}": 1, "gateway_first_token_seconds_sum{m}": 0.5,
+        "gateway_token_gap_seconds_count{m}": 2, "gateway_token_gap_seconds_sum{m}": 0.75,
+        "gateway_time_per_output_token_seconds_count{m}": 1, "gateway_time_per_output_token_seconds_sum{m}": 0.5,
+        "gateway_tokens_total{m,completion,upstream}": 4,
+    }),
+    "a stream of one token": (replace(STREAM, completion_tokens=1, usage_source="estimated"), {
+        "gateway_first_token_seconds_count{m}": 1, "gateway_first_token_seconds_sum{m}": 0.5,
+        "gateway_tokens_total{m,completion,estimated}": 1,
+    }),
+    "counts": (replace(BARE, prompt_tokens=7, completion_tokens=0, usage_source="upstream"), {
+        "gateway_tokens_total{m,prompt,upstream}": 7,
+    }),
+    "stops": (replace(BARE, stop_cuts=("engine", "gateway", "engine")), {
+        "gateway_stop_cuts_total{m,engine}": 2, "gateway_stop_cuts_total{m,gateway}": 1,
+        "gateway_stop_leaks_total{m}": 1,
+    }),
+    "a doubtful BOS": (replace(BARE, bos_anomaly=True), {"gateway_bos_anomalies_total{m}": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_record_moves_what_it_is_about(name: str) -> None:
+    record, expected = MOVES[name]
+    told = {key: value for key, value in moved(record).items() if key not in ALWAYS}
+    assert told == expected
+    assert ALWAYS.items() <= moved(record).items()
+
+
+ENDS: dict[str, tuple[Record, set[str]]] = {  # name: (record, what else it moves)
+    "a refused parameter": (replace(BARE, outcome="forbidden_parameter", status=400), {
+        "gateway_param_rejections_total{forbidden_parameter}",
+    }),
+    "another refusal": (replace(BARE, outcome="model_not_found", status=404), set()),
+    "a hang-up": (replace(BARE, outcome="client_gone", status=499, gone_phase="mid_stream"), {
+        "gateway_client_gone_total{mid_stream}",
+    }),
+    "a stream that broke off": (replace(BARE, outcome="upstream_disconnected", stream=True, first_token=0.5), {
+        "gateway_stream_incomplete_total{m}",
+        "gateway_first_token_seconds_count{m}", "gateway_first_token_seconds_sum{m}",
+    }),
+    "a stream that never began": (replace(BARE, outcome="upstream_disconnected", status=502, stream=True), set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_end_is_counted_as_what_it_was(name: str) -> None:
+    record, expected = ENDS[name]
+    told = moved(record)
+    assert told.pop(f"gateway_requests_total{{chat,m,{record.outcome}}}") == 1
+    assert told.keys() - ALWAYS.keys() == expected
+
+
+def test_every_row_is_on_the_page_and_every_counter_can_move() -> None:
+    text = Metrics().exposition().decode()
+    for row in METRICS:
+        assert f"# HELP {row.name} {row.help}" in text
+        assert f"# TYPE {row.name} {row.kind}" in text
+
+
+# ---------------------------------------------------------------- end to end
+
+CONFIG = f"""
+models:
+  demo:     {{template: sft-demo, policy: eval, targets: [{{speaks: embedded, path: {ROOT}/demo/model}}]}}
+  leaky:    {{template: sft-demo, targets: [{{speaks: scripted, script: leaky.yaml}}]}}
+  failing:  {{template: chat, targets: [{{speaks: scripted, script: failing.yaml}}]}}
+  breaking: {{template: chat, targets: [{{speaks: scripted, script: breaking.yaml}}]}}
+  silent:   {{template: chat, targets: [{{speaks: scripted, script: silent.yaml}}]}}
+  endless:  {{template: chat, targets: [{{speaks: scripted, script: endless.yaml}}]}}
+  vectors:  {{template: chat, targets: [{{speaks: scripted, script: vectors.yaml}}]}}
+"""
+
+SCRIPTS = {
+    "leaky": "['2<eo', 'b>, and on it goes', {finish: stop}, {usage: [7, 9]}]",
+    "failing": "[{error: upstream_error}]",
+    "breaking": "[Hel, {error: upstream_disconnected}]",
+    "silent": "[{pause: 30}]",
+    "endless": "[a, {pause: 30}, b]",
+    "vectors": "[{document: {object: list, data: []}}, {usage: [5, 0]}]",
+}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Gateway]:
+    for name, script in SCRIPTS.items():
+        (tmp_path / f"{name}.yaml").write_text(script, encoding="utf-8")
+    with gateway(tmp_path, CONFIG) as g:
+        yield g
+
+
+def page(served: Gateway) -> Series:
+    """What a scraper sees, once all calls are told."""
+    assert served.settled()
+    answer = served.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    return series(answer.text)
+
+
+def of(told: Series, name: str) -> dict[tuple[str, ...], float]:
+    """The series of one metric, by label values in the order of its row."""
+    return {in_order(name, labels): value for (one, labels), value in told.items() if one == name}
+
+
+def test_each_call_is_told_exactly_once(served: Gateway) -> None:
+    usage = served.chat("demo", "12+34=?").json()["usage"]
+    served.chat("demo", "12+34=?", stream=True)
+    assert served.chat("failing").status_code == 502
+    told = page(served)
+    assert of(told, "gateway_requests_total") == {
+        ("chat", "demo", "ok"): 2, ("chat", "failing", "upstream_error"): 1,
+    }  # fmt: skip
+    assert of(told, "gateway_request_seconds_count") == {("chat", "demo"): 2, ("chat", "failing"): 1}
+    assert of(told, "gateway_first_token_seconds_count") == {("demo",): 1}  # streams only
+    assert of(told, "gateway_token_gap_seconds_count") == {("demo",): 1}  # "4", "6"
+    assert of(told, "gateway_time_per_output_token_seconds_count") == {("demo",): 1}
+    assert of(told, "gateway_admission_seconds_count") == {("chat",): 3}
+    assert of(told, "gateway_render_seconds_count") == {("sft-demo", "meta"): 2, ("chat", "chat"): 1}
+    assert of(told, "gateway_attempts_total") == {
+        ("demo", "demo/0", "ok"): 2, ("failing", "failing/0", "upstream_error"): 2,
+    }  # fmt: skip
+    assert of(told, "gateway_tokens_total") == {
+        ("demo", "prompt", "upstream"): 2 * usage["prompt_tokens"],
+        ("demo", "completion", "upstream"): 2 * usage["completion_tokens"],
+    }
+    assert of(told, "gateway_stop_cuts_total") == {("demo", "engine"): 2}
+    assert of(told, "gateway_in_flight") == {}
+    assert all(math.isfinite(value) and value >= 0 for value in told.values())
+    upstream = of(told, "gateway_upstream_seconds_sum")["demo", "demo/0"]
+    whole = of(told, "gateway_request_seconds_sum")["chat", "demo"]
+    overhead = of(told, "gateway_overhead_seconds_sum")["chat", "demo"]
+    assert upstream + overhead == pytest.approx(whole)
+
+
+def test_a_stop_that_an_engine_leaves_in_the_text_is_cut_and_counted(served: Gateway) -> None:
+    whole = served.chat("leaky").json()
+    assert whole["choices"][0]["message"]["content"] == "2"
+    assert "<eo" not in served.chat("leaky", stream=True).text
+    told = page(served)
+    assert of(told, "gateway_stop_cuts_total") == {("leaky", "gateway"): 2}
+    assert of(told, "gateway_stop_leaks_total") == {("leaky",): 2}
+
+
+def test_a_stream_that_breaks_is_incomplete_and_not_ok(served: Gateway) -> None:
+    answer = served.chat("breaking", stream=True)
+    assert (answer.status_code, "upstream_disconnected" in answer.text) == (200, True)
+    told = page(served)
+    assert of(told, "gateway_requests_total") == {("chat", "breaking", "upstream_disconnected"): 1}
+    assert of(told, "gateway_stream_incomplete_total") == {("breaking",): 1}
+
+
+def test_a_client_that_leaves_is_told_by_its_phase(served: Gateway) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    with served.http.stream("POST", "/v1/chat/completions", json={"model": "endless", **body}) as answer:
+        next(answer.iter_lines())
+    with pytest.raises(Exception, match="timed out"):
+        served.http.post("/v1/chat/completions", json={"model": "silent", **body}, timeout=0.1)
+    assert eventually(lambda: served.metric("gateway_client_gone_total", phase="before_first") == 1)
+    told = page(served)
+    assert of(told, "gateway_client_gone_total") == {("mid_stream",): 1, ("before_first",): 1}
+    assert of(told, "gateway_requests_total") == {
+        ("chat", "endless", "client_gone"): 1, ("chat", "silent", "client_gone"): 1,
+    }  # fmt: skip
+    assert of(told, "gateway_in_flight") == {}
+
+
+def test_a_model_that_is_not_configured_is_unknown_whatever_it_is_called(served: Gateway) -> None:
+    for name in ("nobody", "../../etc", "x" * 500):
+        assert served.chat(name).status_code == 404
+    assert served.http.post("/v1/chat/completions", json={"model": 7}).status_code == 400
+    assert (
+        served.http.post("/v1/chat/completions", content=b"{", headers={"content-type": "application/json"}).status_code
+        == 400
+    )
+    told = page(served)
+    assert of(told, "gateway_requests_total") == {
+        ("chat", "unknown", "model_not_found"): 3, ("chat", "unknown", "invalid_value"): 1,
+        ("chat", "unknown", "invalid_json"): 1,
+    }  # fmt: skip
+    assert of(told, "gateway_param_rejections_total") == {("invalid_value",): 1}
+    assert {dict(labels).get("model", "unknown") for _, labels in told} == {"unknown"}
+
+
+def test_embeddings_are_counted_like_everything_else(served: Gateway) -> None:
+    answer = served.http.post("/v1/embeddings", json={"model": "vectors", "input": "hi"})
+    assert answer.json() == {"object": "list", "data": [], "model": "vectors"}
+    told = page(served)
+    assert of(told, "gateway_requests_total") == {("embeddings", "vectors", "ok"): 1}
+    assert of(told, "gateway_tokens_total") == {("vectors", "prompt", "upstream"): 5}
+
+
+def test_a_failed_call_tells_how_many_attempts_it_took(served: Gateway, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="gateway.calls"):
+        served.chat("failing")
+        assert served.settled()
+        assert eventually(lambda: bool(caplog.messages))
+    assert "attempts=2" in caplog.messages[-1]

@@ -1,0 +1,90 @@
+"""Which bodies are JSON we can trust?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import InvalidBody, InvalidJson, InvalidUnicode, InvalidValue, JsonTooDeep, RequestError
+from gateway.wire.json import MAX_DEPTH, parse_object, refuse_lost_digits
+
+REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
+    "nothing": (b"", InvalidJson, "is empty"),
+    "blanks": (b" \r\n\t", InvalidJson, "is empty"),
+    "an open brace": (b"{", InvalidJson, "line 1, column 2"),
+    "the second line": (b'{"a":\n x}', InvalidJson, "line 2, column 2"),
+    "a comma too many": (b'{"a":1,}', InvalidJson, "line 1"),
+    "a comment": (b'{"a":1} // hi', InvalidJson, "line 1"),
+    "single quotes": (b"{'a':1}", InvalidJson, "line 1"),
+    "NaN": (b'{"a":NaN}', InvalidJson, "line 1"),
+    "minus infinity": (b'{"a":-Infinity}', InvalidJson, "line 1"),
+    "1e999": (b'{"a":1e999}', InvalidJson, "line 1"),
+    "a control character": (b'{"a":"\n"}', InvalidJson, "line 1"),
+    "a byte order mark": (b"\xef\xbb\xbf{}", InvalidJson, "byte order mark"),
+    "UTF-16": ('{"a":1}'.encode("utf-16"), InvalidJson, "not valid JSON"),
+    "half a character": (b'{"a":"\xc3"}', InvalidJson, "not valid JSON"),
+    "a lone surrogate": (b'{"a":"\\ud800"}', InvalidUnicode, "lone surrogate"),
+    "surrogates the wrong way round": (b'{"a":"\\udc00\\ud800"}', InvalidUnicode, "lone surrogate"),
+    "too deep for us": (b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", JsonTooDeep, "64 levels"),
+    "too deep for the parser": (b"[" * 5000 + b"]" * 5000, JsonTooDeep, "64 levels"),
+    "a list": (b"[]", InvalidBody, "is a JSON array"),
+    "a string": (b'"a"', InvalidBody, "is a JSON string"),
+    "a boolean": (b"false", InvalidBody, "is a JSON boolean"),
+    "null": (b"null", InvalidBody, "is a JSON null"),
+    "an integer": (b"7", InvalidBody, "is a JSON number"),
+    "a fraction": (b"7.5", InvalidBody, "is a JSON number"),
+}
+
+
+@pytest.mark.parametrize(("body", "error", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_body_we_cannot_trust_is_refused(body: bytes, error: type[RequestError], said: str) -> None:
+    with pytest.raises(error) as raised:
+        parse_object(body)
+    assert type(raised.value) is error
+    assert said in raised.value.message
+
+
+READ: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "an empty object": (b"{}", {}),
+    "blanks around": (b" {} \n", {}),
+    "a doubled key": (b'{"a":1,"a":2}', {"a": 2}),
+    "a pair of surrogates": (b'{"a":"\\ud83d\\ude00"}', {"a": "\U0001f600"}),
+    "NUL": (b'{"a":"\\u0000"}', {"a": "\0"}),
+    "many neighbours": (b'{"a":[' + b",".join([b"[]"] * 500) + b"]}", {"a": [[] for _ in range(500)]}),
+    "brackets in a string": (b'{"a":"' + b"[" * 500 + b'"}', {"a": "[" * 500}),
+}
+
+
+@pytest.mark.parametrize(("body", "value"), READ.values(), ids=READ)
+def test_an_object_is_read(body: bytes, value: dict[str, Any]) -> None:
+    assert parse_object(body) == value
+
+
+def test_sixty_four_levels_are_read() -> None:
+    value: Any = parse_object(b'{"a":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH)
+    for _ in range(MAX_DEPTH):
+        value = value["a"]
+    assert value == 1
+
+
+LOST: dict[str, tuple[Any, str]] = {
+    "itself": (2.0**63, "x"),
+    "negative": (-1e20, "x"),
+    "in an object": ({"a": {"b": 1e20}}, "x.a.b"),
+    "in a list": ([0, [1e20]], "x[1][0]"),
+    "under a strange key": ({"a b\n": 1e20}, "x.a?b?"),
+    "under a long key": ({"k" * 500: 1e20}, "x." + "k" * 64),
+}
+
+
+@pytest.mark.parametrize(("value", "param"), LOST.values(), ids=LOST)
+def test_a_number_that_lost_digits_is_named(value: Any, param: str) -> None:
+    with pytest.raises(InvalidValue) as raised:
+        refuse_lost_digits(value, "x")
+    assert raised.value.param == param
+
+
+@pytest.mark.parametrize("value", [2**63, 1e18, 0.1, -5, "1e20", None, True, {"a": [1, {"b": "c"}]}])
+def test_other_values_pass(value: Any) -> None:
+    refuse_lost_digits(value, "x")
