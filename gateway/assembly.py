@@ -70,7 +70,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         form=form(model.template),
         template=build(model.template),
         backend=ScriptedBackend(),
-        engine_defaults=ENGINES[model.targets[0].engine].explicit,
+        engine_defaults=None if model.targets[0].speaks == "litellm" else ENGINES[model.targets[0].engine].explicit,
         eos_stops=_eos_stops(model, tokens),
         encode=None if tokens is None else tokens.tokenize,
         max_model_len=_length(model, engines),

@@ -22,7 +22,7 @@ from gateway.core.errors import ContextLengthExceeded, InvalidValue, UpstreamIgn
 from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
 from gateway.core.prompt import Notice, Prompt
-from gateway.policy.admit.params import apply, for_text
+from gateway.policy.admit.params import apply, for_text, spelled_out
 from gateway.progress import Progress
 from gateway.stream.cut import Cutter
 from gateway.template.base import Template
@@ -40,7 +40,8 @@ class Route:
     """What its targets take."""
     template: Template
     backend: Backend
-    engine_defaults: Mapping[str, Any] = field(default=NOTHING)
+    engine_defaults: Mapping[str, Any] | None = field(default=NOTHING)
+    """What ``params.explicit`` must say to this target; None: nothing."""
     eos_stops: tuple[str, ...] = ()
     """The text of the template's ``eos_token_id``, when a tokenizer knows it."""
     encode: Callable[[str, bool], list[int]] | None = None
@@ -110,11 +111,12 @@ def _prepare_chat(route: Route, call: Call) -> Prepared:
     text = route.form == "text"
     _refuse_overlong(len(prompt.text) if text else sum(len(m.text) for m in call.dialogue.messages), "messages")
     if text:
-        effective = for_text(effective, policy, route.engine_defaults, _room(route, prompt.text))
+        effective = for_text(effective, policy, _room(route, prompt.text))
     elif call.dialogue.continue_final:
         # The target's own template has to leave the last turn open; these are the names engines know.
         goes_on = {"continue_final_message": True, "add_generation_prompt": False}
         effective = replace(effective, params={**effective.params, **goes_on})
+    effective = spelled_out(effective, policy, route.engine_defaults)
     exchange = Exchange(
         endpoint="completions" if text else "chat",
         request_id=call.request_id,
@@ -140,7 +142,8 @@ def _prepare_completion(route: Route, call: Call) -> Prepared:
         )
     for prompt in call.prompts:
         _refuse_overlong(len(prompt), "prompt")
-    effective = apply(call, route.spec.policy.params)
+    policy = route.spec.policy.params
+    effective = spelled_out(apply(call, policy), policy, route.engine_defaults)
     exchange = Exchange(
         endpoint="completions",
         request_id=call.request_id,

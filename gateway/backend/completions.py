@@ -69,7 +69,9 @@ def common_fields(exchange: Exchange, dialect: Dialect) -> dict[str, Any]:
     if exchange.stops:
         body["stop"] = list(exchange.stops)
     if exchange.stop_token_ids and dialect.stop_token_ids:
-        body["stop_token_ids"] = list(exchange.stop_token_ids)
+        # The client's own are added to the template's, as with stop strings.
+        theirs = exchange.params.get("stop_token_ids")
+        body["stop_token_ids"] = [*exchange.stop_token_ids, *(theirs if isinstance(theirs, list) else ())]
     if exchange.stream:
         body["stream_options"] = {"include_usage": True}
     return body

@@ -9,7 +9,7 @@ import pytest
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
-from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, apply, for_text
+from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, apply, for_text, spelled_out
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
 
@@ -134,10 +134,8 @@ def test_nothing_is_changed_in_place() -> None:
 # ---------------------------------------------------------------- in the names of the completions endpoint
 
 
-def text(
-    policy: ParamsPolicy | None = None, room: int | None = None, engine: dict[str, Any] | None = None, **params: Any
-) -> Effective:
-    return for_text(Effective(params), policy or ParamsPolicy(), engine or {}, room)
+def text(policy: ParamsPolicy | None = None, room: int | None = None, **params: Any) -> Effective:
+    return for_text(Effective(params), policy or ParamsPolicy(), room)
 
 
 LIMITS: dict[str, tuple[Effective, int, list[str]]] = {
@@ -241,17 +239,30 @@ def test_fields_that_contradict_each_other_are_refused(params: dict[str, Any], p
     assert raised.value.param == param
 
 
-def test_an_explicit_policy_says_what_absence_means() -> None:
-    policy = ParamsPolicy(explicit=True)
-    assert dict(text(policy, max_tokens=1).params) == {**OPENAI_DEFAULTS, "max_tokens": 1}
-    with_engine = text(policy, engine={"top_k": -1, "top_p": 0.9}, max_tokens=1, temperature=0).params
-    assert dict(with_engine) == {**OPENAI_DEFAULTS, "top_k": -1, "top_p": 0.9, "max_tokens": 1, "temperature": 0}
-    assert dict(text(engine={"top_k": -1}, max_tokens=1).params) == {"max_tokens": 1}
+EXPLICIT: dict[str, tuple[bool, dict[str, Any] | None, dict[str, Any]]] = {
+    # policy says so, what the engine needs to hear, what is sent for {"temperature": 0}
+    "not asked for": (False, {"top_k": -1}, {"temperature": 0}),
+    "a plain engine": (True, {}, {**OPENAI_DEFAULTS, "temperature": 0}),
+    "an engine with fields of its own": (True, {"top_k": -1}, {**OPENAI_DEFAULTS, "top_k": -1, "temperature": 0}),
+    "an engine that refuses one of OpenAI's": (
+        True,
+        {"top_p": None},
+        {"presence_penalty": 0.0, "frequency_penalty": 0.0, "temperature": 0},
+    ),
+    "a provider with defaults of its own": (True, None, {"temperature": 0}),
+}
+
+
+@pytest.mark.parametrize("case", EXPLICIT)
+def test_an_explicit_policy_says_what_absence_means(case: str) -> None:
+    explicit, engine, sent = EXPLICIT[case]
+    effective = spelled_out(Effective({"temperature": 0}), ParamsPolicy(explicit=explicit), engine)
+    assert dict(effective.params) == sent
 
 
 def test_unknown_fields_and_earlier_notices_are_kept() -> None:
     first = apply(call({"top_k": 5}), ParamsPolicy(force={"seed": 1}))
-    effective = for_text(first, ParamsPolicy(), {}, 10)
+    effective = for_text(first, ParamsPolicy(), 10)
     assert dict(effective.params) == {"top_k": 5, "seed": 1, "max_tokens": 10}
     assert said(effective) == ["forced_parameter: seed=1", "default_parameter: max_tokens=10"]
     assert dict(first.params) == {"top_k": 5, "seed": 1}

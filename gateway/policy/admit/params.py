@@ -8,7 +8,7 @@ of the completions endpoint; what cannot be said there is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.config.snapshot import ParamsPolicy
@@ -82,12 +82,22 @@ def apply(call: Call, policy: ParamsPolicy) -> Effective:
     return Effective(params, tuple(notices))
 
 
-def for_text(
-    effective: Effective, policy: ParamsPolicy, engine_defaults: Mapping[str, Any], room: int | None
-) -> Effective:
+def spelled_out(effective: Effective, policy: ParamsPolicy, engine_defaults: Mapping[str, Any] | None) -> Effective:
+    """OpenAI's sampling defaults in so many words, where ``params.explicit`` asks for it.
+
+    ``engine_defaults``: what fields must say at this engine to mean OpenAI's defaults; a field that is None is left
+    out. None in place of it: the target's provider has defaults of its own, which are nobody's to spell out.
+    """
+    if not policy.explicit or engine_defaults is None:
+        return effective
+    defaults = {**OPENAI_DEFAULTS, **engine_defaults}
+    told = {name: value for name, value in defaults.items() if value is not None}
+    return replace(effective, params={**told, **effective.params})
+
+
+def for_text(effective: Effective, policy: ParamsPolicy, room: int | None) -> Effective:
     """Chat parameters in the names of the completions endpoint, with an explicit limit (design 5.1).
 
-    ``engine_defaults``: what fields must say at this engine to mean OpenAI's defaults; None: say nothing.
     ``room``: tokens left in the context; None when unknown.
     """
     params = dict(effective.params)
@@ -106,9 +116,6 @@ def for_text(
         # Some engines read 0 as "none"; ask for one and cut the surplus from the answer.
         params["logprobs"] = max(top or 0, 1)
     _limit(params, policy, room, notices)
-    if policy.explicit:
-        defaults = {**OPENAI_DEFAULTS, **engine_defaults}
-        params = {name: value for name, value in defaults.items() if value is not None} | params
     return Effective(params, tuple(notices), (top or 0) if wanted else None)
 
 
