@@ -21,11 +21,12 @@ from gateway.backend.completions import CompletionsBackend
 from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import ENGINES
+from gateway.backend.h1 import H1Client
 from gateway.backend.http import HttpClient
 from gateway.backend.litellm import LiteLLMBackend
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokens import LocalTokens, Tokens
-from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
+from gateway.config.snapshot import ModelSpec, ServerSpec, Snapshot, TargetSpec
 from gateway.config.templates import form
 from gateway.core.exchange import Backend
 from gateway.pipeline import Route
@@ -45,6 +46,11 @@ class Doors:
     client: HttpClient
     engines: EngineCache
     metrics: Metrics
+
+
+def open_doors(server: ServerSpec, metrics: Metrics) -> Doors:
+    """What one process shares between all configurations it serves."""
+    return Doors(_CLIENTS[server.http_client](), EngineCache(), metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,14 @@ def _scripted(target: TargetSpec, model: ModelSpec, doors: Doors) -> Backend:
     assert target.path is not None
     return ScriptedBackend.from_file(target.path, target.label)
 
+
+def _aiohttp() -> HttpClient:
+    from gateway.backend.aio import AioClient  # 40 ms and 10 MB that most gateways have no use for
+
+    return AioClient()
+
+
+_CLIENTS: dict[str, Callable[[], HttpClient]] = {"h1": H1Client, "aiohttp": _aiohttp}
 
 _DOORS: dict[str, Callable[[TargetSpec, ModelSpec, Doors], Backend]] = {
     "completions": lambda target, model, doors: CompletionsBackend(

@@ -14,9 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway import __version__
-from gateway.assembly import Doors, Stack, assemble
-from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.http import HttpClient
+from gateway.assembly import Doors, Stack, assemble, open_doors
 from gateway.config.load import read
 from gateway.config.snapshot import Snapshot
 from gateway.config.watch import Watch
@@ -54,7 +52,7 @@ class Runtime:
 
     async def start(self, snapshot: Snapshot) -> None:
         """Build the first stack; raises if it cannot be built."""
-        self.doors = Doors(HttpClient(), EngineCache(), self.metrics)
+        self.doors = open_doors(snapshot.server, self.metrics)
         self.stack = await asyncio.to_thread(assemble, snapshot, self.doors)
         self._serve(self.stack)
         self._watcher = asyncio.create_task(self._look(), name="config-watch")

@@ -35,7 +35,7 @@ LAZY = {
     "litellm": "backend/litellm.py",
     "numpy": "backend/embedded/",
     "tokenizers": ("backend/embedded/", "backend/tokens.py"),
-    "aiohttp": "backend/http.py",
+    "aiohttp": "backend/aio.py",
     "uvicorn": ("cli/listen.py", "cli/protocol.py"),
     "prometheus_client": "telemetry/metrics.py",
     "yaml": ("config/", "backend/scripted.py"),

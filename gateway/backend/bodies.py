@@ -14,12 +14,12 @@ What follows ``[DONE]`` is not read (C07).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 from gateway.backend.answers import Answer, read_usage
-from gateway.backend.http import HttpAnswer
+from gateway.backend.http import HttpAnswer, read_whole
 from gateway.backend.statuses import error_in_body
 from gateway.core.errors import (
     GatewayError,
@@ -39,25 +39,98 @@ _PEEK = 64
 """Bytes that are looked at where neither the first one nor the content type decides."""
 
 
-async def read_events(http: HttpAnswer, answer: Answer) -> AsyncGenerator[Event, None]:
-    """The events of a successful reply, be it JSON or a stream."""
-    if await _is_stream(http):
-        async with aclosing(_read_stream(http, answer)) as stream:
-            async for event in stream:
-                yield event
-    else:
-        answer.invalid = UpstreamInvalidResponse
-        body = await http.read()
-        events = answer.take(parse_json(body), odd=_maybe_odd(body))
-        if not answer.begun_choices:
+class BodyEvents:
+    """The events of a successful reply, be it JSON or a stream.
+
+    One object and no layers: everything that has arrived is turned into events at once, and handed out one by one.
+    """
+
+    __slots__ = ("_ahead", "_answer", "_failure", "_http", "_over", "_parser", "_ready")
+
+    def __init__(self, http: HttpAnswer, answer: Answer) -> None:
+        self._http = http
+        self._answer = answer
+        self._ahead = b""
+        """What was read before it was clear whether this is a stream."""
+        self._parser: SseParser | None = None
+        self._ready: deque[Event] = deque()
+        self._failure: GatewayError | None = None
+        """Raised once everything before it has been handed out."""
+        self._over = False
+
+    def __aiter__(self) -> BodyEvents:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._ready:
+            if self._failure is not None:
+                raise self._failure
+            if self._over:
+                raise StopAsyncIteration
+            try:
+                await (self._read_stream() if self._parser is not None else self._begin())
+            except GatewayError as error:
+                self._failure, self._over = error, True
+        return self._ready.popleft()
+
+    async def _begin(self) -> None:
+        """Find out which of the two it is; a whole answer is read to its end."""
+        piece = await self._http.more()
+        self._ahead += piece
+        kind = _is_stream(self._ahead, self._http.content_type, ended=not piece)
+        if kind is None:
+            return
+        if kind:
+            self._parser = SseParser()
+            self._take(self._ahead)
+            if not piece:
+                self._end_of_stream()
+            return
+        self._answer.invalid = UpstreamInvalidResponse
+        body = await read_whole(self._http, ahead=self._ahead) if piece else self._ahead
+        events = self._answer.take(parse_json(body), odd=_maybe_odd(body))
+        if not self._answer.begun_choices:
             raise UpstreamInvalidResponse("the model's server sent an answer without choices")
-        for event in events + answer.end():
-            yield event
+        self._ready.extend(events + self._answer.end())
+        self._over = True
+
+    async def _read_stream(self) -> None:
+        try:
+            piece = await self._http.more()
+        except UpstreamDisconnected:
+            if not self._answer.finished:
+                raise
+            self._close()
+            return
+        if piece:
+            self._take(piece)
+        else:
+            self._end_of_stream()
+
+    def _take(self, data: bytes) -> None:
+        assert self._parser is not None
+        for sse in self._parser.feed(data):
+            if _is_done(sse):
+                self._http.complete = True
+                self._close()
+                return
+            self._ready.extend(_read_event(sse, self._answer))
+
+    def _end_of_stream(self) -> None:
+        assert self._parser is not None
+        for sse in self._parser.close():
+            if not _is_done(sse):
+                self._ready.extend(_read_event(sse, self._answer))
+        self._close()
+
+    def _close(self) -> None:
+        self._over = True
+        self._ready.extend(self._answer.end())
 
 
 async def read_document(http: HttpAnswer, target: str) -> AsyncGenerator[Event, None]:
     """The events of an answer that is no completion: embeddings."""
-    body = parse_json(await http.read())
+    body = parse_json(await read_whole(http))
     if not isinstance(body, dict):
         raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
     if (error := error_in_body(body)) is not None:
@@ -78,41 +151,16 @@ def parse_json(body: bytes) -> Any:
         raise UpstreamInvalidResponse("the model's server answered with something that is not JSON") from None
 
 
-async def _is_stream(http: HttpAnswer) -> bool:
-    """What the body looks like decides; the content type only where the looks do not."""
-    head = (await http.peek(1)).lstrip(_BLANK)
+def _is_stream(ahead: bytes, content_type: str, *, ended: bool) -> bool | None:
+    """What the body looks like decides; the content type only where the looks do not. None: too early to tell."""
+    head = ahead.lstrip(_BLANK)
     if head[:1] in (b"{", b"["):
         return False
-    if http.content_type == EVENT_STREAM:
+    if content_type == EVENT_STREAM and (head or ended):
         return True
-    if len(head) < _PEEK:
-        head = (await http.peek(_PEEK)).lstrip(_BLANK)
+    if len(head) < _PEEK and not ended:
+        return None
     return head.startswith(_SSE_STARTS)
-
-
-async def _read_stream(http: HttpAnswer, answer: Answer) -> AsyncGenerator[Event, None]:
-    parser = SseParser()
-    try:
-        async with aclosing(http.chunks()) as chunks:
-            async for chunk in chunks:
-                for sse in parser.feed(chunk):
-                    if _is_done(sse):
-                        http.complete = True
-                        for event in answer.end():
-                            yield event
-                        return
-                    for event in _read_event(sse, answer):
-                        yield event
-    except UpstreamDisconnected:
-        if not answer.finished:
-            raise
-    else:
-        for sse in parser.close():
-            if not _is_done(sse):
-                for event in _read_event(sse, answer):
-                    yield event
-    for event in answer.end():
-        yield event
 
 
 def _is_done(sse: SseEvent) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from gateway.backend.answers import CHAT
 from gateway.backend.completions import common_fields
@@ -23,15 +23,11 @@ class ChatBackend:
         self._upstream = Upstream(target, client, connect_timeout)
         self._dialect = ENGINES[target.engine]
 
-    @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Ask the server; ``UnsupportedParameter`` for a raw prompt, which messages cannot say."""
         if exchange.endpoint == "embeddings":
-            async with self._upstream.embed(exchange) as events:
-                yield events
-            return
+            return self._upstream.embed(exchange)
         if not exchange.messages:
             raise UnsupportedParameter("this model's target takes messages, not a prompt", param="prompt")
         body = {**exchange.params, "messages": list(exchange.messages), **common_fields(exchange, self._dialect)}
-        async with self._upstream.complete(exchange, PATHS["chat"], body, CHAT) as events:
-            yield events
+        return self._upstream.complete(exchange, PATHS["chat"], body, CHAT)

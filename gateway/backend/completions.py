@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +25,10 @@ class CompletionsBackend:
         self._dialect = ENGINES[target.engine]
         self._adds_bos = self._dialect.adds_bos if target.adds_bos is None else target.adds_bos
 
-    @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Ask the engine; ``UnsupportedParameter`` for what plain text cannot say."""
         if exchange.endpoint == "embeddings":
-            async with self._upstream.embed(exchange) as events:
-                yield events
-            return
+            return self._upstream.embed(exchange)
         if not exchange.prompts:
             raise UnsupportedParameter("this model's target takes a prompt, not messages", param="messages")
         self._refuse_what_it_cannot(exchange)
@@ -39,9 +36,7 @@ class CompletionsBackend:
         notices = bos.notices
         if strange := unverified_fields(self._dialect, exchange.params):
             notices = (*notices, f"unverified_parameter: {' '.join(strange[:8])}")
-        body = self._body(exchange, bos)
-        async with self._upstream.complete(exchange, PATHS["completions"], body, COMPLETIONS, notices) as events:
-            yield events
+        return self._upstream.complete(exchange, PATHS["completions"], self._body(exchange, bos), COMPLETIONS, notices)
 
     def _refuse_what_it_cannot(self, exchange: Exchange) -> None:
         """Fields that the engine would ignore in silence, and token ids where it takes only strings."""

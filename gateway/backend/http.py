@@ -1,31 +1,22 @@
-"""How are bytes exchanged with a model's server? One pooled client, and every failure under our own name.
+"""What is an exchange of bytes with a model's server? The contract that two clients keep.
 
-aiohttp does the HTTP; nothing above this file knows that. The rules it keeps
-(``specs/reliability.md`` 4.8 and 5): no redirects, no proxies from the environment, no inflating,
-bounded lines and headers, no clocks but the connect timeout (the others are content-based and
-live in ``policy/deliver``), and a connection whose answer was left unfinished is closed, never pooled.
+``h1.py`` is the client of every day: HTTP/1.1 on llhttp, short and fast. ``aio.py`` is the same on aiohttp, for what
+the first one leaves out. Nothing above this file knows which of them it speaks to, and every row of
+``specs/reliability.md`` B and C runs against both.
+
+The rules both keep (4.8 and 5): no redirects, no proxies from the environment, no inflating, bounded lines and
+headers, no clock but the connect timeout (the others are content-based and live in ``policy/deliver``), one silent
+second try where a pooled connection turns out to be stale, and a connection whose answer was left unfinished is
+closed, never pooled.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
-import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.http_parser import HttpResponseParser, HttpResponseParserPy
-
-from gateway.core.errors import (
-    GatewayError,
-    UpstreamConnectTimeout,
-    UpstreamDisconnected,
-    UpstreamDnsError,
-    UpstreamInvalidResponse,
-    UpstreamTooLarge,
-    UpstreamUnreachable,
-)
+from gateway.core.errors import UpstreamInvalidResponse, UpstreamTooLarge
 
 KEEPALIVE = 15.0
 """Seconds a quiet connection stays in the pool."""
@@ -37,210 +28,55 @@ MAX_BODY = 16 * 1024 * 1024
 """Bytes of an answer that is held whole."""
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """Whether a request went out on a connection that had served before."""
-
-    reused: bool = False
-
-
-class HttpAnswer:
+class HttpAnswer(Protocol):
     """Status and headers of an answer, and its body to be read once."""
 
-    __slots__ = ("_ahead", "_response", "complete", "content_type", "status")
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self._ahead = b""
-        self.status = response.status
-        self.content_type = (response.headers.get("content-type") or "").partition(";")[0].strip().lower()
-        """The media type without parameters, lower case; empty when the server gave none."""
-        self.complete = False
-        """Set by a reader that needs no more of the body, such as one that saw ``[DONE]``."""
+    status: int
+    content_type: str
+    """The media type without parameters, lower case; empty when the server gave none."""
+    complete: bool
+    """Set by a reader that needs no more of the body, such as one that saw ``[DONE]``."""
 
     def header(self, name: str) -> str | None:
         """One header's first value; for our own decisions, never to be passed on."""
-        return self._response.headers.get(name)
+        ...
 
-    async def peek(self, least: int) -> bytes:
-        """At least ``least`` bytes of the body, fewer only at its end; ``chunks`` gives them again."""
-        while len(self._ahead) < least and (piece := await self._piece()):
-            self._ahead += piece
-        return self._ahead
-
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it arrives, in pieces of any size."""
-        if self._ahead:
-            yield self._ahead
-        while piece := await self._piece():
-            yield piece
-
-    async def read(self, limit: int = MAX_BODY) -> bytes:
-        """The whole body; ``UpstreamTooLarge`` beyond ``limit`` bytes."""
-        body = bytearray()
-        async for chunk in self.chunks():
-            body += chunk
-            if len(body) > limit:
-                raise UpstreamTooLarge(f"the model's server sent more than {limit} bytes")
-        return bytes(body)
-
-    async def _piece(self) -> bytes:
-        # We asked for identity; inflating what nobody asked to deflate invites a bomb (row B22).
-        if (self.header("content-encoding") or "identity").strip().lower() not in ("", "identity"):
-            raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not asked for")
-        try:
-            return await self._response.content.readany()
-        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-            raise _named(error) from error
+    async def more(self) -> bytes:
+        """The next piece of the body, of any size; empty at its end. Raises ``UpstreamError``."""
+        ...
 
 
-class HttpClient:
+class HttpClient(Protocol):
     """The process's one HTTP client; make it anywhere, use it in one event loop, close it there."""
 
-    def __init__(self) -> None:
-        if HttpResponseParser is HttpResponseParserPy:
-            # The pure Python parser is slower and has had request-smuggling bugs that the C parser had not.
-            raise RuntimeError("aiohttp runs without its C extension; install a wheel for this platform")
-        self._pooled: aiohttp.ClientSession | None = None
-        self._fresh: aiohttp.ClientSession | None = None
-        self._lingering: set[asyncio.Task[None]] = set()
-
-    @asynccontextmanager
-    async def request(
+    def request(
         self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float = 2.0
-    ) -> AsyncIterator[HttpAnswer]:
-        """POST ``body`` and yield the answer once its headers are there.
+    ) -> AbstractAsyncContextManager[HttpAnswer]:
+        """POST ``body`` and give the answer once its headers are there.
 
         ``headers`` is everything that goes up, beside what HTTP itself needs. ``connect_timeout`` is in
         seconds and covers the name lookup. Leaving closes the connection unless the body was read to its end.
         """
-        response = await self._send(url, body, headers, connect_timeout)
-        answer = HttpAnswer(response)
-        try:
-            yield answer
-        finally:
-            if answer.complete and not response.content.is_eof():
-                self._linger(response)
-            else:
-                response.close()  # after the end of the body this is a no-op: the connection is back in the pool
+        ...
 
     async def aclose(self) -> None:
         """Close every connection; running requests fail as disconnected."""
-        for task in tuple(self._lingering):
-            task.cancel()
-        for session in (self._pooled, self._fresh):
-            if session is not None:
-                await session.close()
-        self._pooled = self._fresh = None
-
-    async def _send(
-        self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float
-    ) -> aiohttp.ClientResponse:
-        if self._pooled is None:
-            self._pooled = _session(force_close=False)
-        attempt = _Attempt()
-        try:
-            return await _post(self._pooled, url, body, headers, connect_timeout, attempt)
-        except aiohttp.ClientConnectorError as error:
-            raise _named(error) from error
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            if not (attempt.reused and _without_an_answer(error)):
-                raise _named(error) from error
-        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-            raise _named(error) from error
-        # The server closed a pooled connection while our request was on its way: the request was not
-        # served, so it goes out once more. aiohttp does that for idempotent methods only.
-        if self._fresh is None:
-            self._fresh = _session(force_close=True)
-        try:
-            return await _post(self._fresh, url, body, headers, connect_timeout, attempt)
-        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-            raise _named(error) from error
-
-    def _linger(self, response: aiohttp.ClientResponse) -> None:
-        task = asyncio.create_task(_await_end(response))
-        self._lingering.add(task)
-        task.add_done_callback(self._lingering.discard)
+        ...
 
 
-async def _await_end(response: aiohttp.ClientResponse) -> None:
-    """Give the end of a body a moment to arrive; anything else closes the connection (row C07)."""
-    try:
-        async with asyncio.timeout(LINGER):
-            await response.content.readany()
-    except (TimeoutError, aiohttp.ClientError, HttpProcessingError, OSError):
-        pass
-    finally:
-        response.close()
+def refuse_encoded(answer: HttpAnswer) -> None:
+    """We asked for identity; inflating what nobody asked to deflate invites a bomb (row B22)."""
+    if (answer.header("content-encoding") or "identity").strip().lower() not in ("", "identity"):
+        raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not asked for")
 
 
-def _session(*, force_close: bool) -> aiohttp.ClientSession:
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(_note_reuse)
-    connector = (
-        aiohttp.TCPConnector(limit=0, force_close=True)
-        if force_close
-        else aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE)  # calls are limited at admission
-    )
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-        auto_decompress=False,
-        max_line_size=MAX_LINE,
-        max_field_size=MAX_LINE,
-        skip_auto_headers=("user-agent", "accept", "accept-encoding", "content-type"),
-        trace_configs=[trace],
-    )
-
-
-async def _note_reuse(session: aiohttp.ClientSession, context: object, params: object) -> None:
-    context.trace_request_ctx.reused = True  # type: ignore[attr-defined]  # the _Attempt given to post()
-
-
-async def _post(
-    session: aiohttp.ClientSession,
-    url: str,
-    body: bytes,
-    headers: Mapping[str, str],
-    connect_timeout: float,
-    attempt: _Attempt,
-) -> aiohttp.ClientResponse:
-    return await session.post(
-        url,
-        data=body,
-        headers={"accept-encoding": "identity", **headers},
-        allow_redirects=False,
-        timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
-        trace_request_ctx=attempt,
-    )
-
-
-def _without_an_answer(error: Exception) -> bool:
-    """True when not a byte of an answer had come."""
-    return not isinstance(error, aiohttp.ServerDisconnectedError) or isinstance(error.message, str)
-
-
-# Order matters: the first class that fits names the failure.
-_NAMES: tuple[tuple[type[BaseException], type[GatewayError], str], ...] = (
-    (aiohttp.ConnectionTimeoutError, UpstreamConnectTimeout, "no connection to the model's server in time"),
-    (aiohttp.ClientConnectorDNSError, UpstreamDnsError, "the name of the model's server does not resolve"),
-    (aiohttp.ClientSSLError, UpstreamUnreachable, "the TLS handshake with the model's server failed"),
-    (aiohttp.ClientConnectorError, UpstreamUnreachable, "the model's server does not accept connections"),
-    (aiohttp.InvalidURL, UpstreamUnreachable, "the configured address of the model's server is not a valid URL"),
-    (aiohttp.ClientPayloadError, UpstreamDisconnected, "the model's server closed the connection inside its answer"),
-    (aiohttp.ClientResponseError, UpstreamInvalidResponse, "the model's server does not answer in valid HTTP"),
-    (HttpProcessingError, UpstreamInvalidResponse, "the model's server does not answer in valid HTTP"),
-    (aiohttp.ClientError, UpstreamDisconnected, "the model's server closed the connection"),
-    (OSError, UpstreamDisconnected, "the model's server closed the connection"),
-)
-
-
-def _named(error: BaseException) -> GatewayError:
-    """A foreign exception under our own name; no address, no text of the server."""
-    if isinstance(error, aiohttp.ServerDisconnectedError) and not _without_an_answer(error):
-        return UpstreamInvalidResponse("the model's server closed the connection inside its headers")
-    for kind, name, message in _NAMES:
-        if isinstance(error, kind):
-            return name(message)
-    raise error
+async def read_whole(answer: HttpAnswer, limit: int = MAX_BODY, ahead: bytes = b"") -> bytes:
+    """The whole body, ``ahead`` being what was read of it before; ``UpstreamTooLarge`` beyond ``limit`` bytes."""
+    pieces = [ahead]
+    size = len(ahead)
+    while piece := await answer.more():
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise UpstreamTooLarge(f"the model's server sent more than {limit} bytes")
+    return b"".join(pieces)

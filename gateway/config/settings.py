@@ -54,6 +54,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "The host names that are answered for, beside localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
     Row(GATEWAY, "server.admin", kinds.LISTENER, None,
         "A second listener for metrics and health; without it they share the main one."),
+    Row(GATEWAY, "server.http_client", choice("h1", "aiohttp"), "h1",
+        "What speaks HTTP to the targets: the gateway's own client, or aiohttp."),
     Row(GATEWAY, "server.insecure_no_keys", kinds.SWITCH, False,
         "Serve without client keys on an address other than loopback: anyone who reaches it may use the models."),
     Row(GATEWAY, "models.<name>.template", kinds.TEXT, REQUIRED,

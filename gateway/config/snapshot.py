@@ -34,6 +34,8 @@ class ServerSpec:
     """Host names answered for; empty: localhost, 127.0.0.1 and [::1] on a loopback listener."""
     admin: str | None = None
     """``host:port`` of a second listener for metrics and health; None: they share the main one."""
+    http_client: Literal["h1", "aiohttp"] = "h1"
+    """Which client speaks to the targets: the gateway's own, or aiohttp."""
     insecure_no_keys: bool = False
     """Serve on an address other than loopback without client keys."""
 

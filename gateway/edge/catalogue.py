@@ -58,7 +58,10 @@ class Catalogue:
 
     def _card(self, name: str) -> dict[str, Any]:
         card: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "meta-gateway"}
-        length = self._stack().routes[name].max_model_len
+        route = self._stack().routes[name]
+        if route.spec.description:
+            card["description"] = route.spec.description
+        length = route.max_model_len
         if length is not None:
             card["max_model_len"] = length
         return card

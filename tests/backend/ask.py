@@ -15,6 +15,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
+from tests.backend.clients import new_client
 
 USER = ({"role": "user", "content": "1+1=?"},)
 
@@ -82,7 +83,7 @@ def ask(make: Callable[[HttpClient], Backend], *asked: Exchange) -> list[Heard]:
     """The same client and backend, one exchange after the other."""
 
     async def run() -> list[Heard]:
-        client = HttpClient()
+        client = new_client()
         backend = make(client)
         try:
             return [await listen(backend, one) for one in asked]

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.backend.http import HttpClient
+from gateway.backend.http import HttpClient, read_whole
 from gateway.core.errors import GatewayError, UpstreamTooLarge
+from tests.backend.clients import new_client
 from tests.upstream.server import RudeServer
 
 HEADERS = {"content-type": "application/json"}
@@ -15,14 +16,14 @@ HEADERS = {"content-type": "application/json"}
 
 async def post(client: HttpClient, url: str, limit: int = 1 << 20) -> bytes:
     async with client.request(url + "/completions", b'{"prompt": "a"}', HEADERS) as answer:
-        return await answer.read(limit)
+        return await read_whole(answer, limit)
 
 
 def posts(*urls: str) -> list[bytes | GatewayError]:
     """One client, one request after the other."""
 
     async def run() -> list[bytes | GatewayError]:
-        client = HttpClient()
+        client = new_client()
         got: list[bytes | GatewayError] = []
         for url in urls:
             try:
@@ -79,7 +80,7 @@ def test_a_proxy_in_the_environment_is_ignored(up: RudeServer, monkeypatch: pyte
 
 def test_a_body_beyond_the_limit_is_an_error(up: RudeServer) -> None:
     async def run() -> None:
-        client = HttpClient()
+        client = new_client()
         with pytest.raises(UpstreamTooLarge):
             await post(client, up.url("ok"), limit=10)
         await client.aclose()
@@ -91,7 +92,7 @@ def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
     """Row B07: the deadline is the caller's, and nothing resets it."""
 
     async def run() -> None:
-        client = HttpClient()
+        client = new_client()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.15):
                 await post(client, up.url("dribble-headers", ms=10))

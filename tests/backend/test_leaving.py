@@ -14,6 +14,7 @@ from gateway.backend.http import LINGER, HttpClient
 from gateway.core.events import Event, Finish
 from gateway.core.exchange import Backend, Exchange
 from tests.backend.ask import chat_exchange, exchange, target
+from tests.backend.clients import new_client
 from tests.upstream.server import RudeServer
 
 WITHIN = 0.25
@@ -56,7 +57,7 @@ def left(up: RudeServer, door: Doors, mode: str, count: int | None) -> float:
     early = len(up.closed_early)
 
     async def run() -> float:
-        client = HttpClient()
+        client = new_client()
         backend, asked = door(up.url(mode), client)
         task = asyncio.create_task(first_events(backend, asked, 99 if count is None else count))
         if count is None:
@@ -100,7 +101,7 @@ async def fail_inside(backend: Backend, asked: Exchange) -> None:
 
 def test_a_caller_that_fails_closes_the_upstream(up: RudeServer) -> None:
     async def run() -> None:
-        client = HttpClient()
+        client = new_client()
         backend, asked = completions_stream(up.url("never-ends"), client)
         with pytest.raises(ZeroDivisionError):
             await fail_inside(backend, asked)
@@ -112,7 +113,7 @@ def test_a_caller_that_fails_closes_the_upstream(up: RudeServer) -> None:
 
 def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: RudeServer) -> None:
     async def run() -> None:
-        client = HttpClient()
+        client = new_client()
         backend, asked = completions_stream(up.url("late-close"), client)
         started = time.monotonic()
         async with backend.open(asked) as events:
@@ -128,7 +129,7 @@ def test_cancel_churn_loses_no_connection(up: RudeServer) -> None:
     """Row T2 in small: many hang-ups, then everything still works."""
 
     async def run() -> None:
-        client = HttpClient()
+        client = new_client()
         backend, asked = completions_stream(up.url("never-ends"), client)
         tasks = [asyncio.create_task(first_events(backend, asked, 99999)) for _ in range(40)]
         await asyncio.sleep(0.15)
@@ -148,7 +149,7 @@ def test_a_finished_stream_leaves_its_connection_for_the_next(up: RudeServer) ->
     before = up.connections
 
     async def run() -> None:
-        client = HttpClient()
+        client = new_client()
         backend, asked = completions_stream(up.url("ok"), client)
         for _ in range(3):
             await first_events(backend, asked, 99)

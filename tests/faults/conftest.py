@@ -33,8 +33,10 @@ def model(name: str, url: str, speaks: str = "completions", template: str = "sft
     return f'  "{name}": {{template: {template}, policy: fast, targets: [{target}]}}\n'
 
 
-@pytest.fixture(scope="session")
-def faulty(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+@pytest.fixture(scope="session", params=["h1", "aiohttp"])
+def faulty(
+    up: RudeServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Gateway]:
     """Model ``MODE`` takes a prompt, ``chat/MODE`` takes messages; some modes come with options."""
     folder = tmp_path_factory.mktemp("faulty")
     (folder / "policies").mkdir()
@@ -42,9 +44,10 @@ def faulty(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     (folder / "meta_templates").mkdir()
     (folder / "meta_templates" / "sft.yaml").write_text(TEMPLATE)
     with blackhole_url() as blackhole:
-        config = "models:\n"
+        config = f"server: {{http_client: {request.param}}}\nmodels:\n"
         for mode in sorted(MODES):
-            config += model(mode, up.url(mode)) + model(f"chat/{mode}", up.url(mode), "chat", "chat")
+            config += model(mode, up.url(mode, run=request.param))
+            config += model(f"chat/{mode}", up.url(mode, run=request.param), "chat", "chat")
         for name, url in (
             ("refused", refused_url()),
             ("blackhole", blackhole),

@@ -47,7 +47,7 @@ class RudeServer:
         self.closed_early: list[float] = []
         self.control_hits = 0
         self.connections = 0
-        self._by_mode: Counter[str] = Counter()
+        self._by_address: Counter[str] = Counter()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rude-server", daemon=True)
@@ -146,8 +146,8 @@ class RudeServer:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         path = request_line.split(" ")[1]
-        mode, _, rest = path.lstrip("/").partition("/")
-        mode, *options = mode.split(";")
+        address, _, rest = path.lstrip("/").partition("/")
+        mode, *options = address.split(";")
         if mode == "control":
             self.control_hits += 1
             mode = "ok"
@@ -159,9 +159,9 @@ class RudeServer:
             headers,
             json.loads(body) if body else {},
             position,
-            self._by_mode[mode],
+            self._by_address[address],
         )
-        self._by_mode[mode] += 1
+        self._by_address[address] += 1
         self.heard.append(heard)
         return heard
 

@@ -28,7 +28,7 @@ class Heard:
     position: int = 0
     """How many requests the same connection had carried before."""
     earlier: int = 0
-    """How many requests the same mode had heard before."""
+    """How many requests the same mode had heard before, with the same options."""
 
     @property
     def stream(self) -> bool:

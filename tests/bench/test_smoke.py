@@ -1,0 +1,86 @@
+"""Does the performance suite run? Tiny counts, the gateway only, no number judged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the suite reads /proc and pins cores")
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bench") / "smoke.json"
+    done = bench("--smoke", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+MEASURED = {
+    # scenario: what must have been measured of the gateway
+    "nonstream@1": {"requests_per_second", "p50_ms", "p99_ms", "cpu_us", "upstream_per_request"},
+    "nonstream@32": {"requests_per_second", "p50_ms", "p99_ms", "cpu_us", "upstream_per_request"},
+    "stream@128": {"events_per_second", "cpu_us", "added_first_p50_ms", "delay_p99_ms"},
+    "idle@2000": {"kb_per_stream", "freed_ms", "rss_mb"},
+    "startup": {"ready_seconds", "rss_mb"},
+    "renders": {"sft-demo x1", "moss x200"},
+}
+
+
+@pytest.mark.parametrize("scenario", MEASURED)
+def test_the_gateway_is_measured(smoke: Path, scenario: str) -> None:
+    results = json.loads(smoke.read_text(encoding="utf-8"))
+    (numbers,) = results["rounds"][scenario]["gateway"]
+    assert MEASURED[scenario] <= numbers.keys()
+
+
+def test_every_call_reaches_the_upstream(smoke: Path) -> None:
+    results = json.loads(smoke.read_text(encoding="utf-8"))
+    (numbers,) = results["rounds"]["nonstream@32"]["gateway"]
+    assert numbers["errors"] == 0
+    assert numbers["upstream_per_request"] >= 0.99
+
+
+def test_the_table_has_a_row_for_each_subject(smoke: Path) -> None:
+    table = smoke.with_suffix(".md").read_text(encoding="utf-8")
+    section = table.partition("## nonstream@32")[2].partition("##")[0]
+    assert [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| `")] == [
+        "`direct`",
+        "`gateway`",
+    ]
+
+
+def test_the_plot_is_an_svg(smoke: Path) -> None:
+    assert ElementTree.parse(smoke.with_suffix(".svg")).getroot().tag.endswith("svg")
+
+
+WRONG = {
+    "an unknown scenario": (["--only", "nostream"], "nostream"),
+    "an unknown subject": (["--peers", "gatway"], "gatway"),
+    "too many rounds": (["--rounds", "1000"], "--rounds"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_argument_is_named(case: str) -> None:
+    arguments, named = WRONG[case]
+    done = bench(*arguments)
+    assert done.returncode == 2
+    assert named in done.stderr
+
+
+def test_help_has_examples_and_list_names_everything() -> None:
+    assert "examples:" in bench("--help").stdout
+    listed = bench("--list").stdout
+    assert all(name in listed for name in ("nonstream@256", "sglang-router", "litellm-proxy", "gateway+keys=1000"))
