@@ -4,7 +4,7 @@ PORT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lock clean
+.PHONY: run test check bench bench-smoke lock clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -33,6 +33,14 @@ $(VENV)/.test-ready: requirements-dev.lock $(VENV)/.run-ready
 	@echo "installing what the tests need into $(VENV) (once) …" >&2
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
+
+## Measure the gateway beside its peers (more than an hour); BENCH="--only nonstream" make bench measures less.
+bench: $(VENV)/.test-ready
+	@$(BIN)/python -m bench $(BENCH)
+
+## Does the performance suite run? A few seconds, the gateway only.
+bench-smoke: $(VENV)/.test-ready
+	@$(BIN)/python -m bench --smoke --out .bench/smoke.json
 
 ## Write the lock files anew (hashes, no index address).
 lock: $(VENV)/.test-ready

@@ -1,0 +1,1 @@
+"""What does the gateway cost? ``python -m bench --help`` measures it beside its peers, on this machine."""

@@ -1,0 +1,33 @@
+"""How many prompts a second do our renderers make? ``python -m bench.renders SECONDS``, for each cell."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from bench.conversation import FAMILIES, TEMPLATES, TURNS, conversation, per_second
+from gateway.config.files import Files
+from gateway.config.templates import read_template
+from gateway.core.dialogue import Dialogue, Message
+from gateway.template.build import build
+
+
+def main() -> None:
+    """Print one line of JSON: renders a second by family and turns."""
+    seconds = float(sys.argv[1])
+    numbers: dict[str, float] = {}
+    for family in FAMILIES:
+        path = TEMPLATES / f"{family}.yaml"
+        files = Files(TEMPLATES.parent)
+        spec = read_template(files, path, family, files.blame(path))
+        assert spec is not None, files.problems
+        template = build(spec)
+        for turns in TURNS:
+            dialogue = Dialogue(tuple(Message(role, text) for role, text in conversation(turns)))
+            # .text joins the segments, which is what a string target is sent
+            numbers[f"{family} x{turns}"] = per_second(lambda d=dialogue, t=template: t.render(d).text, seconds)  # type: ignore[misc]
+    print(json.dumps(numbers))
+
+
+if __name__ == "__main__":
+    main()
