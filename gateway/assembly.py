@@ -2,8 +2,8 @@
 
 For each model, from the client's side to the model's:
 
-    Clocks      bounds the whole answer and each silence in it
     FanOut      one call for each choice, where an engine takes no lists or ignores ``n``
+    Clocks      bounds the whole answer, and each silence of each call
     Failover    another replica, or one more try, until the answer begins
     Begin       the gate: nothing passes before the first meaningful event (one per target)
     a door      completions, chat, litellm, embedded or scripted (one per target)
@@ -78,7 +78,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         backend=ScriptedBackend(),
         engine_defaults=None if model.targets[0].speaks == "litellm" else ENGINES[model.targets[0].engine].explicit,
         eos_stops=_eos_stops(model, tokens),
-        encode=None if tokens is None else tokens.tokenize,
+        tokens=tokens,
         max_model_len=_length(model, engines),
     )
 
@@ -97,10 +97,10 @@ def _stack(model: ModelSpec, doors: Doors) -> Backend:
     def observe(target: str, outcome: str) -> None:
         doors.metrics.attempt(model.name, target, outcome)
 
-    stack: Backend = Failover(replicas, delivery.attempts, observe=observe)
+    stack: Backend = Clocks(Failover(replicas, delivery.attempts, observe=observe), delivery.idle, delivery.total)
     if any(target.speaks != "embedded" for target in model.targets):
-        stack = FanOut(stack, _habits(model))
-    return Clocks(stack, delivery.idle, delivery.total)
+        stack = FanOut(stack, _habits(model), delivery.total)
+    return stack
 
 
 def _habits(model: ModelSpec) -> Habits:

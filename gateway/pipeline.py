@@ -1,31 +1,32 @@
 """The journey of a call: admitted, rendered, delivered, cut; what it leaves is a record.
 
 ``prepare`` is the pure half: everything that can be known before a backend is asked, which is also
-all that ``/v1/render`` and ``gateway render`` show. ``run`` opens the backend and watches the events.
+all that ``/v1/render`` and ``gateway render`` show. ``Run`` opens the backend and watches the events.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any, Literal
 
 import orjson
 
+from gateway.backend.tokens import Tokens, count
 from gateway.config.snapshot import ModelSpec
 from gateway.core.call import Call
 from gateway.core.dialogue import NOTHING
-from gateway.core.errors import ContextLengthExceeded, InvalidValue, UpstreamIgnoredParameter, UpstreamIncomplete
-from gateway.core.events import Delta, Event, Finish, Usage
+from gateway.core.errors import ContextLengthExceeded, InvalidValue
+from gateway.core.events import Usage
 from gateway.core.exchange import Backend, Exchange
 from gateway.core.prompt import Notice, Prompt
 from gateway.policy.admit.params import apply, for_text, spelled_out
 from gateway.progress import Progress
-from gateway.stream.cut import Cutter
 from gateway.template.base import Template
+from gateway.watched import Watched
 
 MAX_PROMPT = 2_000_000
 """Characters (or token ids) of one prompt; longer ones would keep a tokenizer busy for seconds."""
@@ -44,8 +45,8 @@ class Route:
     """What ``params.explicit`` must say to this target; None: nothing."""
     eos_stops: tuple[str, ...] = ()
     """The text of the template's ``eos_token_id``, when a tokenizer knows it."""
-    encode: Callable[[str, bool], list[int]] | None = None
-    """Text → token ids (with special tokens, if the flag is set); None without a tokenizer."""
+    tokens: Tokens | None = None
+    """The model's tokenizer, when it has one here."""
     max_model_len: int | None = None
     """The context in tokens; None when unknown."""
 
@@ -79,29 +80,53 @@ class Prepared:
         return _sha256(orjson.dumps([list(p) if isinstance(p, tuple) else p for p in exchange.prompts]))
 
 
-def prepare(route: Route, call: Call) -> Prepared:
+async def prepare(route: Route, call: Call) -> Prepared:
     """The effective request; raises a ``RequestError`` for what this model cannot do."""
-    return _PREPARE[call.endpoint](route, call)
+    return await _PREPARE[call.endpoint](route, call)
 
 
-@asynccontextmanager
-async def run(route: Route, prepared: Prepared, progress: Progress) -> AsyncIterator[AsyncIterator[Event]]:
-    """The answer's events, cut at the stops; leaving closes the upstream."""
-    progress.asked()
-    try:
-        async with (
-            route.backend.open(prepared.exchange) as events,
-            aclosing(_watch(route, prepared, events, progress)) as watched,
-        ):
-            yield watched
-    finally:
-        progress.upstream_ended()
+class Run:
+    """One call under way: entered when its answer has begun; leaving closes the upstream."""
+
+    __slots__ = ("_opened", "_prepared", "_progress", "_route")
+
+    def __init__(self, route: Route, prepared: Prepared, progress: Progress) -> None:
+        self._route = route
+        self._prepared = prepared
+        self._progress = progress
+
+    async def __aenter__(self) -> Watched:
+        exchange = self._prepared.exchange
+        self._progress.asked()
+        try:
+            self._opened = self._route.backend.open(exchange)
+            events = await self._opened.__aenter__()
+        except BaseException:
+            self._progress.upstream_ended()
+            raise
+        return Watched(exchange, events, self._progress, self._count)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._opened.__aexit__(kind, error, trace)
+        finally:
+            self._progress.upstream_ended()
+
+    async def _count(self, written: str) -> Usage | None:
+        """Usage counted here, when the upstream gave none and the model has a tokenizer."""
+        tokens, exchange = self._route.tokens, self._prepared.exchange
+        if tokens is None or exchange.endpoint == "embeddings":
+            return None
+        counts = [await count(tokens, p) if isinstance(p, str) else len(p) for p in exchange.prompts]
+        return Usage(sum(counts), await count(tokens, written, special=False), source="estimated")
 
 
 # ---------------------------------------------------------------- before the backend
 
 
-def _prepare_chat(route: Route, call: Call) -> Prepared:
+async def _prepare_chat(route: Route, call: Call) -> Prepared:
     policy = route.spec.policy.params
     effective = apply(call, policy)
     started = time.perf_counter()
@@ -111,7 +136,7 @@ def _prepare_chat(route: Route, call: Call) -> Prepared:
     text = route.form == "text"
     _refuse_overlong(len(prompt.text) if text else sum(len(m.text) for m in call.dialogue.messages), "messages")
     if text:
-        effective = for_text(effective, policy, _room(route, prompt.text))
+        effective = for_text(effective, policy, await _room(route, prompt.text))
     elif call.dialogue.continue_final:
         # The target's own template has to leave the last turn open; these are the names engines know.
         goes_on = {"continue_final_message": True, "add_generation_prompt": False}
@@ -135,7 +160,7 @@ def _prepare_chat(route: Route, call: Call) -> Prepared:
     return Prepared(exchange, prompt, prompt.notices + effective.notices, effective.top_logprobs, rendered)
 
 
-def _prepare_completion(route: Route, call: Call) -> Prepared:
+async def _prepare_completion(route: Route, call: Call) -> Prepared:
     if route.form == "messages":
         raise InvalidValue(
             f"model {route.spec.name} takes messages only; send them to /v1/chat/completions", param="model"
@@ -161,13 +186,13 @@ def _prepare_completion(route: Route, call: Call) -> Prepared:
     return Prepared(exchange, None, notices, None, None)
 
 
-def _prepare_embedding(route: Route, call: Call) -> Prepared:
+async def _prepare_embedding(route: Route, call: Call) -> Prepared:
     effective = apply(call, route.spec.policy.params)
     exchange = Exchange(endpoint="embeddings", request_id=call.request_id, params=effective.params)
     return Prepared(exchange, None, effective.notices, None, None)
 
 
-_PREPARE: dict[str, Callable[[Route, Call], Prepared]] = {
+_PREPARE: dict[str, Callable[[Route, Call], Awaitable[Prepared]]] = {
     "chat": _prepare_chat,
     "completions": _prepare_completion,
     "embeddings": _prepare_embedding,
@@ -181,62 +206,11 @@ def _refuse_overlong(length: int, param: str) -> None:
         )
 
 
-def _room(route: Route, text: str) -> int | None:
+async def _room(route: Route, text: str) -> int | None:
     """Tokens left for the answer; None without a tokenizer and a known context."""
-    if route.encode is None or route.max_model_len is None:
+    if route.tokens is None or route.max_model_len is None:
         return None
-    return max(route.max_model_len - len(route.encode(text, True)), 1)
-
-
-# ---------------------------------------------------------------- behind the backend
-
-
-async def _watch(
-    route: Route, prepared: Prepared, events: AsyncIterator[Event], progress: Progress
-) -> AsyncGenerator[Event, None]:
-    exchange = prepared.exchange
-    choices = max(len(exchange.prompts), 1) * exchange.n
-    cutter = Cutter(exchange.stops, choices) if exchange.stops and not exchange.params.get("echo") else None
-    unfinished = set(range(choices)) if exchange.endpoint != "embeddings" else set()
-    wants_logprobs = bool(exchange.params.get("logprobs"))
-    written: list[str] = []
-    async for event in events:
-        if wants_logprobs and isinstance(event, Delta) and event.text:
-            if event.logprobs is None:
-                raise UpstreamIgnoredParameter(
-                    "the model's server ignored logprobs; scores made without them would be wrong", param="logprobs"
-                )
-            wants_logprobs = False
-        for said in cutter.feed(event) if cutter else (event,):
-            if isinstance(said, Delta):
-                written.append(said.text)
-            elif isinstance(said, Finish):
-                if said.index not in unfinished:
-                    continue  # of several ends of one choice the first stands (row C30)
-                unfinished.remove(said.index)
-            progress.saw(said)
-            yield said
-        # An engine that runs past the stop is closed at once; one that saw it may still send its counts.
-        if cutter and cutter.done and exchange.stream and progress.cut_by_gateway:
-            break
-    else:
-        for said in cutter.close() if cutter else ():
-            progress.saw(said)
-            yield said
-        if unfinished:
-            raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
-    if progress.usage is None and (counted := _count(route, prepared, written)) is not None:
-        progress.saw(counted)
-        yield counted
-
-
-def _count(route: Route, prepared: Prepared, written: list[str]) -> Usage | None:
-    """Usage counted here, when the upstream gave none and the model has a tokenizer."""
-    exchange = prepared.exchange
-    if route.encode is None or exchange.endpoint == "embeddings":
-        return None
-    prompt = sum(len(route.encode(p, True)) if isinstance(p, str) else len(p) for p in exchange.prompts)
-    return Usage(prompt, len(route.encode("".join(written), False)), source="estimated")
+    return max(route.max_model_len - await count(route.tokens, text), 1)
 
 
 def _sha256(data: bytes) -> str:

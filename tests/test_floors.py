@@ -17,7 +17,7 @@ FLOORS = (
     ("config",),
     ("backend",),
     ("policy.admit", "policy.deliver"),
-    ("progress", "pipeline", "assembly", "runtime"),
+    ("progress", "watched", "pipeline", "assembly", "runtime"),
     ("edge",),
     ("cli",),
 )
@@ -25,7 +25,8 @@ FLOORS = (
 WITHIN = {
     # On floor 5 the journey's own files stand on each other, in this order.
     "progress": set(),
-    "pipeline": {"progress"},
+    "watched": {"progress"},
+    "pipeline": {"progress", "watched"},
     "assembly": {"pipeline"},
     "runtime": {"assembly"},
 }

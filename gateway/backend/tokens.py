@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,22 @@ class Tokens(Protocol):
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         """Token ids → text."""
         ...
+
+
+LONG = 8_000
+"""Characters from which a text is counted in a thread: a few milliseconds' work."""
+
+
+async def count(tokens: Tokens, text: str, *, special: bool = True) -> int:
+    """How many tokens the text is; long texts do not hold up the event loop."""
+    return len(await token_ids(tokens, text, special=special))
+
+
+async def token_ids(tokens: Tokens, text: str, *, special: bool = True) -> list[int]:
+    """The text's token ids, found like ``count``."""
+    if len(text) < LONG:
+        return tokens.tokenize(text, special)
+    return await asyncio.to_thread(tokens.tokenize, text, special)
 
 
 class LocalTokens:
@@ -37,7 +54,9 @@ class LocalTokens:
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """See ``Tokens``."""
-        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+        # The batch call lets other threads run meanwhile; the plain one does not.
+        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return list(encoding.ids)
 
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         """See ``Tokens``."""

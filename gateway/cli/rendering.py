@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -19,8 +20,8 @@ from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError
 from gateway.core.prompt import Segment
-from gateway.edge.provenance import explanation
-from gateway.pipeline import Route, prepare
+from gateway.edge.provenance import rendering
+from gateway.pipeline import Route
 from gateway.template.spec import TemplateSpec
 from gateway.template.whole import whole_segments
 from gateway.wire.requests import read_chat
@@ -47,7 +48,7 @@ def find_either(name: str, snapshot: Snapshot | None) -> Route:
 
 def explain(route: Route, body: dict[str, Any]) -> dict[str, Any]:
     """What ``/v1/render`` answers."""
-    return explanation(route, prepare(route, _call(route.spec.name, body)), segments=True)
+    return asyncio.run(rendering(route, _call(route.spec.name, body)))[1]
 
 
 def segments_of(route: Route, body: dict[str, Any]) -> tuple[tuple[Segment, ...], tuple[Any, ...] | None]:

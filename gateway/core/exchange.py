@@ -44,6 +44,8 @@ class Exchange:
     """Ask the upstream for a stream; the events are the same either way."""
     bos: Bos = "none"
     bos_text: str = ""
+    deadline: float | None = None
+    """Loop time at which everything must be over; None: the policy's total from when it is opened."""
     templated: bool = False
     """True: the prompt was rendered by a template; False: the client wrote it."""
 

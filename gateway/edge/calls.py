@@ -17,9 +17,9 @@ from gateway.core.record import Record
 from gateway.edge.asked import Asked
 from gateway.edge.body import read_body
 from gateway.edge.hangup import ClientGone, until_hangup
-from gateway.edge.provenance import explanation, provenance
+from gateway.edge.provenance import explanation, provenance, rendering
 from gateway.edge.replies import error_event, send_error, send_json, start
-from gateway.pipeline import Prepared, Route, prepare, run
+from gateway.pipeline import Prepared, Route, Run, prepare
 from gateway.policy.admit.keys import require
 from gateway.progress import Progress
 from gateway.runtime import Runtime
@@ -79,9 +79,7 @@ class Calls:
 
     async def render(self, asked: Asked) -> None:
         """``POST /v1/render``: the body of a chat request, everything but the inference."""
-        call, route = await self.read(asked, "chat", Progress("render", asked.request_id, asked.received))
-        prepared = prepare(route, call)
-        await send_json(asked, 200, explanation(route, prepared, segments=True), provenance(route, prepared))
+        await self._serve(asked, "render")
 
     async def read(self, asked: Asked, endpoint: str, progress: Progress) -> tuple[Call, Route]:
         """The call and the model it is for."""
@@ -149,15 +147,24 @@ class Calls:
             await asked.send({"type": "http.response.body", "body": error_event(error), "more_body": False})
         return record
 
+    async def _render(self, asked: Asked, progress: Progress, sent: Sent) -> None:
+        call, route = await self.read(asked, "chat", progress)
+        prepared, body = await rendering(route, call)
+        sent.status = 200
+        await send_json(asked, 200, body, provenance(route, prepared))
+
     async def _answer(self, asked: Asked, endpoint: str, progress: Progress, sent: Sent) -> None:
+        if endpoint == "render":
+            await self._render(asked, progress, sent)
+            return
         call, route = await self.read(asked, endpoint, progress)
-        prepared = prepare(route, call)
+        prepared = await prepare(route, call)
         sent.provenance = partial(provenance, route, prepared, progress)
         progress.render = prepared.render_seconds
         if prepared.prompt is not None:
             progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
         async with until_hangup(asked.receive) as settle:
-            async with run(route, prepared, progress) as events:
+            async with Run(route, prepared, progress) as events:
                 if call.stream:
                     speaker = _speaker(call, route, prepared)
                     await _stream(asked, events, speaker, progress, sent)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.pipeline import Prepared, Route
+from gateway.backend.tokens import token_ids
+from gateway.core.call import Call
+from gateway.pipeline import Prepared, Route, prepare
 from gateway.progress import Progress
 
 
@@ -30,7 +32,9 @@ def provenance(route: Route, prepared: Prepared, progress: Progress | None = Non
     return rows
 
 
-def explanation(route: Route, prepared: Prepared, *, segments: bool = False) -> dict[str, Any]:
+def explanation(
+    route: Route, prepared: Prepared, *, segments: bool = False, token_ids: list[int] | None = None
+) -> dict[str, Any]:
     """The same as a body: the prompt, its stops, the effective parameters, every rewrite, hashes."""
     exchange, prompt = prepared.exchange, prepared.prompt
     body: dict[str, Any] = {
@@ -51,9 +55,18 @@ def explanation(route: Route, prepared: Prepared, *, segments: bool = False) -> 
         body["segments"] = [
             {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in prompt.segments
         ]
-        if route.encode is not None:
-            body["token_ids"] = route.encode(prompt.text, exchange.bos != "text")
+        if token_ids is not None:
+            body["token_ids"] = token_ids
     return body
+
+
+async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]:
+    """What ``/v1/render`` and ``gateway render --json`` tell of a chat request: everything but an answer."""
+    prepared = await prepare(route, call)
+    prompt, ids = prepared.prompt, None
+    if prompt is not None and prompt.segments is not None and route.tokens is not None:
+        ids = await token_ids(route.tokens, prompt.text, special=prompt.bos != "text")
+    return prepared, explanation(route, prepared, segments=True, token_ids=ids)
 
 
 def _prompt(prepared: Prepared) -> Any:

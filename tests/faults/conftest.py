@@ -55,6 +55,7 @@ def faulty(
         ):
             config += model(name, url)
         config += model("llamacpp-n", up.url("rude-n-ignored"), extra=", engine: llamacpp")
+        config += model("llamacpp-endless", up.url("stop-then-endless", run=request.param), extra=", engine: llamacpp")
         config += model("vllm-bos", up.url("rude-bos-echo"), extra=", engine: vllm")
         with gateway(folder, config) as served:
             yield served

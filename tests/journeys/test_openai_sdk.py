@@ -75,9 +75,9 @@ def raw(text: str) -> str:
 
 
 def ids(served: Gateway, text: str) -> list[int]:
-    encode = served.runtime.stack.routes["demo"].encode  # type: ignore[union-attr]
-    assert encode is not None
-    return encode(raw(text), True)
+    tokens = served.runtime.stack.routes["demo"].tokens  # type: ignore[union-attr]
+    assert tokens is not None
+    return tokens.tokenize(raw(text), True)
 
 
 # ---------------------------------------------------------------- whole answers

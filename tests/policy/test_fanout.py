@@ -15,6 +15,9 @@ CAN = Habits(lists=True, choices=True)
 CANNOT = Habits(lists=False, choices=False)
 
 
+TOTAL = 10.0
+
+
 def script(*texts: str, counted: bool = True) -> Script:
     """All choices in one answer, counted once."""
     steps: list[Step] = []
@@ -30,26 +33,26 @@ def notices(heard: Heard) -> list[str]:
 def test_one_choice_passes_untouched() -> None:
     inner = ScriptedBackend(script("a"))
     asked = exchange("p", prompt_is_list=True)
-    heard = ask(FanOut(inner, CAN), asked)
+    heard = ask(FanOut(inner, CAN, TOTAL), asked)
     assert (heard.texts, inner.heard, notices(heard)) == ({0: "a"}, [asked], [])
 
 
 def test_a_list_of_one_is_sent_as_a_string_unless_lists_are_known_to_do() -> None:
     inner = ScriptedBackend(script("a"))
-    ask(FanOut(inner, UNSURE), exchange("p", prompt_is_list=True))
+    ask(FanOut(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
     assert inner.heard == [exchange("p")]
 
 
 def test_an_engine_that_takes_everything_gets_everything() -> None:
     inner = ScriptedBackend(script("a", "b", "c", "d"))
-    heard = ask(FanOut(inner, CAN), exchange("p", "q", n=2))
+    heard = ask(FanOut(inner, CAN, TOTAL), exchange("p", "q", n=2))
     assert (heard.texts, len(inner.heard), notices(heard)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
     assert heard.usages == [Usage(7, 2)]
 
 
 def test_choices_an_engine_forgot_are_asked_for_one_by_one() -> None:
     inner = ScriptedBackend(script("a"), script("b"), script("c"))
-    heard = ask(FanOut(inner, UNSURE), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
+    heard = ask(FanOut(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
     assert heard.texts == {0: "a", 1: "b", 2: "c"}
     assert heard.finishes == [(0, "stop"), (1, "stop"), (2, "stop")]
     assert [(one.n, one.params["seed"]) for one in inner.heard] == [(3, 40), (1, 41), (1, 42)]
@@ -59,7 +62,7 @@ def test_choices_an_engine_forgot_are_asked_for_one_by_one() -> None:
 
 def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
     inner = ScriptedBackend(script("a"), script("b"))
-    heard = ask(FanOut(inner, CANNOT), exchange("p", n=2, params={"seed": 1}))
+    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
     assert heard.texts == {0: "a", 1: "b"}
     assert [(one.n, one.params["seed"]) for one in inner.heard] == [(1, 1), (1, 2)]
     assert heard.usages == [Usage(14, 4)]
@@ -69,7 +72,7 @@ def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
 @pytest.mark.parametrize("code", ["upstream_rejected_request", "upstream_error"], ids=["with a 400", "with a 500"])
 def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> None:
     inner = ScriptedBackend([{"error": code}], script("a"), script("b"), script("c"))
-    heard = ask(FanOut(Begin(inner, 1.0), UNSURE), exchange("p", "q", "r"))  # its gate makes ``open`` raise
+    heard = ask(FanOut(Begin(inner, 1.0), UNSURE, TOTAL), exchange("p", "q", "r"))  # its gate makes ``open`` raise
     assert heard.texts == {0: "a", 1: "b", 2: "c"}
     assert [one.prompts for one in inner.heard] == [("p", "q", "r"), ("p",), ("q",), ("r",)]
     assert [one.prompt_is_list for one in inner.heard] == [True, False, False, False]
@@ -85,14 +88,14 @@ def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> N
 )
 def test_other_refusals_are_passed_on(habits: Habits, code: str) -> None:
     inner = ScriptedBackend([{"error": code}], script("a"))
-    heard = ask(FanOut(Begin(inner, 1.0), habits), exchange("p", "q"))
+    heard = ask(FanOut(Begin(inner, 1.0), habits, TOTAL), exchange("p", "q"))
     assert (heard.code, len(inner.heard)) == (code, 1)
 
 
 def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either() -> None:
     # Two prompts with n=2, from an engine that may ignore n: its choice 1 would be prompt 1, or copy 1 of prompt 0.
     inner = ScriptedBackend(script("p0"), script("p1"), script("q0"), script("q1"))
-    heard = ask(FanOut(inner, Habits(lists=True, choices=None)), exchange("p", "q", n=2, params={"seed": 5}))
+    heard = ask(FanOut(inner, Habits(lists=True, choices=None), TOTAL), exchange("p", "q", n=2, params={"seed": 5}))
     assert heard.texts == {0: "p0", 1: "p1", 2: "q0", 3: "q1"}
     assert [(one.prompts, one.params["seed"]) for one in inner.heard] == [
         (("p",), 5), (("p",), 6), (("q",), 5), (("q",), 6),
@@ -101,20 +104,20 @@ def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either
 
 def test_token_ids_keep_their_order_too() -> None:
     inner = ScriptedBackend(script("a"), script("b"))
-    heard = ask(FanOut(inner, CANNOT), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
+    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
     assert heard.texts == {0: "a", 1: "b"}
     assert [one.prompts for one in inner.heard] == [((1, 2),), ((3,),)]
 
 
 def test_a_call_that_fails_in_the_middle_ends_the_answer() -> None:
     inner = ScriptedBackend(script("a"), [{"error": "upstream_overloaded"}])
-    heard = ask(FanOut(inner, CANNOT), exchange("p", "q"))
+    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q"))
     assert (heard.texts, heard.code, heard.usages, inner.active) == ({0: "a"}, "upstream_overloaded", [], 0)
 
 
 def test_usage_is_only_said_once_and_only_if_it_was_counted() -> None:
     inner = ScriptedBackend(script("a", counted=False))
-    assert ask(FanOut(inner, CANNOT), exchange("p", "q")).usages == []
+    assert ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q")).usages == []
 
 
 # Events in order: Begun, text and end of choice 0; then the nested call for choice 1.
@@ -124,7 +127,7 @@ def test_leaving_early_closes_whatever_is_open(count: int, habits: Habits) -> No
     inner = ScriptedBackend(["a", {"finish": "stop"}], ["b", "c", {"finish": "stop"}])
     nested = count == 4
     extra = nested and habits is UNSURE  # the notice that choices were filled up
-    leave_after(FanOut(inner, habits), count + extra, exchange("p", n=2))
+    leave_after(FanOut(inner, habits, TOTAL), count + extra, exchange("p", n=2))
     assert inner.active == 0
     assert len(inner.heard) == (2 if nested else 1)
     assert inner.left_early == 1
@@ -132,10 +135,10 @@ def test_leaving_early_closes_whatever_is_open(count: int, habits: Habits) -> No
 
 def test_a_hang_up_in_a_nested_call_closes_it() -> None:
     inner = ScriptedBackend(["a", {"finish": "stop"}], ["b", {"pause": 9}, "c"])
-    cancel_after(FanOut(inner, CANNOT), 0.05, exchange("p", "q", "r"))
+    cancel_after(FanOut(inner, CANNOT, TOTAL), 0.05, exchange("p", "q", "r"))
     assert (inner.active, inner.left_early, len(inner.heard)) == (0, 1, 2)
 
 
 def test_choices_of_nested_calls_are_numbered_anew() -> None:
-    heard = ask(FanOut(ScriptedBackend(script("x")), CANNOT), exchange("p", "q", "r"))
+    heard = ask(FanOut(ScriptedBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
     assert [event.index for event in heard.events if isinstance(event, Delta)] == [0, 1, 2]

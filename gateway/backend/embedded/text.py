@@ -67,7 +67,8 @@ class Vocabulary:
     def encode(self, text: str, *, add_special_tokens: bool = True) -> tuple[tuple[int, ...], int]:
         """The tokens, and how many of the first ones the tokenizer put there by itself (BOS)."""
         try:
-            encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+            # The batch call lets other threads run meanwhile; the plain one would hold up the event loop.
+            (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         except TypeError:
             raise InvalidUnicode("the prompt holds a lone surrogate, which no tokenizer can read") from None
         added = 0

@@ -8,8 +8,10 @@ The gate holds what comes before it (a role, an empty delta), and lets all of it
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Usage
@@ -25,36 +27,61 @@ class Begin:
         self._inner = inner
         self._first_token = first_token
 
-    @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Resumed]:
         """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
 
         A whole answer comes at its end, however long the model writes: only the total bounds it.
         """
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(self._first_token if exchange.stream else None):
-                    events = await stack.enter_async_context(self._inner.open(exchange))
-                    held = await _until_meaningful(events)
-            except TimeoutError:
-                raise UpstreamTimeout(f"the model's server sent no content within {self._first_token:g} s") from None
-            yield Resumed(held, events)
+        return _Opening(self._inner.open(exchange), self._first_token if exchange.stream else None)
+
+
+class _Opening:
+    """One exchange, entered when its answer has begun."""
+
+    __slots__ = ("_first_token", "_inner")
+
+    def __init__(self, inner: AbstractAsyncContextManager[AsyncIterator[Event]], first_token: float | None) -> None:
+        self._inner = inner
+        self._first_token = first_token
+
+    async def __aenter__(self) -> Resumed:
+        if self._first_token is None:
+            return await self._begin()
+        try:
+            async with asyncio.timeout(self._first_token):
+                return await self._begin()
+        except TimeoutError:
+            raise UpstreamTimeout(f"the model's server sent no content within {self._first_token:g} s") from None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+
+    async def _begin(self) -> Resumed:
+        events = await self._inner.__aenter__()
+        try:
+            return Resumed(await _until_meaningful(events), events)
+        except BaseException as error:
+            await self._inner.__aexit__(type(error), error, error.__traceback__)
+            raise
 
 
 class Resumed:
     """Events already taken from an iterator, then the rest of it."""
 
-    __slots__ = ("_held", "_rest")
+    __slots__ = ("_rest", "held")
 
-    def __init__(self, held: list[Event], rest: AsyncIterator[Event]) -> None:
-        self._held = held[::-1]
+    def __init__(self, held: deque[Event], rest: AsyncIterator[Event]) -> None:
+        self.held = held
+        """What the gate has kept; the first of them says who answers."""
         self._rest = rest
 
     def __aiter__(self) -> Resumed:
         return self
 
     async def __anext__(self) -> Event:
-        return self._held.pop() if self._held else await self._rest.__anext__()
+        return self.held.popleft() if self.held else await self._rest.__anext__()
 
 
 def is_content(event: Event) -> bool:
@@ -64,8 +91,8 @@ def is_content(event: Event) -> bool:
     return not isinstance(event, Begun | Usage)
 
 
-async def _until_meaningful(events: AsyncIterator[Event]) -> list[Event]:
-    held: list[Event] = []
+async def _until_meaningful(events: AsyncIterator[Event]) -> deque[Event]:
+    held: deque[Event] = deque()
     async for event in events:
         held.append(event)
         if is_content(event) or len(held) >= MAX_HELD:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from types import TracebackType
 
 from gateway.core.errors import (
     GatewayError,
@@ -23,7 +24,8 @@ from gateway.core.errors import (
     UpstreamUnreachable,
 )
 from gateway.core.events import Begun, Event
-from gateway.core.exchange import Backend, Exchange
+from gateway.core.exchange import Exchange
+from gateway.policy.deliver.begin import Begin, Resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,15 @@ MAX_WAIT = 2.0
 """Seconds; a ``retry-after`` beyond it goes to the client instead of being slept through."""
 
 
+Opened = AbstractAsyncContextManager[Resumed]
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
     """One target behind its gate."""
 
     label: str
-    backend: Backend
+    backend: Begin
 
 
 class Failover:
@@ -79,34 +84,57 @@ class Failover:
         self._rng = rng or random.Random()
         self._next = 0
 
-    @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Opens the first replica that begins to answer; raises the last failure otherwise."""
         start, self._next = self._next, (self._next + 1) % len(self._replicas)
+        return _Trying(self, exchange, start)
+
+    async def begin(self, exchange: Exchange, start: int) -> tuple[Opened, Resumed]:
+        """The exchange that was opened in the end, its events, and how many were tried."""
         survived: dict[type[GatewayError], int] = {}
-        async with AsyncExitStack() as stack:
-            for attempt in range(1, self._attempts + 1):
-                replica = self._replicas[(start + attempt - 1) % len(self._replicas)]
-                try:
-                    events = await stack.enter_async_context(replica.backend.open(exchange))
-                except GatewayError as error:
-                    self._observe(replica.label, error.code)
-                    error.attempts = attempt
-                    fresh = attempt < len(self._replicas)
-                    if attempt == self._attempts or not _may_go_on(error, survived, fresh):
-                        raise
-                    if not fresh:
-                        await self._pause(error)
-                else:
-                    self._observe(replica.label, "ok")
-                    yield Labelled(events, replica.label, attempt)
-                    return
+        for attempt in range(1, self._attempts + 1):
+            replica = self._replicas[(start + attempt - 1) % len(self._replicas)]
+            try:
+                opened = replica.backend.open(exchange)
+                events = await opened.__aenter__()
+            except GatewayError as error:
+                self._observe(replica.label, error.code)
+                error.attempts = attempt
+                fresh = attempt < len(self._replicas)
+                if attempt == self._attempts or not _may_go_on(error, survived, fresh):
+                    raise
+                if not fresh:
+                    await self._pause(error)
+            else:
+                self._observe(replica.label, "ok")
+                return opened, _labelled(events, replica.label, attempt)
+        raise AssertionError("a policy allows at least one attempt")
 
     async def _pause(self, error: GatewayError) -> None:
         wait = error.retry_after if error.retry_after is not None else self._rng.uniform(0, BACKOFF)
         if wait > MAX_WAIT:
             raise error
         await asyncio.sleep(wait)
+
+
+class _Trying:
+    """One exchange, entered when some replica answers."""
+
+    __slots__ = ("_exchange", "_failover", "_opened", "_start")
+
+    def __init__(self, failover: Failover, exchange: Exchange, start: int) -> None:
+        self._failover = failover
+        self._exchange = exchange
+        self._start = start
+
+    async def __aenter__(self) -> AsyncIterator[Event]:
+        self._opened, events = await self._failover.begin(self._exchange, self._start)
+        return events
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._opened.__aexit__(kind, error, trace)
 
 
 def _may_go_on(error: GatewayError, survived: dict[type[GatewayError], int], fresh: bool) -> bool:
@@ -118,21 +146,10 @@ def _may_go_on(error: GatewayError, survived: dict[type[GatewayError], int], fre
     return survived[kind] <= rule.most and (fresh or rule.same_target)
 
 
-class Labelled:
-    """Events whose ``Begun`` says who answered and how many had to be asked."""
-
-    __slots__ = ("_attempts", "_events", "_label")
-
-    def __init__(self, events: AsyncIterator[Event], label: str, attempts: int) -> None:
-        self._events = events
-        self._label = label
-        self._attempts = attempts
-
-    def __aiter__(self) -> Labelled:
-        return self
-
-    async def __anext__(self) -> Event:
-        event = await self._events.__anext__()
+def _labelled(events: Resumed, label: str, attempts: int) -> Resumed:
+    """The same events; the ``Begun`` among those the gate holds says who answered and how many had to be asked."""
+    held = events.held
+    for at, event in enumerate(held):
         if isinstance(event, Begun):
-            return replace(event, target=self._label, attempts=self._attempts)
-        return event
+            held[at] = replace(event, target=label, attempts=attempts)
+    return events

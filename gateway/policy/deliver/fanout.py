@@ -6,14 +6,17 @@ and say nothing. The client gets all its choices either way, in order, and is to
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamError, UpstreamRejectedRequest
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
+from gateway.stream.cut import Cutter
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +34,37 @@ MAY_MEAN_LIST = frozenset({UpstreamRejectedRequest.code, UpstreamError.code})
 
 
 class FanOut:
-    """A backend that gives every choice, whatever the engine takes at once."""
+    """A backend that gives every choice, whatever the engine takes at once.
 
-    def __init__(self, inner: Backend, habits: Habits) -> None:
+    Stands outside the clocks, so that each further call has its own silences; the total is one for all of them.
+    """
+
+    def __init__(self, inner: Backend, habits: Habits, total: float) -> None:
         self._inner = inner
         self._habits = habits
+        self._total = total
+
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """One call for one choice is passed on as it is; for more, further calls follow inside the iteration."""
+        if len(exchange.prompts) == 1 and exchange.prompt_is_list and not self._habits.lists:
+            exchange = replace(exchange, prompt_is_list=False)
+        if exchange.n == 1 and len(exchange.prompts) < 2:
+            return self._inner.open(exchange)
+        return self._open_many(exchange)
 
     @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
-        """Opens the first call; further calls follow inside the iteration."""
+    async def _open_many(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
         total = max(len(exchange.prompts), 1) * exchange.n
-        if len(exchange.prompts) == 1 and not self._habits.lists:
-            exchange = replace(exchange, prompt_is_list=False)
-        async with AsyncExitStack() as stack:
-            if total == 1:
-                yield await stack.enter_async_context(self._inner.open(exchange))
-                return
-            events = await self._try_whole(stack, exchange)
+        exchange = replace(exchange, deadline=asyncio.get_running_loop().time() + self._total)
+        async with AsyncExitStack() as first_call:
+            events = await self._try_whole(first_call, exchange)
             if events is not None:
-                answer = self._filled(exchange, events, _Told(total))
+                answer = self._filled(exchange, first_call, events, _Told(total))
             else:
-                events = await stack.enter_async_context(self._inner.open(_single(exchange, 0)))
-                answer = self._one_by_one(exchange, events, total)
-            # Further calls are opened inside the iteration; leaving must close those too.
-            yield await stack.enter_async_context(aclosing(answer))
+                events = await first_call.enter_async_context(self._inner.open(_single(exchange, 0)))
+                answer = self._one_by_one(exchange, first_call, events, total)
+            async with aclosing(answer):  # further calls are opened inside the iteration; leaving closes those too
+                yield answer
 
     async def _try_whole(self, stack: AsyncExitStack, exchange: Exchange) -> AsyncIterator[Event] | None:
         """The events of one call for everything; None where the engine does not take that."""
@@ -77,54 +87,110 @@ class FanOut:
         return lists_fit and choices_fit and clear
 
     async def _filled(
-        self, exchange: Exchange, events: AsyncIterator[Event], told: _Told
+        self, exchange: Exchange, first_call: AsyncExitStack, events: AsyncIterator[Event], told: _Told
     ) -> AsyncGenerator[Event, None]:
-        async for event in events:
-            told.hear(event)
-            if not isinstance(event, Usage):
-                yield event
+        async with aclosing(_cut_short(events, exchange, told.total)) as said:
+            async for event in said:
+                told.hear(event)
+                if not isinstance(event, Usage):
+                    yield event
+        told.call_ended()
+        await first_call.aclose()  # an engine that runs on past its stops must not hold up the other choices
         missing = told.missing()
-        if missing and not isinstance(events, _Nothing):
+        if missing:
             yield Begun("", notices=(f"filled_choices: {len(missing)}",))
         for index in missing:
-            async with self._inner.open(_single(exchange, index)) as more:
-                async for event in more:
-                    told.hear(event)
-                    if isinstance(event, Delta | Finish):
-                        yield replace(event, index=index)
+            async for event in self._single_call(exchange, index, told):
+                yield event
         if told.usage is not None:
             yield told.usage
 
     async def _one_by_one(
-        self, exchange: Exchange, events: AsyncIterator[Event], total: int
+        self, exchange: Exchange, first_call: AsyncExitStack, events: AsyncIterator[Event], total: int
     ) -> AsyncGenerator[Event, None]:
         told = _Told(total)
-        async for event in events:
-            told.hear(event)
-            if isinstance(event, Begun):
-                yield replace(event, notices=(*event.notices, f"split_calls: {total}"))
-            elif not isinstance(event, Usage):
+        async with aclosing(_cut_short(events, exchange, 1)) as said:
+            async for event in said:
+                told.hear(event)
+                if isinstance(event, Begun):
+                    yield replace(event, notices=(*event.notices, f"split_calls: {total}"))
+                elif not isinstance(event, Usage):
+                    yield event
+        told.call_ended()
+        await first_call.aclose()
+        for index in range(1, total):
+            async for event in self._single_call(exchange, index, told):
                 yield event
-        async for event in self._filled(exchange, _Nothing(), told):
-            yield event
+        if told.usage is not None:
+            yield told.usage
+
+    async def _single_call(self, exchange: Exchange, index: int, told: _Told) -> AsyncGenerator[Event, None]:
+        async with (
+            self._inner.open(_single(exchange, index)) as events,
+            aclosing(_cut_short(events, exchange, 1)) as said,
+        ):
+            async for event in said:
+                told.hear(event)
+                if isinstance(event, Delta | Finish):
+                    yield replace(event, index=index)
+        told.call_ended()
 
 
 class _Told:
     """Which choices have been heard of, and the sum of all counts."""
 
     def __init__(self, total: int) -> None:
-        self._total = total
+        self.total = total
         self._seen: set[int] = set()
-        self.usage: Usage | None = None
+        self._counts: list[Usage | None] = []
+        self._count: Usage | None = None
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Delta | Finish):
             self._seen.add(event.index)
         elif isinstance(event, Usage):
-            self.usage = event if self.usage is None else _sum(self.usage, event)
+            self._count = event
+
+    def call_ended(self) -> None:
+        self._counts.append(self._count)
+        self._count = None
 
     def missing(self) -> list[int]:
-        return [index for index in range(self._total) if index not in self._seen]
+        return [index for index in range(self.total) if index not in self._seen]
+
+    @property
+    def usage(self) -> Usage | None:
+        """The sum; None if a call gave no counts, because a part is no sum."""
+        counts = [count for count in self._counts if count is not None]
+        return reduce(_sum, counts) if counts and len(counts) == len(self._counts) else None
+
+
+async def _cut_short(events: AsyncIterator[Event], exchange: Exchange, expected: int) -> AsyncGenerator[Event, None]:
+    """The events of one call, up to the stops.
+
+    Ends the call as soon as every choice heard of has ended and one of them had to be cut here: an engine that
+    runs past a stop would go on for ever (row C19). What it never said is asked for again.
+    """
+    if not exchange.stops or exchange.params.get("echo"):
+        async for event in events:
+            yield event
+        return
+    cutter = Cutter(exchange.stops, expected)
+    heard: set[int] = set()
+    ended: set[int] = set()
+    cut = False
+    async for event in events:
+        for said in cutter.feed(event):
+            if isinstance(said, Delta | Finish):
+                heard.add(said.index)
+            if isinstance(said, Finish):
+                ended.add(said.index)
+                cut = cut or said.source == "gateway"
+            yield said
+        if cut and exchange.stream and ended == heard:
+            return
+    for said in cutter.close():
+        yield said
 
 
 def _single(exchange: Exchange, index: int) -> Exchange:
@@ -141,13 +207,3 @@ def _sum(one: Usage, other: Usage) -> Usage:
     source = one.source if one.source == other.source else "estimated"
     # Details of separate calls cannot be added without knowing what they mean.
     return Usage(one.prompt + other.prompt, one.completion + other.completion, source, NOTHING)
-
-
-class _Nothing:
-    """No events: every choice is still to be asked for."""
-
-    def __aiter__(self) -> _Nothing:
-        return self
-
-    async def __anext__(self) -> Event:
-        raise StopAsyncIteration
