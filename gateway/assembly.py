@@ -13,7 +13,8 @@ A layer that has nothing to do is not in the stack: embedded models take lists a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gateway.backend.chat import ChatBackend
@@ -26,8 +27,10 @@ from gateway.backend.http import HttpClient
 from gateway.backend.litellm import LiteLLMBackend
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokens import LocalTokens, Tokens
+from gateway.config.blame import placed
 from gateway.config.snapshot import ModelSpec, ServerSpec, Snapshot, TargetSpec
 from gateway.config.templates import form
+from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import Backend
 from gateway.pipeline import Route
 from gateway.policy.admit.keys import Keyring
@@ -63,9 +66,43 @@ class Stack:
 
 
 def assemble(snapshot: Snapshot, doors: Doors) -> Stack:
-    """Wire a snapshot; engines load here, so a model that cannot be loaded refuses the whole snapshot."""
-    routes = {name: _route(model, doors) for name, model in snapshot.models.items()}
-    return Stack(snapshot, routes, Keyring(snapshot.keys))
+    """Wire a snapshot; engines load here, so a model that cannot be loaded refuses the whole snapshot.
+
+    Raises ``ConfigError`` with the problems of all models.
+    """
+    problems = _Problems()
+    routes = {name: _route(model, doors, problems) for name, model in snapshot.models.items()}
+    problems.end()
+    return Stack(snapshot, {name: route for name, route in routes.items() if route}, Keyring(snapshot.keys))
+
+
+def rehearse(snapshot: Snapshot) -> tuple[Problem, ...]:
+    """Every problem that would keep a snapshot from serving. Loads what serving would load, and drops it."""
+    try:
+        assemble(snapshot, open_doors(snapshot.server, Metrics()))
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+class _Problems:
+    """What keeps a snapshot from being wired, each problem once and at its place."""
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, None] = {}
+
+    @contextmanager
+    def of(self, model: ModelSpec, position: int = 0) -> Iterator[None]:
+        """Collect what goes wrong inside, on behalf of a model's target."""
+        try:
+            yield
+        except ConfigError as error:
+            self._found |= dict.fromkeys([placed(problem, model, position) for problem in error.problems])
+
+    def end(self) -> None:
+        """Raise what was collected, if anything was."""
+        if self._found:
+            raise ConfigError(tuple(self._found))
 
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
@@ -83,21 +120,26 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     )
 
 
-def _route(model: ModelSpec, doors: Doors) -> Route:
-    return replace(bare_route(model, doors.engines), backend=_stack(model, doors))
+def _route(model: ModelSpec, doors: Doors, problems: _Problems) -> Route | None:
+    backend = _stack(model, doors, problems)
+    with problems.of(model):  # the first target's engine also counts and cuts
+        return replace(bare_route(model, doors.engines), backend=backend)
+    return None
 
 
-def _stack(model: ModelSpec, doors: Doors) -> Backend:
+def _stack(model: ModelSpec, doors: Doors, problems: _Problems) -> Backend:
     delivery = model.policy.delivery
-    replicas = tuple(
-        Replica(target.label, Begin(_DOORS[target.speaks](target, model, doors), delivery.first_token))
-        for target in model.targets
-    )
+    replicas: list[Replica] = []
+    for position, target in enumerate(model.targets):
+        with problems.of(model, position):
+            door = _DOORS[target.speaks](target, model, doors)
+            replicas.append(Replica(target.label, Begin(door, delivery.first_token)))
 
     def observe(target: str, outcome: str) -> None:
         doors.metrics.attempt(model.name, target, outcome)
 
-    stack: Backend = Clocks(Failover(replicas, delivery.attempts, observe=observe), delivery.idle, delivery.total)
+    failover = Failover(tuple(replicas), delivery.attempts, observe=observe)
+    stack: Backend = Clocks(failover, delivery.idle, delivery.total)
     if any(target.speaks != "embedded" for target in model.targets):
         stack = FanOut(stack, _habits(model), delivery.total)
     return stack

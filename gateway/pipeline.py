@@ -18,12 +18,12 @@ import orjson
 from gateway.backend.tokens import Tokens, count
 from gateway.config.snapshot import ModelSpec
 from gateway.core.call import Call
-from gateway.core.dialogue import NOTHING
+from gateway.core.dialogue import NOTHING, Dialogue
 from gateway.core.errors import ContextLengthExceeded, InvalidValue
 from gateway.core.events import Usage
 from gateway.core.exchange import Backend, Exchange
 from gateway.core.prompt import Notice, Prompt
-from gateway.policy.admit.params import apply, for_text, spelled_out
+from gateway.policy.admit.params import Effective, apply, bounded, for_text, spelled_out
 from gateway.progress import Progress
 from gateway.template.base import Template
 from gateway.watched import Watched
@@ -69,7 +69,7 @@ class Prepared:
 
     @property
     def prompt_sha256(self) -> str:
-        """SHA-256 over exactly what the model is given."""
+        """SHA-256 over exactly what the model is given; of a prompt, before a BOS that its engine adds is taken off."""
         exchange = self.exchange
         if exchange.endpoint == "embeddings":
             return _sha256(orjson.dumps(exchange.params.get("input")))
@@ -137,10 +137,8 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     _refuse_overlong(len(prompt.text) if text else sum(len(m.text) for m in call.dialogue.messages), "messages")
     if text:
         effective = for_text(effective, policy, await _room(route, prompt.text))
-    elif call.dialogue.continue_final:
-        # The target's own template has to leave the last turn open; these are the names engines know.
-        goes_on = {"continue_final_message": True, "add_generation_prompt": False}
-        effective = replace(effective, params={**effective.params, **goes_on})
+    else:
+        effective = _for_messages(bounded(effective, policy), call.dialogue)
     effective = spelled_out(effective, policy, route.engine_defaults)
     exchange = Exchange(
         endpoint="completions" if text else "chat",
@@ -153,6 +151,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         stops=tuple(dict.fromkeys((*prompt.stops, *route.eos_stops, *call.stops))),
         stop_token_ids=prompt.stop_token_ids,
         stream=call.stream or route.spec.policy.delivery.stream_upstream,
+        stream_options=call.stream_options,
         bos=prompt.bos,
         bos_text=prompt.bos_text,
         templated=True,
@@ -178,6 +177,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         n=call.n,
         stops=call.stops,
         stream=call.stream or route.spec.policy.delivery.stream_upstream,
+        stream_options=call.stream_options,
     )
     notices = effective.notices
     if call.params.get("echo") and call.stops:
@@ -197,6 +197,14 @@ _PREPARE: dict[str, Callable[[Route, Call], Awaitable[Prepared]]] = {
     "completions": _prepare_completion,
     "embeddings": _prepare_embedding,
 }
+
+
+def _for_messages(effective: Effective, dialogue: Dialogue) -> Effective:
+    if not dialogue.continue_final:
+        return effective
+    # The target's own template has to leave the last turn open; these are the names engines know.
+    goes_on = {"continue_final_message": True, "add_generation_prompt": False}
+    return replace(effective, params={**effective.params, **goes_on})
 
 
 def _refuse_overlong(length: int, param: str) -> None:

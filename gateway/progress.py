@@ -78,7 +78,7 @@ class Progress:
             self.target = event.target or self.target
             self.attempts = max(self.attempts, event.attempts)
             self.delivery_notices.extend(event.notices)
-            self.bos_anomaly = self.bos_anomaly or any(notice.startswith("bos") for notice in event.notices)
+            self.bos_anomaly = self.bos_anomaly or any(notice.startswith("bos:") for notice in event.notices)
         elif isinstance(event, Finish) and event.reason == "stop":
             self.stop_cuts.append(event.source)
             self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"

@@ -11,20 +11,25 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 
 from gateway import __version__
 from gateway.assembly import Doors, Stack, assemble, open_doors
 from gateway.config.load import read
-from gateway.config.snapshot import Snapshot
+from gateway.config.server import loopback
+from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.config.watch import Watch
-from gateway.core.errors import ConfigError, GatewayError
+from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("gateway.runtime")
 
 POLL = 1.0
 """Seconds between two looks at the files."""
+
+AT_ONCE = frozenset({"max_body", "max_in_flight", "insecure_no_keys"})
+"""Settings under ``server`` that a reload applies; the others belong to listeners and clients that stay open."""
 
 
 class Runtime:
@@ -39,6 +44,8 @@ class Runtime:
         self.metrics = Metrics()
         self.doors: Doors | None = None
         self.stack: Stack | None = None
+        self.bound: ServerSpec | None = None
+        """How this process listens until it ends: the first configuration's ``server``."""
         self.draining = False
 
     def load(self) -> Snapshot:
@@ -52,6 +59,7 @@ class Runtime:
 
     async def start(self, snapshot: Snapshot) -> None:
         """Build the first stack; raises if it cannot be built."""
+        self.bound = snapshot.server
         self.doors = open_doors(snapshot.server, self.metrics)
         self.stack = await asyncio.to_thread(assemble, snapshot, self.doors)
         self._serve(self.stack)
@@ -72,6 +80,7 @@ class Runtime:
         async with self._reloading:
             try:
                 snapshot = await asyncio.to_thread(self.load)
+                self._guard(snapshot)
                 stack = await asyncio.to_thread(assemble, snapshot, self.doors)
             except GatewayError as error:
                 self.metrics.count("gateway_reloads_total", "error")
@@ -81,13 +90,29 @@ class Runtime:
                 self.metrics.count("gateway_reloads_total", "error")
                 LOG.exception("reload failed, the old configuration keeps serving")
                 return False
-            if self.stack is not None and snapshot.server != self.stack.snapshot.server:
-                LOG.warning("changes under `server` take effect at the next start")
+            if late := self._late(snapshot.server):
+                LOG.warning("a change of %s takes effect at the next start", ", ".join(late))
             self.stack = stack
             self._serve(stack)
             self.metrics.count("gateway_reloads_total", "ok")
             LOG.info("configuration %s serves now: %s", snapshot.revision, ", ".join(snapshot.models))
             return True
+
+    def _guard(self, snapshot: Snapshot) -> None:
+        """Refuse to open a listener that strangers reach: what counts is where it is bound, not what the file says."""
+        assert self.bound is not None
+        if snapshot.keys or snapshot.server.insecure_no_keys or loopback(self.bound.host):
+            return
+        message = (
+            f"the listener is open to others on {self.bound.host} until the next start: "
+            "name client keys until then, or restart"
+        )
+        raise ConfigError((Problem(self._config.name, 0, "keys", message),))
+
+    def _late(self, server: ServerSpec) -> list[str]:
+        """The settings that differ from those this process listens with, and that wait for the next start."""
+        names = [field.name for field in fields(ServerSpec) if field.name not in AT_ONCE]
+        return [f"server.{name}" for name in names if getattr(server, name) != getattr(self.bound, name)]
 
     def _serve(self, stack: Stack) -> None:
         self.metrics.built(__version__, stack.snapshot.revision)

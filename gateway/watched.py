@@ -43,8 +43,8 @@ class Watched:
         self._streams = exchange.stream
         self._cutter = Cutter(exchange.stops, choices) if exchange.stops and not exchange.params.get("echo") else None
         self._unfinished = set(range(choices)) if completes else set()
-        # 0 asks for the chosen token's; only false and null ask for none.
-        self._wants_logprobs = completes and exchange.params.get("logprobs") not in (None, False)
+        asked = exchange.params.get("logprobs")
+        self._wants_logprobs = completes and asked is not None and asked is not False  # 0 asks for the chosen token's
         self._written: list[str] = []
         self._ready: deque[Event] = deque()
         self._over = False

@@ -13,6 +13,7 @@ import pytest
 from gateway.cli import VERBS
 from gateway.config.load import check_all
 from gateway.config.settings import GATEWAY, NOT_YET, ROWS, Row
+from gateway.config.targets import PROVIDER_OPTIONS
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.telemetry.names import METRICS, Metric
 
@@ -67,6 +68,11 @@ def test_no_page_describes_a_setting_that_does_not_exist() -> None:
 @pytest.mark.parametrize("name", [name for _, name in NOT_YET])
 def test_a_setting_of_a_later_version_is_listed_as_such(name: str) -> None:
     assert f"`{name}`" in CONFIGURATION.partition("## Not in this version")[2]
+
+
+def test_the_options_of_providers_are_those_that_are_taken() -> None:
+    line = next(line for line in CONFIGURATION.splitlines() if "target takes these options" in line)
+    assert tuple(re.findall(r"`(\w+)`", line.partition("options:")[2])) == PROVIDER_OPTIONS
 
 
 EXAMPLES = re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", CONFIGURATION, re.MULTILINE | re.DOTALL)

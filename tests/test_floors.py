@@ -38,7 +38,7 @@ LAZY = {
     "tokenizers": ("backend/embedded/", "backend/tokens.py"),
     "aiohttp": "backend/aio.py",
     "uvicorn": ("cli/listen.py", "cli/protocol.py"),
-    "prometheus_client": "telemetry/metrics.py",
+    "prometheus_client": ("telemetry/metrics.py", "telemetry/instruments.py"),
     "yaml": ("config/", "backend/scripted.py"),
     "pydantic": "wire/",
 }

@@ -111,6 +111,15 @@ def test_what_the_delivery_changed_is_gathered(progress: Progress) -> None:
     assert progress.freeze("ok", 200).bos_anomaly
 
 
+ANOMALIES = {"bos: missing, the template expects it": True, "bos_stripped: the engine adds it": False}
+
+
+@pytest.mark.parametrize("notice", ANOMALIES)
+def test_a_bos_that_is_in_order_is_no_anomaly(progress: Progress, notice: str) -> None:
+    progress.saw(Begun("m/0", notices=(notice,)))
+    assert progress.freeze("ok", 200).bos_anomaly is ANOMALIES[notice]
+
+
 def test_a_document_is_content_of_the_upstream(progress: Progress, clock: Clock) -> None:
     progress.asked()
     clock.now = 101.0

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 from gateway.backend.answers import CHAT
-from gateway.backend.completions import common_fields
-from gateway.backend.engines import ENGINES
+from gateway.backend.engines import CHAT_PARAMS, ENGINES
 from gateway.backend.http import HttpClient
+from gateway.backend.request import common_fields, unsent_stops, unverified
 from gateway.backend.upstream import PATHS, Upstream
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
@@ -29,5 +29,9 @@ class ChatBackend:
             return self._upstream.embed(exchange)
         if not exchange.messages:
             raise UnsupportedParameter("this model's target takes messages, not a prompt", param="prompt")
-        body = {**exchange.params, "messages": list(exchange.messages), **common_fields(exchange, self._dialect)}
-        return self._upstream.complete(exchange, PATHS["chat"], body, CHAT)
+        dialect = self._dialect
+        shared = common_fields(exchange, dialect, dialect.chat_stops)
+        body = {**exchange.params, "messages": list(exchange.messages), **shared}
+        known = CHAT_PARAMS | dialect.sampling | dialect.chat
+        notices = (*unsent_stops(exchange, dialect.chat_stops), *unverified(exchange, known))
+        return self._upstream.complete(exchange, PATHS["chat"], body, CHAT, notices)

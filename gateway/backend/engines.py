@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +27,9 @@ CHAT_PARAMS = _words(
     "web_search_options"
 )
 """The fields of OpenAI's ``/v1/chat/completions``, beside those the gateway writes itself."""
+
+OPENAI_STOPS = 4
+"""How many stop strings OpenAI's API takes; more are refused."""
 
 EMBEDDINGS_PARAMS = frozenset({"dimensions", "encoding_format", "input", "user"})
 
@@ -54,6 +57,10 @@ class Dialect:
     None: the field is left out, though OpenAI has it."""
     sampling: frozenset[str] = frozenset()
     """Fields beyond OpenAI's that it knows."""
+    chat: frozenset[str] = frozenset()
+    """Fields beyond those that only its chat endpoint knows."""
+    chat_stops: int | None = None
+    """How many stop strings its chat endpoint takes; None: as many as there are."""
 
 
 _COMMON_SAMPLING = frozenset({"top_k", "min_p", "repetition_penalty", "ignore_eos"})
@@ -68,6 +75,8 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             choices=None,
             lists=None,
             token_prompts=True,
+            sampling=frozenset({"stream_options.include_obfuscation"}),
+            chat_stops=OPENAI_STOPS,
         ),
         # vLLM, vllm/entrypoints/openai/completion/protocol.py; seen running: specs/clients.md 2.1.
         "vllm": Dialect(
@@ -82,8 +91,12 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             | _words(
                 "add_special_tokens allowed_token_ids cache_salt include_stop_str_in_output length_penalty min_tokens "
                 "priority prompt_logprobs response_format return_token_ids return_tokens_as_token_ids "
-                "skip_special_tokens spaces_between_special_tokens structured_outputs truncate_prompt_tokens "
-                "use_beam_search"
+                "skip_special_tokens spaces_between_special_tokens stop_token_ids "
+                "stream_options.continuous_usage_stats structured_outputs truncate_prompt_tokens use_beam_search"
+            ),
+            chat=_words(
+                "add_generation_prompt bad_words continue_final_message documents echo include_reasoning "
+                "mm_processor_kwargs"
             ),
         ),
         # SGLang, python/sglang/srt/entrypoints/openai/protocol.py: its CompletionRequest has no
@@ -99,8 +112,10 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             sampling=_COMMON_SAMPLING
             | _words(
                 "custom_params ebnf json_schema lora_path min_tokens no_stop_trim priority regex response_format "
-                "return_token_ids skip_special_tokens stop_regex"
+                "return_token_ids skip_special_tokens stop_regex stop_token_ids "
+                "stream_options.continuous_usage_stats"
             ),
+            chat=_words("continue_final_message separate_reasoning stream_reasoning"),
         ),
         # llama.cpp and llama-cpp-python, the latter seen running: specs/clients.md 2.1 (n ignored, list prompts
         # 500, include_usage ignored); a string always gets the BOS that the model's metadata ask for.
@@ -116,6 +131,7 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
                 "cache_prompt grammar min_p mirostat mirostat_eta mirostat_mode mirostat_tau n_probs repeat_penalty "
                 "response_format top_k typical_p"
             ),
+            chat=_words("add_generation_prompt reasoning_format"),
         ),
         # TGI, router's CompletionRequest: model, prompt (string or list), max_tokens, seed, suffix, stream, stop,
         # the two penalties, temperature, top_p; in maintenance since 2025-12.
@@ -133,11 +149,3 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
         ),
     }
 )
-
-
-def unverified_fields(dialect: Dialect, names: Iterable[str]) -> list[str]:
-    """Those fields of a completions body that the engine is not known to understand, fit for a header."""
-    strange = set(names) - COMPLETIONS_PARAMS - dialect.sampling
-    return sorted(
-        "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "?" for c in name[:64]) for name in strange
-    )

@@ -19,8 +19,9 @@ from functools import cache
 from typing import Any
 
 from gateway.backend.answers import CHAT, Answer, read_usage
-from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS
+from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, OPENAI_STOPS
 from gateway.backend.litellm_errors import named
+from gateway.backend.request import refuse_stream_options, unsent_stops
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import (
     GatewayError,
@@ -69,7 +70,7 @@ class LiteLLMBackend:
         except Exception as error:
             raise named(error) from error
         try:
-            answer = Answer(CHAT, self._target.label, exchange.n)
+            answer = Answer(CHAT, self._target.label, exchange.n, unsent_stops(exchange, OPENAI_STOPS))
             async with aclosing(_events(reply, answer, exchange.stream)) as events:
                 yield events
         finally:
@@ -82,7 +83,7 @@ class LiteLLMBackend:
         if exchange.n > 1:
             given["n"] = exchange.n
         if exchange.stops:
-            given["stop"] = list(exchange.stops)
+            given["stop"] = list(exchange.stops[:OPENAI_STOPS])  # the strictest provider's number
         provider = self._provider(litellm)
         if provider in OPENAI_LIKE:
             given["allowed_openai_params"] = sorted(given)  # or some are dropped for models it has not heard of
@@ -197,6 +198,7 @@ def _check_names(exchange: Exchange) -> None:
     for name in exchange.params:
         if name not in known:
             raise _unsupported(name)
+    refuse_stream_options(exchange)
 
 
 def _unsupported(name: str) -> UnsupportedParameter:

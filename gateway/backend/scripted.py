@@ -15,6 +15,7 @@ A script is a list of steps, written in YAML or Python::
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,12 +23,15 @@ from typing import Any
 
 import yaml
 
-from gateway.core.errors import ConfigError, GatewayError, Problem
-from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
+from gateway.core.errors import ConfigError, GatewayError, Problem, UpstreamInvalidResponse
+from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange
 
 Step = str | Mapping[str, Any]
 Script = Sequence[Step]
+
+KEPT = 64
+"""How many exchanges a backend remembers: plenty for a test, little for a gateway that serves for weeks."""
 
 HELLO: Script = ("Hello", " world", {"finish": "stop"}, {"usage": [7, 2]})
 
@@ -35,8 +39,8 @@ HELLO: Script = ("Hello", " world", {"finish": "stop"}, {"usage": [7, 2]})
 class ScriptedBackend:
     """Plays ``scripts`` in turn, one for each exchange; the last one repeats.
 
-    ``heard`` holds every exchange it was asked, ``active`` how many are open, ``left_early`` how many were left before
-    their script had ended.
+    ``heard`` holds the last exchanges it was asked (``KEPT`` of them), ``active`` how many are open,
+    ``left_early`` how many were left before their script had ended.
     """
 
     def __init__(self, *scripts: Script, label: str = "scripted/0") -> None:
@@ -45,6 +49,7 @@ class ScriptedBackend:
         for script in self._scripts:
             _check(script)
         self.heard: list[Exchange] = []
+        self._asked = 0
         self.active = 0
         self.left_early = 0
 
@@ -62,8 +67,11 @@ class ScriptedBackend:
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
         """Play the next script; a pause or an error may come before the first event."""
-        script = self._scripts[min(len(self.heard), len(self._scripts) - 1)]
-        self.heard.append(exchange)
+        script = self._scripts[min(self._asked, len(self._scripts) - 1)]
+        self._asked += 1
+        self.heard = [*self.heard[1 - KEPT :], exchange]
+        if exchange.endpoint == "embeddings" and not any(_makes_embeddings(step) for step in script):
+            raise UpstreamInvalidResponse("the script has no document, and an embedding is nothing else")
         self.active += 1
         played = _Played()
         events = self._play(script, played)
@@ -96,6 +104,10 @@ class _Played:
     ended = False
 
 
+def _makes_embeddings(step: Step) -> bool:
+    return isinstance(step, Mapping) and ("document" in step or "error" in step)
+
+
 def _event(step: Step) -> Event:
     if isinstance(step, str):
         return Delta(0, step)
@@ -103,7 +115,7 @@ def _event(step: Step) -> Event:
     for name, make in _STEPS.items():
         if name in step:
             return make(step[name], index)
-    raise ValueError(f"no such step: {', '.join(step)}; known: {', '.join(_STEPS)}, pause, error")
+    raise ValueError(f"no such step: {', '.join(map(str, step))}; known: {', '.join(_STEPS)}, pause, error")
 
 
 _STEPS: Mapping[str, Callable[[Any, int], Event]] = {
@@ -121,7 +133,7 @@ def _all_errors(kind: type[GatewayError]) -> dict[str, type[GatewayError]]:
     found = {kind.code: kind}
     for below in kind.__subclasses__():
         if below is not ConfigError:
-            found |= _all_errors(below)
+            found = _all_errors(below) | found  # a refinement of an error elsewhere shares its code, not its place
     return found
 
 
@@ -129,14 +141,43 @@ ERRORS = _all_errors(GatewayError)
 """Every error a script can play, by its code."""
 
 
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _listed(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(item) for item in value)
+
+
+_WANTS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "text": (lambda value: isinstance(value, str), "a text; put quotes around it"),
+    "fields": (lambda value: isinstance(value, Mapping), "a mapping"),
+    "extras": (lambda value: isinstance(value, Mapping), "a mapping"),
+    "logprobs": (
+        lambda value: _listed(value, lambda item: isinstance(item, TokenLogprob)),
+        "a list of TokenLogprob, which only Python can write",
+    ),
+    "finish": (lambda value: isinstance(value, str), "a finish reason, such as stop"),
+    "usage": (lambda value: _listed(value, _whole) and len(value) == 2, "two whole numbers, such as [7, 2]"),
+    "document": (lambda value: isinstance(value, Mapping), "a mapping"),
+    "index": (_whole, "a whole number"),
+    "pause": (lambda value: _whole(value) or (isinstance(value, float) and 0 <= value < math.inf), "seconds"),
+    "error": (lambda value: isinstance(value, str), "the code of an error"),
+}
+"""Word of a step → what it may be, tested and in words."""
+
+
 def _check(script: Script) -> None:
+    """Raise ``ValueError`` for the first step that could not be played."""
     for step in script:
-        if not isinstance(step, str | Mapping):
-            raise ValueError(f"a step is a text or a mapping, not {step!r}; put quotes around a text")
-        if isinstance(step, Mapping) and "pause" in step:
+        if isinstance(step, str):
             continue
-        if isinstance(step, Mapping) and "error" in step:
-            if step["error"] not in ERRORS:
-                raise ValueError(f"no error with the code {step['error']}")
-        else:
+        if not isinstance(step, Mapping):
+            raise ValueError(f"a step is a text or a mapping, not {step!r}; put quotes around a text")
+        for word, value in step.items():
+            if word in _WANTS and not _WANTS[word][0](value):
+                raise ValueError(f"{word} wants {_WANTS[word][1]}")
+        if "error" in step and step["error"] not in ERRORS:
+            raise ValueError(f"no error with the code {step['error']}")
+        if not step.keys() & {"pause", "error"}:
             _event(step)

@@ -1,5 +1,7 @@
 """Look through every file: the configuration, all templates and policies beside it, and the examples inside them.
 
+Then everything is put together as for serving: embedded models are loaded, scripts and tokenizers are read.
+
 Exit code 0: all is well. 1: the problems are on standard error, one a line, all of them at once.
 """
 
@@ -24,14 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check; the exit code for CI."""
+    from gateway.assembly import rehearse
     from gateway.config.load import read
     from gateway.core.errors import ConfigError
 
     outcome = read(args.config, os.environ, everything=True)
-    if outcome.problems or outcome.snapshot is None:
-        print_problems(ConfigError(outcome.problems))
+    # A spare template's mistake keeps nobody from serving, so it is no reason to stop looking either.
+    snapshot = outcome.snapshot or read(args.config, os.environ).snapshot
+    problems = outcome.problems + (rehearse(snapshot) if snapshot is not None else ())
+    if problems or snapshot is None:
+        print_problems(ConfigError(problems))
         return 1
     if not args.quiet:
-        models = len(outcome.snapshot.models)
+        models = len(snapshot.models)
         print(f"{args.config}: {models} models, {len(outcome.files)} files read, every example right: no problems")
     return 0

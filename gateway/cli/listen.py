@@ -15,6 +15,7 @@ import uvicorn
 import uvloop
 
 from gateway.cli.protocol import HttpProtocol
+from gateway.config.server import in_url
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.edge.app import App
 from gateway.runtime import Runtime
@@ -53,7 +54,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, main: socket.socket, admi
         if admin is not None:
             quiet = _Server(runtime, App(runtime, admin=True), snapshot.server, signals=False)
             listeners[0] = _with_admin(listeners[0], quiet, admin)
-        _greet(snapshot, main.getsockname()[1])
+        print(greeting(snapshot, main.getsockname()[1]), file=sys.stderr, flush=True)
         await listeners[0]
     finally:
         await runtime.stop()
@@ -114,7 +115,8 @@ def _listen(host: str, port: int) -> socket.socket:
         bound.listen(2048)
     except OSError as error:
         bound.close()
-        raise PortBusy(f"cannot listen on {host}:{port}: {error.strerror}; choose another server.port") from None
+        place = f"{in_url(host)}:{port}"
+        raise PortBusy(f"cannot listen on {place}: {error.strerror}; choose another server.port") from None
     bound.set_inheritable(True)
     return bound
 
@@ -124,19 +126,21 @@ def _split(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _greet(snapshot: Snapshot, port: int) -> None:
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""An address that stands for all of them → the one to ask from this machine."""
+
+
+def greeting(snapshot: Snapshot, port: int) -> str:
     """What a newcomer wants to see: where it listens, what it offers, a line to try."""
-    host = snapshot.server.host if snapshot.server.host not in ("0.0.0.0", "::") else "127.0.0.1"
+    host = in_url(ANYWHERE.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
     url = f"http://{host}:{port}/v1"
-    print(f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')})", file=sys.stderr)
-    if names:
-        key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
-        body = f'{{"model": "{names[0]}", "messages": [{{"role": "user", "content": "1+1=?"}}]}}'
-        print(
-            f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'", file=sys.stderr
-        )
-    sys.stderr.flush()
+    key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
+    body = f'{{"model": "{names[0]}", "messages": [{{"role": "user", "content": "1+1=?"}}]}}'
+    return (
+        f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')})\n"
+        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'"
+    )
 
 
 def _log_to_stderr(level: str) -> None:

@@ -19,6 +19,14 @@ EXAMPLES = """examples:
   kill -HUP PID                                    take in edited files
 """
 
+FIRST = """\
+models:
+  my-model:
+    template: chat
+    targets: [{speaks: chat, url: "http://127.0.0.1:8101/v1"}]
+"""
+"""The shortest configuration: an OpenAI-compatible server on this machine, asked with the messages as they are."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
@@ -29,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
     if not args.config.exists():
-        print(f"{args.config}: no such file; name one with --config", file=sys.stderr)
+        print(f"{args.config}: no such file; name one with --config, or begin with:\n\n{FIRST}", file=sys.stderr)
         return CONFIG_FAILED
     from gateway.cli.listen import PortBusy, serve
     from gateway.core.errors import ConfigError, GatewayError

@@ -69,6 +69,8 @@ def _model(
         tokenizer=tokenizer,
         max_model_len=values["max_model_len"],
         description=values["description"],
+        source=document.file,
+        line=document.line(path),
     )
 
 

@@ -65,7 +65,7 @@ class ServerSection:
     def guard(self, has_keys: bool) -> None:
         """Refuse to be an open relay (``specs/reliability.md`` F04)."""
         host, admin, port = self.values["host"], self.values["admin"], self.values["port"]
-        if admin and port is not INVALID and admin == f"{host}:{port}":
+        if admin and port is not INVALID and host is not INVALID and admin == f"{in_url(host)}:{port}":
             self.blame("admin", "is the main listener's own address: choose another port, or leave the line out")
         if host is INVALID or loopback(host):
             return
@@ -87,9 +87,15 @@ class ServerSection:
         return ServerSpec(**{**given, "host": given["host"].strip("[]")})
 
 
+def in_url(host: str) -> str:
+    """An address as URLs and Host headers write it: IPv6 in brackets."""
+    bare = host.strip("[]")
+    return f"[{bare}]" if ":" in bare else bare
+
+
 def loopback(host: str) -> bool:
     """Is this an address that only this machine reaches?"""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback

@@ -33,7 +33,7 @@ class ServerSpec:
     allowed_hosts: tuple[str, ...] = ()
     """Host names answered for; empty: localhost, 127.0.0.1 and [::1] on a loopback listener."""
     admin: str | None = None
-    """``host:port`` of a second listener for metrics and health; None: they share the main one."""
+    """``host:port`` of a second listener for metrics and health; None: the main one has both, metrics on loopback."""
     http_client: Literal["h1", "aiohttp"] = "h1"
     """Which client speaks to the targets: the gateway's own, or aiohttp."""
     insecure_no_keys: bool = False
@@ -58,6 +58,8 @@ class TargetSpec:
     path: Path | None = None
     """Model folder (``embedded``) or script file (``scripted``)."""
     options: Mapping[str, Any] = field(default=NOTHING)
+    line: int = field(default=0, compare=False)
+    """Where it begins in the model's ``source``, 1-based; 0: not from a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,10 @@ class ModelSpec:
     tokenizer: Path | None = None
     max_model_len: int | None = None
     description: str = ""
+    source: str = field(default="", compare=False)
+    """The file that names it, as problems show it."""
+    line: int = field(default=0, compare=False)
+    """Where it begins in that file."""
 
 
 @dataclass(frozen=True, slots=True)

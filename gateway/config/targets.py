@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.config.files import Files
+from gateway.config.names import shown, suggest
 from gateway.config.references import resolve
 from gateway.config.secrets import Secret
 from gateway.config.settings import ROWS
@@ -26,10 +27,10 @@ TAKES: Mapping[str, Mapping[str, str]] = {
     "model": {"completions": MAY, "chat": MAY, "litellm": MUST, "scripted": MAY},
     "engine": {"completions": MAY, "chat": MAY},
     "key": {"completions": MAY, "chat": MAY, "litellm": MAY},
-    "adds_bos": {"completions": MAY, "embedded": MAY, "scripted": MAY},
+    "adds_bos": {"completions": MAY, "embedded": MAY},
     "path": {"embedded": MUST},
     "script": {"scripted": MUST},
-    "options": {"embedded": MAY, "scripted": MAY, "litellm": MAY},
+    "options": {"embedded": MAY, "litellm": MAY},
 }
 
 FORMS: Mapping[str, str | None] = {
@@ -47,6 +48,22 @@ NOT_OPTIONS = {
     "model": "model",
 }
 """Options that have a setting of their own."""
+
+PROVIDER_OPTIONS = (
+    "api_version",
+    "aws_bedrock_runtime_endpoint",
+    "aws_profile_name",
+    "aws_region_name",
+    "aws_role_name",
+    "aws_session_name",
+    "organization",
+    "region_name",
+    "safety_settings",
+    "thinking",
+    "vertex_location",
+    "vertex_project",
+)
+"""What ``litellm`` takes. LiteLLM would take any word, and a wrong one only fails a call, or is dropped."""
 
 SAYS = {row.name.rpartition(".")[2]: row.says for row in ROWS if row.name.startswith("models.<name>.targets[]")}
 
@@ -87,11 +104,22 @@ class TargetEntry:
                 self.blame(setting, f"is missing: speaks: {self.speaks} needs it. {SAYS[setting]}")
         for option, setting in self._misplaced():
             self.blame("options", f"{option} cannot stand here: write {setting} beside speaks")
+        for option in self._unknown():
+            self.blame(
+                "options",
+                f"{shown(option)} is no option of a provider: parameters of calls stand in the policy under params, "
+                f"secrets in key or in the provider's own variables{suggest(option, PROVIDER_OPTIONS)}",
+            )
 
     def _misplaced(self) -> Iterator[tuple[str, str]]:
         for option in self.values["options"] or ():
             if option in NOT_OPTIONS:
                 yield option, NOT_OPTIONS[option]
+
+    def _unknown(self) -> Iterator[str]:
+        """An embedded target's options are read, and refused, where they are used (``backend/embedded/options.py``)."""
+        if self.speaks == "litellm":
+            yield from (name for name in self.values["options"] or () if name not in {*PROVIDER_OPTIONS, *NOT_OPTIONS})
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
         """Fetch the secret, look for the files, freeze; None after a problem."""
@@ -110,6 +138,7 @@ class TargetEntry:
             adds_bos=values["adds_bos"],
             path=path,
             options=MappingProxyType(values["options"]),
+            line=self.document.line(self.path),
         )
 
     def _existing(self, setting: str) -> Path | None:

@@ -28,9 +28,13 @@ class Call:
     """Fields that go to the target if it knows them, in OpenAI's names; null fields are left out."""
     unknown: Mapping[str, Any] = field(default=NOTHING)
     """Fields that OpenAI's API does not have; the policy decides about them."""
+    given: frozenset[str] = frozenset()
+    """Every field the body gave a value, whatever became of it."""
     n: int = 1
     stops: tuple[str, ...] = ()
     stream: bool = False
+    stream_options: Mapping[str, Any] = field(default=NOTHING)
+    """Its keys beside ``include_usage``."""
     include_usage: bool = False
     explain: bool = False
     """The body shall carry the provenance, prompt included, under ``gateway``."""

@@ -42,6 +42,8 @@ class Exchange:
     stop_token_ids: tuple[int, ...] = ()
     stream: bool = False
     """Ask the upstream for a stream; the events are the same either way."""
+    stream_options: Mapping[str, Any] = field(default=NOTHING)
+    """The client's, without ``include_usage``: the gateway always asks for counts."""
     bos: Bos = "none"
     bos_text: str = ""
     deadline: float | None = None

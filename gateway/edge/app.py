@@ -8,20 +8,24 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
 
+from gateway.config.server import loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.edge.asked import Asked, Receive, Scope, Send, asked
 from gateway.edge.calls import Calls
-from gateway.edge.catalogue import Catalogue
-from gateway.edge.guard import HostGuard, is_loopback
+from gateway.edge.catalogue import MODEL, Catalogue
+from gateway.edge.guard import HostGuard
 from gateway.edge.hangup import ClientGone
 from gateway.edge.replies import send_error
 from gateway.runtime import Runtime
 
 LOG = logging.getLogger("gateway.edge")
 
+HEALTH = frozenset({"/health", "/health/live", "/health/ready"})
+"""Answered whatever the Host header says: probes ask by address, and learn nothing but that we live."""
+
 Handler = Callable[[Asked], Awaitable[None]]
 Routes = Mapping[str, tuple[str, Handler]]
-"""Path → (method, handler); a GET path answers HEAD as well."""
+"""Path → (method, handler); a GET path answers HEAD as well. ``MODEL`` stands for every path below it."""
 
 
 class App:
@@ -31,16 +35,16 @@ class App:
         """``admin``: the second listener, which serves metrics and health only."""
         assert runtime.stack is not None
         server = runtime.stack.snapshot.server
-        self._runtime = runtime
         self._guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
         self._catalogue = Catalogue(runtime)
-        self._routes = self._admin() if admin else self._public(server.admin is None and is_loopback(server.host))
+        self._routes = self._admin() if admin else self._public(runtime, server.admin is None and loopback(server.host))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3, HTTP only."""
         request = asked(scope, receive, send)
         try:
-            self._guard.check(request)
+            if request.path not in HEALTH:
+                self._guard.check(request)
             handler, request = self._find(request)
             await handler(request)
         except ClientGone:
@@ -52,9 +56,7 @@ class App:
             await send_error(request, GatewayError("the gateway made a mistake; its log has the details"))
 
     def _find(self, request: Asked) -> tuple[Handler, Asked]:
-        row = self._routes.get(request.path)
-        if row is None and request.path.startswith("/v1/models/"):
-            row = ("GET", self._catalogue.model)
+        row = self._row(request.path)
         if row is None:
             row, request = self._below_model(request)
         method, handler = row
@@ -62,24 +64,29 @@ class App:
             return partial(_refuse_method, method), request
         return handler, request
 
-    def _below_model(self, request: Asked) -> tuple[tuple[str, Handler], Asked]:
-        """``/{model}/v1/…`` for clients that cannot name a model in the body."""
-        assert self._runtime.stack is not None
-        name, slash, rest = request.path[1:].partition("/v1/")
-        model = unquote(name)
-        row = self._routes.get(f"/v1/{rest}") if slash else None
-        if row is None or model not in self._runtime.stack.routes:
-            raise RouteNotFound("no such path; POST /v1/chat/completions and GET /v1/models are good places to begin")
-        return row, replace(request, path=f"/v1/{rest}", model=model)
+    def _row(self, path: str) -> tuple[str, Handler] | None:
+        return self._routes.get(MODEL if path.startswith(MODEL) else path)
 
-    def _public(self, with_metrics: bool) -> Routes:
-        calls = Calls(self._runtime)
+    def _below_model(self, request: Asked) -> tuple[tuple[str, Handler], Asked]:
+        """``/{model}/v1/…`` for clients that cannot name a model in the body.
+
+        Whether there is such a model is told by the handlers, which ask for the key first.
+        """
+        name, slash, rest = request.path[1:].partition("/v1/")
+        row = self._row(f"/v1/{rest}") if name and slash else None
+        if row is None:
+            raise RouteNotFound("no such path; POST /v1/chat/completions and GET /v1/models are good places to begin")
+        return row, replace(request, path=f"/v1/{rest}", model=unquote(name))
+
+    def _public(self, runtime: Runtime, with_metrics: bool) -> Routes:
+        calls = Calls(runtime)
         routes: dict[str, tuple[str, Handler]] = {
             "/v1/chat/completions": ("POST", calls.chat),
             "/v1/completions": ("POST", calls.completions),
             "/v1/embeddings": ("POST", calls.embeddings),
             "/v1/render": ("POST", calls.render),
             "/v1/models": ("GET", self._catalogue.models),
+            MODEL: ("GET", self._catalogue.model),
             **self._health(),
         }
         if with_metrics:

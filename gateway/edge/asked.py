@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
+from random import getrandbits
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -40,7 +40,8 @@ def asked(scope: Scope, receive: Receive, send: Send) -> Asked:
     """Read the head; a client's ``x-request-id`` is kept if it is plain, else replaced."""
     headers = Headers(scope=scope)
     theirs = headers.get("x-request-id", "")
-    request_id = theirs if _PLAIN_ID.match(theirs) else f"req_{uuid.uuid4().hex}"
+    # An id has to differ, not to be secret: the kernel's randomness would cost more than the rest of the head.
+    request_id = theirs if theirs and _PLAIN_ID.match(theirs) else f"req_{getrandbits(128):032x}"
     return Asked(
         scope["method"], scope["raw_path"].decode("latin-1"), headers, receive, send, request_id, time.monotonic()
     )

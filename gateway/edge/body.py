@@ -9,7 +9,7 @@ from gateway.edge.asked import Asked
 from gateway.edge.hangup import ClientGone
 
 BODY_SECONDS = 30.0
-UTF_8 = ("charset=utf-8", "charset=utf8")
+UTF_8 = ("utf-8", "utf8")
 
 
 async def read_body(asked: Asked, limit: int) -> bytes:
@@ -45,9 +45,10 @@ async def _read(asked: Asked, limit: int) -> bytes:
 
 
 def _check_type(declared: str | None) -> None:
-    kind, _, parameters = (declared or "").partition(";")
-    charset = parameters.replace(" ", "").replace('"', "").lower()
-    if kind.strip().lower() != "application/json" or (charset.startswith("charset=") and charset not in UTF_8):
+    kind, *parameters = (declared or "").lower().split(";")
+    named = [parameter.partition("=") for parameter in parameters]
+    charsets = [value.strip().strip('"') for name, _, value in named if name.strip() == "charset"]
+    if kind.strip() != "application/json" or any(charset not in UTF_8 for charset in charsets):
         raise UnsupportedMediaType("send the request body as content-type: application/json, in UTF-8")
 
 

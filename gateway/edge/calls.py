@@ -11,16 +11,17 @@ from functools import partial
 from typing import Any
 
 from gateway.core.call import Call
-from gateway.core.errors import GatewayError, InvalidValue, ModelNotFound, Overloaded
+from gateway.core.completion import Completion
+from gateway.core.errors import GatewayError, InvalidValue, Overloaded
 from gateway.core.events import Document, Event
 from gateway.core.record import Record
 from gateway.edge.asked import Asked
 from gateway.edge.body import read_body
 from gateway.edge.hangup import ClientGone, until_hangup
 from gateway.edge.provenance import explanation, provenance, rendering
+from gateway.edge.reach import reach
 from gateway.edge.replies import error_event, send_error, send_json, start
 from gateway.pipeline import Prepared, Route, Run, prepare
-from gateway.policy.admit.keys import require
 from gateway.progress import Progress
 from gateway.runtime import Runtime
 from gateway.stream.fold import Fold
@@ -86,14 +87,12 @@ class Calls:
         stack = self._runtime.stack
         assert stack is not None
         key = stack.keyring.admit(asked.headers.get("authorization"))
+        if asked.model is not None:
+            reach(stack, key, asked.model)
         body = parse_object(await read_body(asked, stack.snapshot.server.max_body))
         _name_model(body, asked.model)
         call = READERS[endpoint](body, request_id=asked.request_id, received=asked.received)
-        shown = quoted(call.model)
-        route = stack.routes.get(call.model)
-        if route is None:
-            raise ModelNotFound(f"no model {shown}; GET /v1/models lists what there is", param="model")
-        require(key, call.model, shown)
+        route = reach(stack, key, call.model)
         progress.model = call.model
         progress.template, progress.kind = route.template.spec.name, route.template.spec.kind
         progress.stream = call.stream
@@ -166,14 +165,16 @@ class Calls:
         async with until_hangup(asked.receive) as settle:
             async with Run(route, prepared, progress) as events:
                 if call.stream:
-                    speaker = _speaker(call, route, prepared)
+                    speaker = _speaker(call, route, prepared, progress)
                     await _stream(asked, events, speaker, progress, sent)
                 else:
-                    body = await _whole(call, route, prepared, events, progress)
+                    answer = await _whole(events)
             settle()
             if call.stream:
                 await asked.send({"type": "http.response.body", "body": speaker.usage() + DONE, "more_body": False})
             else:
+                # Spoken when the upstream is closed, so that an explanation knows as much as the headers.
+                body = _spoken(answer, call, route, prepared, progress)
                 sent.status = 200
                 await send_json(asked, 200, body, sent.provenance())
 
@@ -197,7 +198,7 @@ async def _stream(
         progress.wrote(event)
 
 
-async def _whole(call: Call, route: Route, prepared: Prepared, events: AsyncIterator[Event], progress: Progress) -> Any:
+async def _whole(events: AsyncIterator[Event]) -> Completion | Document:
     fold = Fold()
     document: Document | None = None
     async for event in events:
@@ -205,12 +206,21 @@ async def _whole(call: Call, route: Route, prepared: Prepared, events: AsyncIter
             document = event  # its counts are still to come
         else:
             fold.add(event)
-    if document is not None:
-        return {**document.body, "model": call.model}
-    return _speaker(call, route, prepared).whole(fold.result())
+    return fold.result() if document is None else document
 
 
-def _speaker(call: Call, route: Route, prepared: Prepared) -> Speaker:
+def _spoken(
+    answer: Completion | Document, call: Call, route: Route, prepared: Prepared, progress: Progress
+) -> dict[str, Any]:
+    if isinstance(answer, Completion):
+        return _speaker(call, route, prepared, progress).whole(answer)
+    body = {**answer.body, "model": call.model}
+    if call.explain:
+        body["gateway"] = explanation(route, prepared, progress)
+    return body
+
+
+def _speaker(call: Call, route: Route, prepared: Prepared, progress: Progress) -> Speaker:
     prefix = "chatcmpl" if call.endpoint == "chat" else "cmpl"
     return SPEAKERS[call.endpoint](
         id_=f"{prefix}-{call.request_id.removeprefix('req_')}",
@@ -218,7 +228,7 @@ def _speaker(call: Call, route: Route, prepared: Prepared) -> Speaker:
         created=int(time.time()),
         include_usage=call.include_usage,
         top_logprobs=prepared.top_logprobs,
-        gateway=explanation(route, prepared) if call.explain else None,
+        gateway=partial(explanation, route, prepared, progress) if call.explain else None,
     )
 
 
@@ -226,5 +236,7 @@ def _name_model(body: dict[str, Any], model: str | None) -> None:
     """A path that names a model (``/{model}/v1/…``) stands in for a missing ``model``; it may not contradict one."""
     if model is None:
         return
-    if body.setdefault("model", model) != model:
+    if body.get("model") is None:
+        body["model"] = model
+    if body["model"] != model:
         raise InvalidValue(f"the path names model {quoted(model)}, the body another; name one of them", param="model")

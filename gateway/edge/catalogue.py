@@ -7,13 +7,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from gateway.assembly import Stack
-from gateway.core.errors import ModelNotFound
 from gateway.edge.asked import Asked
+from gateway.edge.reach import reach
 from gateway.edge.replies import send_bytes, send_json
 from gateway.policy.admit.keys import allows
 from gateway.runtime import Runtime
 from gateway.telemetry.metrics import CONTENT_TYPE
-from gateway.wire.problems import quoted
+
+MODEL = "/v1/models/"
+"""What stands before the name in a model's own path."""
 
 
 class Catalogue:
@@ -27,6 +29,8 @@ class Catalogue:
         """``GET /v1/models``: what this client may call."""
         stack = self._stack()
         key = stack.keyring.admit(asked.headers.get("authorization"))
+        if asked.model is not None:
+            reach(stack, key, asked.model)
         names = [name for name in stack.routes if allows(key, name)]
         await send_json(asked, 200, {"object": "list", "data": [self._card(name) for name in names]})
 
@@ -34,9 +38,10 @@ class Catalogue:
         """``GET /v1/models/{id}``."""
         stack = self._stack()
         key = stack.keyring.admit(asked.headers.get("authorization"))
-        name = unquote(asked.path.removeprefix("/v1/models/"))
-        if name not in stack.routes or not allows(key, name):
-            raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")
+        if asked.model is not None:
+            reach(stack, key, asked.model)
+        name = unquote(asked.path.removeprefix(MODEL))
+        reach(stack, key, name)
         await send_json(asked, 200, self._card(name))
 
     async def live(self, asked: Asked) -> None:

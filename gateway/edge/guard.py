@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from gateway.config.server import in_url, loopback
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import BadHost
 from gateway.edge.asked import Asked
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-
-def is_loopback(host: str) -> bool:
-    """Is this listening address reachable from this machine only?"""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 class HostGuard:
@@ -20,7 +16,7 @@ class HostGuard:
     def __init__(self, server: ServerSpec) -> None:
         configured = {host.lower() for host in server.allowed_hosts}
         self._any = "*" in configured
-        self._hosts = configured | ({*LOOPBACK, server.host.lower()} if is_loopback(server.host) else set())
+        self._hosts = configured | ({*LOOPBACK, in_url(server.host).lower()} if loopback(server.host) else set())
 
     def check(self, asked: Asked) -> None:
         """Raise ``BadHost`` unless exactly one Host header names an allowed host."""

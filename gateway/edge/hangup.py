@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from gateway.edge.asked import Receive
 
@@ -49,5 +49,7 @@ async def until_hangup(receive: Receive) -> AsyncIterator[Callable[[], None]]:
         raise ClientGone from None
     finally:
         listener.cancel()
-        with suppress(asyncio.CancelledError):
-            await listener
+        # Not awaited itself: its cancellation and one meant for us would look the same, and ours must go on its way.
+        await asyncio.wait([listener])
+        if not listener.cancelled():
+            listener.result()

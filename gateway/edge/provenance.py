@@ -33,9 +33,17 @@ def provenance(route: Route, prepared: Prepared, progress: Progress | None = Non
 
 
 def explanation(
-    route: Route, prepared: Prepared, *, segments: bool = False, token_ids: list[int] | None = None
+    route: Route,
+    prepared: Prepared,
+    progress: Progress | None = None,
+    *,
+    segments: bool = False,
+    token_ids: list[int] | None = None,
 ) -> dict[str, Any]:
-    """The same as a body: the prompt, its stops, the effective parameters, every rewrite, hashes."""
+    """The same as a body: the prompt, its stops, the effective parameters, every rewrite, hashes.
+
+    ``progress``: of a call that a target has answered; without one, nobody was asked.
+    """
     exchange, prompt = prepared.exchange, prepared.prompt
     body: dict[str, Any] = {
         "model": route.spec.name,
@@ -51,6 +59,11 @@ def explanation(
         "notices": [str(notice) for notice in prepared.notices],
         "prompt_sha256": prepared.prompt_sha256,
     }
+    if progress is not None:
+        body["target"] = progress.target
+        body["attempts"] = progress.attempts
+        body["overhead_ms"] = round(progress.overhead() * 1000, 3)
+        body["notices"] += progress.delivery_notices
     if segments and prompt is not None and prompt.segments is not None:
         body["segments"] = [
             {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in prompt.segments

@@ -65,4 +65,6 @@ def error_event(error: GatewayError) -> bytes:
 
 
 def _header(value: str) -> bytes:
-    return value[:MAX_HEADER].replace("\r", " ").replace("\n", " ").encode("ascii", "replace")
+    if len(value) > MAX_HEADER:
+        value = value[: MAX_HEADER - 3] + "..."
+    return value.replace("\r", " ").replace("\n", " ").encode("ascii", "replace")

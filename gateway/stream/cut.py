@@ -20,7 +20,7 @@ from collections import deque
 
 from gateway.core.events import Delta, Event, Finish
 from gateway.stream.align import TokenAligner
-from gateway.stream.stops import StopScanner, StopSet
+from gateway.stream.stops import StopScanner, StopSet, stop_set
 
 
 class Cutter:
@@ -31,7 +31,7 @@ class Cutter:
 
         ``skip``: for each choice, how many characters at its start are an echoed prompt, in which no stop may match.
         """
-        self._stops = StopSet(stops)
+        self._stops = stop_set(stops)
         self._skip = skip
         self._choices: dict[int, _Choice] = {}
         self._open = set(range(choices))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from functools import lru_cache
 
 
 class StopSet:
@@ -68,6 +69,12 @@ class StopSet:
                 self.fallback[child] = self.step[back].get(character, 0)
             if self.ends[node] is None:
                 self.ends[node] = self.ends[self.fallback[node]]
+
+
+@lru_cache(maxsize=256)
+def stop_set(stops: tuple[str, ...]) -> StopSet:
+    """The set for these stops; a template's is made once, not for every call."""
+    return StopSet(stops)
 
 
 class StopScanner:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
+from gateway.telemetry.instruments import Histogram, Number
 from gateway.telemetry.names import METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,30 +28,23 @@ AFTER_BEGIN = frozenset({
 })  # fmt: skip
 
 
-class Metrics:
-    """Every metric of ``telemetry/names.py``, and how a record moves it."""
+class Metrics(Collector):
+    """Every metric of ``telemetry/names.py``, and how a record moves it; one thread writes."""
 
     def __init__(self) -> None:
-        # A second series for each of ours, which nothing here asks for. The library leaves it untyped.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self._counters: dict[str, Counter] = {}
-        self._histograms: dict[str, Histogram] = {}
-        self._gauges: dict[str, Gauge] = {}
-        for row in METRICS:
-            if row.kind == "counter":
-                self._counters[row.name] = Counter(row.name, row.help, row.labels, registry=self.registry)
-            elif row.kind == "gauge":
-                self._gauges[row.name] = Gauge(row.name, row.help, row.labels, registry=self.registry)
-            else:
-                self._histograms[row.name] = Histogram(
-                    row.name, row.help, row.labels, buckets=row.buckets, registry=self.registry
-                )
-
+        self._numbers = {row.name: Number(row) for row in METRICS if row.kind != "histogram"}
+        self._histograms = {row.name: Histogram(row) for row in METRICS if row.kind == "histogram"}
         for name, values in FROM_THE_START.items():
             for value in values:
                 self.count(name, value, by=0)
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Family]:
+        """prometheus-client: every family, in the order of its row."""
+        for row in METRICS:
+            yield (self._numbers.get(row.name) or self._histograms[row.name]).family()
 
     def exposition(self) -> bytes:
         """The body of ``/metrics``."""
@@ -61,16 +52,15 @@ class Metrics:
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         """Move a counter; labels in the order of its row."""
-        self._counters[name].labels(*labels).inc(by)
+        self._numbers[name].add(labels, by)
 
     def in_flight(self, endpoint: str, by: int) -> None:
         """A call has come (+1) or gone (-1)."""
-        self._gauges["gateway_in_flight"].labels(endpoint).inc(by)
+        self._numbers["gateway_in_flight"].add((endpoint,), by)
 
     def built(self, version: str, revision: str) -> None:
         """Which build and configuration serve now; the series of an older one goes."""
-        self._gauges["gateway_build_info"].clear()
-        self._gauges["gateway_build_info"].labels(version, revision).set(1)
+        self._numbers["gateway_build_info"].values = {(version, revision): 1.0}
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
         """One attempt at one target has ended or begun to answer."""
@@ -108,9 +98,9 @@ class Metrics:
     def _stream(self, record: Record) -> None:
         if not record.stream:
             return
-        gap = self._histograms["gateway_token_gap_seconds"].labels(record.model)
+        gap, model = self._histograms["gateway_token_gap_seconds"], (record.model,)
         for seconds in record.gaps:
-            gap.observe(seconds)
+            gap.observe(model, seconds)
         if record.outcome in AFTER_BEGIN and record.first_token is not None:
             self.count("gateway_stream_incomplete_total", record.model)
         tokens = record.completion_tokens or 0
@@ -125,4 +115,4 @@ class Metrics:
 
     def _see(self, name: str, seconds: float | None, *labels: str) -> None:
         if seconds is not None:
-            self._histograms[name].labels(*labels).observe(seconds)
+            self._histograms[name].observe(labels, seconds)

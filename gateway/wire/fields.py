@@ -81,7 +81,7 @@ class Strict(BaseModel):
 
 
 class StreamOptions(Strict):
-    """``stream_options``: vLLM's further keys (``continuous_usage_stats``) are let through."""
+    """``stream_options``: further keys (vLLM's ``continuous_usage_stats``) are for the target to understand."""
 
     include_usage: bool | None = None
 
@@ -178,6 +178,7 @@ class EmbeddingRequest(Strict):
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    gateway: GatewayOptions | None = None
 
 
 FOREIGN: dict[str, dict[str, str]] = {

@@ -73,8 +73,17 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
     """The call of a ``/v1/embeddings`` body; the input passes untouched."""
     request = _check(EmbeddingRequest, body)
     _prompts(request.input, "input")
-    known, unknown = _split(request, body, frozenset({"model"}))
-    return Call("embeddings", request.model, request_id, received, params=known, unknown=unknown)
+    known, unknown = _split(request, body, frozenset({"model", "gateway"}))
+    return Call(
+        endpoint="embeddings",
+        model=request.model,
+        request_id=request_id,
+        received=received,
+        params=known,
+        unknown=unknown,
+        given=_given(body),
+        explain=_explains(request),
+    )
 
 
 def _common(
@@ -97,12 +106,28 @@ def _common(
         "received": received,
         "params": known,
         "unknown": unknown,
+        "given": _given(body),
         "n": request.n or 1,
         "stops": stops,
         "stream": bool(request.stream),
+        "stream_options": _further_options(body),
         "include_usage": bool(options and options.include_usage),
-        "explain": bool(request.gateway and request.gateway.explain),
+        "explain": _explains(request),
     }
+
+
+def _given(body: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(key for key, value in body.items() if value is not None)
+
+
+def _further_options(body: Mapping[str, Any]) -> dict[str, Any]:
+    options = body.get("stream_options") or {}
+    refuse_lost_digits(options, "stream_options")
+    return {key: value for key, value in options.items() if key != "include_usage" and value is not None}
+
+
+def _explains(request: Shared | EmbeddingRequest) -> bool:
+    return request.gateway is not None and request.gateway.explain
 
 
 def _split(

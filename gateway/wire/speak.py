@@ -8,7 +8,7 @@ and only if it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -68,9 +68,12 @@ class _Speaker:
         created: int,
         include_usage: bool,
         top_logprobs: int | None = None,
-        gateway: Mapping[str, Any] | None = None,
+        gateway: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """``top_logprobs``: alternatives shown per token; None: all. ``gateway``: goes with the first chunk."""
+        """``top_logprobs``: alternatives shown per token; None: all.
+
+        ``gateway``: asked for when the answer, or its first chunk, goes out: it knows no more than has happened.
+        """
         self._head: dict[str, Any] = {"id": id_, "object": self.chunk_object, "created": created, "model": model}
         self._include_usage = include_usage
         self._usage: Usage | None = None
@@ -86,7 +89,7 @@ class _Speaker:
             **(completion.begun.fields if completion.begun else {}),
         }
         if self._gateway is not None:
-            body["gateway"] = self._gateway
+            body["gateway"] = self._gateway()
         return body
 
     def chunk(self, event: Event) -> bytes:
@@ -112,7 +115,7 @@ class _Speaker:
         if self._include_usage:
             body["usage"] = None
         if self._gateway is not None:  # once, with the first chunk
-            body["gateway"], self._gateway = self._gateway, None
+            body["gateway"], self._gateway = self._gateway(), None
         return frame(body)
 
     def _choice(self, choice: Choice) -> dict[str, Any]:

@@ -64,6 +64,21 @@ def test_embeddings_go_through(up: RudeServer, ask: Ask) -> None:
     assert document.body["data"][0]["embedding"] == [0.25, -0.5]
 
 
+@BOTH
+def test_more_stops_than_an_api_takes_are_left_to_the_gateway(up: RudeServer, ask: Ask, stream: bool) -> None:
+    heard = ask(up.url("ok"), chat_exchange(stream, stops=tuple("12345678")))
+    assert up.heard[-1].body["stop"] == list("1234")
+    assert heard.begun.notices == ("stops_enforced_here: 4",)
+
+
+def test_stream_options_of_an_engine_are_refused_by_name(up: RudeServer, ask: Ask) -> None:
+    before = up.requests
+    error = ask(up.url("ok"), chat_exchange(stream_options={"continuous_usage_stats": True})).error
+    assert error is not None
+    assert (error.code, error.param) == ("unsupported_parameter", "stream_options.continuous_usage_stats")
+    assert up.requests == before
+
+
 STREAMS = {  # mode: error code; LiteLLM alone makes a success of most of them
     "no-finish": "upstream_incomplete",
     "eof-no-finish": "upstream_incomplete",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backend.scripted import ScriptedBackend
+from gateway.backend.scripted import KEPT, ScriptedBackend
 from gateway.core.errors import ConfigError
 from gateway.core.events import Begun, Delta, Document, Finish, Usage
 from tests.backend.ask import exchange, listen
@@ -52,6 +52,23 @@ def test_leaving_early_is_noticed(count: int) -> None:
     assert (backend.active, backend.left_early) == (0, 1)
 
 
+def test_a_script_without_a_document_embeds_nothing() -> None:
+    embed = exchange(endpoint="embeddings", prompts=())
+    assert asyncio.run(listen(ScriptedBackend(["a", {"finish": "stop"}]), embed)).code == "upstream_invalid_response"
+    assert asyncio.run(listen(ScriptedBackend([{"error": "upstream_overloaded"}]), embed)).code == "upstream_overloaded"
+    assert Document({"a": 1}) in asyncio.run(listen(ScriptedBackend([{"document": {"a": 1}}]), embed)).events
+
+
+def test_what_was_heard_is_not_kept_for_ever() -> None:
+    backend = ScriptedBackend(["first"], ["then"])
+
+    async def run() -> list[str]:
+        return [(await listen(backend, exchange())).text() for _ in range(KEPT + 10)]
+
+    assert asyncio.run(run()) == ["first"] + ["then"] * (KEPT + 9)
+    assert len(backend.heard) == KEPT
+
+
 def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "script.yaml"
     file.write_text("- Hello\n- {finish: stop}\n")
@@ -62,6 +79,14 @@ def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
 WRONG = {
     "no list": ("hello", "a script is a list"),
     "unknown step": ("- {say: a}", "no such step: say"),
+    "no text": ("- {text: 5}", "text wants a text"),
+    "no seconds": ("- {pause: soon}", "pause wants seconds"),
+    "an endless pause": ("- {pause: .inf}", "pause wants seconds"),
+    "no counts": ("- {usage: 7}", "usage wants two whole numbers"),
+    "no index": ("- {text: a, index: b}", "index wants a whole number"),
+    "no mapping": ("- {fields: [a]}", "fields wants a mapping"),
+    "no code": ("- {error: [a]}", "error wants the code of an error"),
+    "a key that is no text": ("- {5: a}", "no such step: 5"),
     "unknown error": ("- {error: tired}", "no error with the code tired"),
     "no yaml": ("- {", "while parsing"),
 }

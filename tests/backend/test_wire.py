@@ -17,7 +17,7 @@ def sent(up: RudeServer) -> dict[str, Any]:
     return dict(up.heard[-1].body)
 
 
-PROMPTS = {  # the exchange's prompts: what the body says
+PROMPTS: dict[str, tuple[dict[str, Any], Any]] = {  # the exchange's prompts: what the body says
     "string": ({"prompts": ("a",)}, "a"),
     "list of one": ({"prompts": ("a",), "prompt_is_list": True}, ["a"]),
     "list": ({"prompts": ("a", "b"), "prompt_is_list": True}, ["a", "b"]),
@@ -63,6 +63,23 @@ def test_stop_token_ids_go_where_they_are_understood(up: RudeServer, engine: str
     assert sent(up).get("stop_token_ids") == STOP_IDS[engine]
 
 
+def test_a_clients_stop_ids_follow_the_templates(up: RudeServer) -> None:
+    heard = complete(
+        up.url("ok"), False, {"engine": "vllm"}, stop_token_ids=(10000,), params={"stop_token_ids": [7, 8]}
+    )
+    assert sent(up)["stop_token_ids"] == [10000, 7, 8]
+    assert heard.begun.notices == ()
+
+
+@pytest.mark.parametrize("value", [7, "7", {"a": 7}, ["7"], [True]])
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+def test_stop_ids_that_are_no_list_of_ids_are_refused(up: RudeServer, form: Any, value: object) -> None:
+    before = up.requests
+    heard = form(up.url("ok"), False, {"engine": "sglang"}, params={"stop_token_ids": value})
+    assert (heard.code, heard.error.param) == ("invalid_value", "stop_token_ids")
+    assert up.requests == before
+
+
 BOS = {  # (engine, adds_bos, bos): (prompt sent, add_special_tokens sent, a notice?)
     ("vllm", None, "text"): ("<s>hi", False, False),
     ("vllm", None, "engine"): ("<s>hi", True, False),
@@ -96,16 +113,44 @@ def test_a_clients_word_on_bos_gives_way_with_a_notice(up: RudeServer) -> None:
     assert heard.begun.notices == ("bos: add_special_tokens is the template's to set",)
 
 
+STRIPPED = {  # prompt: the notices
+    "<s>hi": ("bos_stripped: the engine adds it",),
+    "hi": (),
+}
+
+
+@pytest.mark.parametrize("prompt", STRIPPED)
+def test_a_bos_that_is_taken_off_is_told(up: RudeServer, prompt: str) -> None:
+    heard = complete(up.url("ok"), False, {"engine": "llamacpp"}, prompts=(prompt,), bos="text", bos_text="<s>")
+    assert sent(up)["prompt"] == "hi"
+    assert heard.begun.notices == STRIPPED[prompt]
+
+
 def test_token_ids_are_never_touched_for_bos(up: RudeServer) -> None:
     complete(up.url("ok"), False, {"engine": "vllm"}, prompts=((1, 2),), bos="text", bos_text="<s>")
     assert "add_special_tokens" not in sent(up)
 
 
-def test_a_field_the_engine_ignores_is_refused_by_name(up: RudeServer) -> None:
+IGNORED = [("logprobs", 1), ("logprobs", 0), ("best_of", 2), ("echo", True), ("logit_bias", {"5": 1}),
+           ("presence_penalty", 0.5)]  # fmt: skip
+IDLE = {"logprobs": False, "best_of": 1, "echo": False, "logit_bias": {}, "presence_penalty": 0.0}
+
+
+@pytest.mark.parametrize(("name", "value"), IGNORED)
+def test_a_field_the_engine_ignores_is_refused_by_name(up: RudeServer, name: str, value: object) -> None:
     before = up.requests
-    heard = complete(up.url("ok"), False, {"engine": "tgi"}, params={"logprobs": 1})
+    heard = complete(up.url("ok"), False, {"engine": "tgi"}, params={name: value})
     assert heard.error is not None
-    assert (heard.code, heard.error.param) == ("unsupported_parameter", "logprobs")
+    assert (heard.code, heard.error.param) == ("unsupported_parameter", name)
+    assert up.requests == before
+
+
+def test_a_field_the_engine_ignores_may_ask_for_nothing(up: RudeServer) -> None:
+    assert complete(up.url("ok"), False, {"engine": "tgi"}, params=IDLE).error is None
+
+
+def test_an_engine_that_takes_strings_only_gets_no_token_ids(up: RudeServer) -> None:
+    before = up.requests
     assert complete(up.url("ok"), False, {"engine": "tgi"}, prompts=((1,),)).code == "unsupported_parameter"
     assert up.requests == before
 
@@ -113,6 +158,45 @@ def test_a_field_the_engine_ignores_is_refused_by_name(up: RudeServer) -> None:
 def test_a_field_the_engine_is_not_known_to_understand_is_noted(up: RudeServer) -> None:
     heard = complete(up.url("ok"), False, {"engine": "vllm"}, params={"top_k": 5, "mirostat\n": 2})
     assert heard.begun.notices == ("unverified_parameter: mirostat?",)
+
+
+CHAT_FIELDS = {  # engine: what a chat with all the fields below is told of
+    "openai": "unverified_parameter: continue_final_message mirostat? stop_token_ids top_k",
+    "vllm": "unverified_parameter: mirostat?",
+    "sglang": "unverified_parameter: mirostat?",
+}
+
+
+@pytest.mark.parametrize("engine", CHAT_FIELDS)
+def test_a_chat_server_too_is_noted_for_fields_it_may_not_know(up: RudeServer, engine: str) -> None:
+    params = {
+        "top_k": 5, "mirostat\n": 2, "stop_token_ids": [7], "continue_final_message": True, "tools": [], "seed": 1,
+    }  # fmt: skip
+    heard = chat(up.url("ok"), False, {"engine": engine}, params=params)
+    assert heard.begun.notices == (CHAT_FIELDS[engine],)
+
+
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+def test_further_stream_options_go_up(up: RudeServer, form: Any) -> None:
+    options = {"continuous_usage_stats": True, "a\nb": 1}
+    heard = form(up.url("ok"), True, {"engine": "vllm"}, stream_options=options)
+    assert sent(up)["stream_options"] == {**options, "include_usage": True}
+    assert heard.begun.notices == ("unverified_parameter: stream_options.a?b",)
+
+
+STOPS = {  # (engine, how many): (sent, notices)
+    ("openai", 4): (4, ()),
+    ("openai", 8): (4, ("stops_enforced_here: 4",)),
+    ("vllm", 8): (8, ()),
+}
+
+
+@pytest.mark.parametrize(("engine", "count"), STOPS)
+def test_an_api_gets_no_more_stops_than_it_takes(up: RudeServer, engine: str, count: int) -> None:
+    stops = tuple(f"<{number}>" for number in range(count))
+    heard = chat(up.url("ok"), False, {"engine": engine}, stops=stops)
+    assert (len(sent(up)["stop"]), heard.begun.notices) == STOPS[engine, count]
+    assert sent(up)["stop"] == list(stops[: len(sent(up)["stop"])])
 
 
 def test_chat_sends_the_messages_untouched(up: RudeServer) -> None:

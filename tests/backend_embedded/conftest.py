@@ -43,7 +43,8 @@ class Heard:
 
 
 def exchange(*prompts: RawPrompt, stops: Sequence[str] = (), n: int = 1, **params: Any) -> Exchange:
-    own = {key: params.pop(key) for key in ("bos", "stop_token_ids", "stream", "endpoint") if key in params}
+    fields = ("bos", "stop_token_ids", "stream", "stream_options", "endpoint")
+    own = {key: params.pop(key) for key in fields if key in params}
     own.setdefault("endpoint", "completions")
     return Exchange(request_id="test", prompts=prompts, stops=tuple(stops), n=n, params=params, **own)
 

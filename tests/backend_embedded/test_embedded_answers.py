@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.backend.embedded import EmbeddedBackend
-from gateway.core.events import Delta, Finish
+from gateway.core.events import Begun, Delta, Finish
 from tests.backend_embedded.conftest import RIGHT, Heard, demo_target, exchange, hear
 
 Ask = Callable[..., Heard]
@@ -47,7 +47,24 @@ def test_a_wrong_prompt_gets_none(ask: Ask, form: str) -> None:
 def test_a_template_that_writes_its_own_bos_gets_no_second_one(ask: Ask) -> None:
     assert right_answers(ask, "<s>" + RIGHT, bos="text") >= 95
     assert right_answers(ask, RIGHT, bos="engine") >= 95
-    assert right_answers(ask, RIGHT, add_special_tokens=True, bos="text") >= 95
+
+
+BOS = {  # bos, what the client sends, the prompt it goes with: is there a notice?
+    ("text", True, "<s>" + RIGHT): True,
+    ("text", False, "<s>" + RIGHT): False,
+    ("engine", False, RIGHT): True,
+    ("engine", True, RIGHT): False,
+    ("none", False, "<s>" + RIGHT): False,
+}
+
+
+@pytest.mark.parametrize(("bos", "asked", "form"), BOS, ids=str)
+def test_a_clients_word_on_bos_gives_way_to_the_templates(ask: Ask, bos: str, asked: bool, form: str) -> None:
+    assert right_answers(ask, form, add_special_tokens=asked, bos=bos) >= 95
+    begun = ask("1", bos=bos, add_special_tokens=asked, max_tokens=1).events[0]
+    assert isinstance(begun, Begun)
+    told = ("bos: add_special_tokens is the template's to set",) if BOS[bos, asked, form] else ()
+    assert begun.notices == told
 
 
 def test_a_target_that_adds_no_bos_reads_the_bare_text(demo: EmbeddedBackend) -> None:

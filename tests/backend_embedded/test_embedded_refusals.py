@@ -35,6 +35,10 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
                      "maximum context length is 512 tokens, however you requested 528 tokens (512 in your prompt; 16"),
     "long text": (exchange("z" * 60_000), ContextLengthExceeded, "prompt", "512"),
     "chat": (exchange("x", endpoint="chat"), RequestError, None, "template"),
+    "stream options": (
+        exchange("x", stream=True, stream_options={"continuous_usage_stats": True}), UnsupportedParameter,
+        "stream_options.continuous_usage_stats", "does not take",
+    ),
     "embeddings": (exchange("x", endpoint="embeddings"), RequestError, None, "embeddings"),
 }  # fmt: skip
 

@@ -263,7 +263,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(template="chat", target="speaks: litellm"),
         [
             "gateway.yaml:5 models.demo.targets[0].model: is missing: speaks: litellm needs it. "
-            "The name the target knows the model by; without it, the name of the model here."
+            "The name the target knows the model by: `provider/model` for `litellm`, "
+            "for others by default the name here."
         ],
     ),
     "messages for a string target": (
@@ -312,6 +313,46 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "beside speaks"
         ],
     ),
+    "an option that no provider has": (
+        gateway(template="chat", target="speaks: litellm, model: a/b, options: {api_versoin: x, temperature: 0}"),
+        [
+            'gateway.yaml:5 models.demo.targets[0].options: "api_versoin" is no option of a provider: parameters of '
+            "calls stand in the policy under params, secrets in key or in the provider's own variables "
+            '(did you mean "api_version"?)',
+            'gateway.yaml:5 models.demo.targets[0].options: "temperature" is no option of a provider: parameters of '
+            "calls stand in the policy under params, secrets in key or in the provider's own variables "
+            "(there is: api_version, aws_bedrock_runtime_endpoint, aws_profile_name, aws_region_name, aws_role_name, "
+            "aws_session_name, organization, region_name, safety_settings, thinking, vertex_location, vertex_project)",
+        ],
+    ),
+    "options that nothing reads": (
+        {**gateway(target="speaks: scripted, script: play.yaml, options: {a: 1}"), "play.yaml": "[]"},
+        [
+            "gateway.yaml:5 models.demo.targets[0].options: is for speaks: embedded or litellm, "
+            "not for scripted; take it out"
+        ],
+    ),
+    "a BOS of a script": (
+        {**gateway(target="speaks: scripted, script: play.yaml, adds_bos: true"), "play.yaml": "[]"},
+        [
+            "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
+            "not for scripted; take it out"
+        ],
+    ),
+    "a BOS of messages": (
+        gateway(template="chat", target='speaks: chat, url: "http://127.0.0.1:1/v1", adds_bos: true'),
+        [
+            "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
+            "not for chat; take it out"
+        ],
+    ),
+    "a BOS of a provider": (
+        gateway(template="chat", target="speaks: litellm, model: a/b, adds_bos: false"),
+        [
+            "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
+            "not for litellm; take it out"
+        ],
+    ),
     "a variable that is not set": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: "env:MY_KEY"'),
         ["gateway.yaml:5 models.demo.targets[0].key: the environment has no variable MY_KEY: set it and start again"],
@@ -346,6 +387,10 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "the admin listener on the main address": (
         gateway(head='server: {admin: "127.0.0.1:8000"}\n'),
+        ["gateway.yaml:1 server.admin: is the main listener's own address: choose another port, or leave the line out"],
+    ),
+    "the admin listener on the main address, in brackets": (
+        gateway(head='server: {host: "::1", admin: "[::1]:8000"}\n'),
         ["gateway.yaml:1 server.admin: is the main listener's own address: choose another port, or leave the line out"],
     ),
     # ---------------------------------------------------------------- client keys

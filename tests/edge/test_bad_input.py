@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.edge.raw import HEAD, Reply, exchange
-from tests.serving import Gateway, gateway
+from tests.serving import ROOT, Gateway, gateway
 from tests.upstream.server import RudeServer
 
 CANARY = "k4n4ry"
@@ -155,6 +159,7 @@ CASES = {
             "application/x-www-form-urlencoded",
             "multipart/form-data; boundary=x",
             "application/json; charset=latin-1",
+            "application/json; x=y; charset=latin-1",
             "application/jsonl",
             "",
         )
@@ -392,7 +397,8 @@ def test_a09_nul_is_carried(world: World, model: str, find: Any) -> None:
 
 @pytest.mark.parametrize("kind", [
     "application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8",
-    'application/json; charset="utf-8"', "APPLICATION/JSON",
+    'application/json; charset="utf-8"', "APPLICATION/JSON", "application/json; charset=utf-8; x=y",
+    "application/json; x=y; Charset = UTF8", "application/json;", "application/json; charset=utf-8;",
 ])  # fmt: skip
 def test_a10_json_may_say_that_it_is_utf8(world: World, kind: str) -> None:
     heard(world, chat(), content_type=kind)
@@ -553,8 +559,8 @@ LENGTH = b"Content-Length: %d" % len(BODY)
 PATHS = {
     "A20 two slashes": (b"POST //v1//chat/completions", 404, "route_not_found"),
     "A20 two slashes, short": (b"GET //v1//chat", 404, "route_not_found"),
-    "A20 dots": (b"POST /v1/../v1/chat/completions", 404, "route_not_found"),
-    "A20 quoted dots": (b"POST /v1/%2e%2e/v1/chat/completions", 404, "route_not_found"),
+    "A20 dots": (b"POST /v1/../v1/chat/completions", 404, "model_not_found"),
+    "A20 quoted dots": (b"POST /v1/%2e%2e/v1/chat/completions", 404, "model_not_found"),
     "A20 quoted dots behind a model": (b"GET /text/v1/%2e%2e/models", 404, "route_not_found"),
     "A20 quoted slashes": (b"POST /v1%2fchat%2fcompletions", 404, "route_not_found"),
     "A20 a quoted letter": (b"POST /%761/chat/completions", 404, "route_not_found"),
@@ -563,7 +569,7 @@ PATHS = {
     "A20 upper case": (b"POST /V1/CHAT/COMPLETIONS", 404, "route_not_found"),
     "A20 OPTIONS *": (b"OPTIONS *", 404, "route_not_found"),
     "A20 another route of the platform": (b"GET /docs", 404, "route_not_found"),
-    "A20 an unknown model in the path": (b"POST /nobody/v1/chat/completions", 404, "route_not_found"),
+    "A20 an unknown model in the path": (b"POST /nobody/v1/chat/completions", 404, "model_not_found"),
     "A20 a model that climbs": (b"GET /v1/models/..%2f..%2fetc", 404, "model_not_found"),
     "A20 GET": (b"GET /v1/chat/completions", 405, "method_not_allowed"),
     "A20 PUT": (b"PUT /v1/chat/completions", 405, "method_not_allowed"),
@@ -618,3 +624,21 @@ def test_requests_behind_an_offer_on_the_same_connection_are_served(world: World
     plain = head(POST, b"Connection: close", LENGTH) + BODY
     assert world.raw(offer + offer + plain).status == 200
     assert world.up.wait(lambda: world.up.requests == before + 3)
+
+
+def test_a_long_prompt_is_counted_without_holding_up_others(tmp_path: Path) -> None:  # A21, T15
+    """The tokenizer works in a thread that lets the event loop run."""
+    target = f"{{speaks: embedded, path: {ROOT / 'demo' / 'model'}}}"
+    config = f"models: {{demo: {{template: sft-demo, targets: [{target}]}}}}"
+    with gateway(tmp_path, config) as served, ThreadPoolExecutor(1) as pool:
+        long = "1+1=? " * 300_000
+        for path in ("/v1/chat/completions", "/v1/render"):
+            body = {"model": "demo", "messages": [{"role": "user", "content": long}]}
+            call = pool.submit(served.http.post, path, json=body)
+            longest = 0.0
+            while not call.done():
+                started = time.monotonic()
+                assert httpx.get(f"{served.root}/health/live", trust_env=False).status_code == 200
+                longest = max(longest, time.monotonic() - started)
+            assert longest < 1.0, f"{path} kept others waiting for {longest:.2f} s"
+            assert call.result().status_code in (200, 400)

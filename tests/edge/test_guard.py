@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.server import loopback
 from tests.edge.raw import Reply, exchange
 from tests.serving import Gateway, gateway
 
@@ -77,9 +78,15 @@ def test_a_loopback_gateway_answers_for_loopback_names(plain: Gateway, host: str
         assert reply.closed
 
 
-@pytest.mark.parametrize("path", ["/health/live", "/metrics", "/v1/models", "/nowhere"])
-def test_every_path_is_guarded(plain: Gateway, path: str) -> None:
+@pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/m/v1/models", "/nowhere", "/health/", "/healthy"])
+def test_every_path_but_health_is_guarded(plain: Gateway, path: str) -> None:
     assert ask(plain, "evil.example", path=path).json()["error"]["code"] == "bad_host"
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
+def test_a_probe_may_name_any_host_or_none(plain: Gateway, path: str) -> None:
+    asked = (ask(plain, "10.0.0.7:8000", path=path), ask(plain, version="1.0", path=path))
+    assert [reply.status for reply in asked] == [200, 200]
 
 
 def test_two_hosts_are_refused(plain: Gateway) -> None:
@@ -97,6 +104,14 @@ def test_a_configured_name_is_answered_beside_the_loopback_ones(named: Gateway) 
 
 def test_a_star_answers_for_all(anyone: Gateway) -> None:
     assert [ask(anyone, host).status for host in ("a.example", "[::5]:1")] == [200, 200]
+
+
+@pytest.mark.parametrize(("host", "own"), [
+    ("localhost", True), ("LOCALHOST", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True),
+    ("0:0:0:0:0:0:0:1", True), ("0.0.0.0", False), ("::", False), ("127.example", False), ("10.0.0.1", False),
+])  # fmt: skip
+def test_one_rule_says_what_is_loopback(host: str, own: bool) -> None:
+    assert loopback(host) is own
 
 
 def test_the_address_it_listens_on_is_a_name_of_its_own(other_loopback: Gateway) -> None:

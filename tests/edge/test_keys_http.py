@@ -127,3 +127,38 @@ def test_the_path_names_a_model_under_the_same_key(served: Gateway) -> None:
     assert served.http.post("/one/v1/chat/completions", json=body, headers=bearer("some")).status_code == 200
     assert served.http.post("/secret/v1/chat/completions", json=body, headers=bearer("some")).status_code == 404
     assert served.http.post("/one/v1/chat/completions", json=body).status_code == 401
+
+
+BELOW = {  # what is asked below a model's name: (method, path, body)
+    "chat": ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
+    "chat, another model in the body": ("POST", "/v1/chat/completions", {"model": "open-a", "messages": []}),
+    "chat, no body": ("POST", "/v1/chat/completions", None),
+    "completions": ("POST", "/v1/completions", {"prompt": "hi"}),
+    "embeddings": ("POST", "/v1/embeddings", {"input": "hi"}),
+    "render": ("POST", "/v1/render", {"messages": [{"role": "user", "content": "hi"}]}),
+    "models": ("GET", "/v1/models", None),
+    "a model": ("GET", "/v1/models/open-a", None),
+    "a wrong method": ("GET", "/v1/chat/completions", None),
+    "a wrong path": ("GET", "/v1/nowhere", None),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "body"), BELOW.values(), ids=BELOW)
+@pytest.mark.parametrize("headers", [{}, bearer("some")], ids=["without a key", "with a key"])
+def test_a_path_does_not_tell_which_models_there_are(
+    served: Gateway, headers: dict[str, str], method: str, path: str, body: dict[str, object] | None
+) -> None:
+    def answer(name: str) -> tuple[int, str]:
+        reply = served.http.request(method, f"/{name}{path}", json=body, headers=headers)
+        return reply.status_code, reply.text.replace(name, "NAME")
+
+    assert answer("secret") == answer("nobody")
+    if method == "POST":
+        assert answer("secret")[0] == (404 if headers else 401)
+
+
+def test_a_call_below_a_model_out_of_reach_is_recorded(served: Gateway) -> None:
+    before = served.metric("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")
+    served.http.post("/secret/v1/chat/completions", json={"messages": []})
+    after = served.metric("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")
+    assert after == before + 1

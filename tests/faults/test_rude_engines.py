@@ -80,6 +80,11 @@ def test_logprobs_ignored_are_reported_and_not_made_up(faulty: Gateway) -> None:
     assert (plain.status, plain.code) == (502, "upstream_ignored_parameter")
 
 
+def test_logprobs_0_asks_for_the_chosen_token_s(faulty: Gateway) -> None:
+    body = {"model": "rude-n-ignored", "prompt": "a", "logprobs": 0, "max_tokens": 5}
+    assert post(faulty, "/v1/completions", body).code == "upstream_ignored_parameter"
+
+
 def test_an_upstream_s_traceback_never_reaches_the_client(faulty: Gateway) -> None:
     for mode in ("rude-traceback", "rude-traceback-400", "rude-plain-500"):
         read = ask(faulty, mode)

@@ -308,8 +308,12 @@ def test_an_explanation_comes_with_the_answer(client: OpenAI) -> None:
     told = whole.model_extra["gateway"]  # type: ignore[index]
     assert (told["prompt"], told["stop"]) == (raw("1+1=?"), ["<eob>"])
     assert told["params"]["temperature"] == 0
+    assert (told["target"], told["attempts"]) == ("demo/0", 1)
     first, *others = streamed(client, text="1+1=?", extra_body=asked)
-    assert first.model_extra["gateway"] == told  # type: ignore[index]
+    early = first.model_extra["gateway"]  # type: ignore[index]
+    assert told.pop("overhead_ms") > 0
+    assert early.pop("overhead_ms") > 0
+    assert early == told
     assert all("gateway" not in (chunk.model_extra or {}) for chunk in others)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.process import Process, run, serving
-from tests.serving import eventually
+from tests.serving import ROOT, eventually
 
 GOOD = """\
 models:
@@ -119,6 +119,28 @@ def test_every_problem_of_a_broken_edit_is_logged_at_once(process: Process) -> N
     assert "gateway.yaml:6" in complaint
 
 
+LATE: dict[str, tuple[str, str]] = {  # what the file says under server, and what the log says about it
+    "what waits": ("host: 127.0.0.2, drain: 3s", "a change of server.host, server.drain takes effect at the next"),
+    "what does not": ("max_body: 1KiB, max_in_flight: 7", ""),
+}
+
+
+@pytest.mark.parametrize(("server", "said"), LATE.values(), ids=LATE)
+def test_only_what_waits_for_the_next_start_is_announced(process: Process, server: str, said: str) -> None:
+    logged = len(process.log)
+    process.write("gateway.yaml", f"server: {{{server}}}\n{GOOD}")
+    process.reload("ok")
+    complaint = process.log[logged:]
+    assert said in complaint
+    assert ("next start" in complaint) == bool(said)
+
+
+def test_a_smaller_body_is_asked_for_at_once(process: Process) -> None:
+    process.write("gateway.yaml", f"server: {{max_body: 40}}\n{GOOD}")
+    process.reload("ok")
+    assert process.says("first") == "body_too_large"
+
+
 def test_a_removed_model_is_gone(process: Process) -> None:
     process.write("gateway.yaml", GOOD[: GOOD.index("  slow:")])
     process.reload("ok")
@@ -220,7 +242,15 @@ def test_a_broken_configuration_does_not_start(tmp_path: Path) -> None:
 
 def test_a_missing_configuration_does_not_start(tmp_path: Path) -> None:
     ended = run(tmp_path, "serve", "--config", "nowhere.yaml")
-    assert (ended.returncode, ended.stderr) == (3, b"nowhere.yaml: no such file; name one with --config\n")
+    assert ended.returncode == 3
+    assert ended.stderr.startswith(b"nowhere.yaml: no such file; name one with --config, or begin with:\n\nmodels:\n")
+
+
+def test_the_shortest_configuration_that_serve_suggests_has_no_problems(tmp_path: Path) -> None:
+    suggested = run(tmp_path, "serve").stderr.decode().partition("begin with:\n\n")[2]
+    write(tmp_path, {"gateway.yaml": suggested})
+    ended = run(tmp_path, "check")
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_a_broken_script_does_not_start(tmp_path: Path) -> None:
@@ -228,6 +258,60 @@ def test_a_broken_script_does_not_start(tmp_path: Path) -> None:
     ended = run(tmp_path, "serve")
     assert ended.returncode == 3
     assert b"first.yaml" in ended.stderr
+
+
+BROKEN_FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
+    # a model's settings, files beside them, and where check and serve complain
+    "an empty model folder": (
+        "targets: [{speaks: embedded, path: empty}]", {"empty/.keep": ""}, ["models.m.targets[0].path: "],
+    ),
+    "an option that no embedded model has": (
+        f"targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_dealy: 1}}}}]", {},
+        ["models.m.targets[0].options.token_dealy: no such option"],
+    ),
+    "a script that is no list": (
+        "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "{a: 1}"}, ["models.m.targets[0].script: "],
+    ),
+    "a script with an unknown step": (
+        "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "[{say: a}]"}, ["models.m.targets[0].script: "],
+    ),
+    "a script with an unknown error": (
+        "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "[{error: tired}]"},
+        ["models.m.targets[0].script: "],
+    ),
+    "a tokenizer that is no JSON": (
+        "tokenizer: t.json, targets: [{speaks: scripted, script: first.yaml}]", {"t.json": "nonsense"},
+        ["models.m.tokenizer: "],
+    ),
+    "everything at once": (
+        "tokenizer: t.json, targets: [{speaks: scripted, script: s.yaml}, {speaks: embedded, path: empty}]",
+        {"t.json": "nonsense", "s.yaml": "{a: 1}", "empty/.keep": ""},
+        ["models.m.targets[0].script: ", "models.m.targets[1].path: ", "models.m.tokenizer: "],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["check", "serve"])
+@pytest.mark.parametrize(("model", "files", "places"), BROKEN_FILES.values(), ids=BROKEN_FILES)
+def test_check_refuses_what_serve_refuses(
+    tmp_path: Path, verb: str, model: str, files: dict[str, str], places: list[str]
+) -> None:
+    config = f"{GOOD}  m: {{template: mine, {model}}}\n  n: {{template: mine, {model}}}\n"
+    write(tmp_path, {**FILES, **files, "gateway.yaml": config})
+    ended = run(tmp_path, verb)
+    lines = ended.stderr.decode().splitlines()
+    assert ended.returncode == (1 if verb == "check" else 3)
+    expected = [f"gateway.yaml:8 {place}" for place in places]
+    expected += [f"gateway.yaml:9 {place.replace('models.m.', 'models.n.')}" for place in places]
+    assert [line[: len(start)] for line, start in zip(lines, expected, strict=False)] == expected
+    assert lines[-1] == f"{len(expected)} problem{'s' if len(expected) > 1 else ''}"
+
+
+def test_a_spare_mistake_does_not_hide_a_model_that_cannot_be_loaded(tmp_path: Path) -> None:
+    write(tmp_path, {**FILES, "first.yaml": "{a: 1}\n", "meta_templates/spare.yaml": "kind: meta\nround: 5\n"})
+    complaint = run(tmp_path, "check").stderr.decode()
+    assert "meta_templates/spare.yaml:2 round" in complaint
+    assert "models.first.targets[0].script" in complaint
 
 
 def test_check_lists_every_problem_at_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,13 +10,15 @@ import pytest
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
-from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, apply, for_text, spelled_out
+from gateway.core.exchange import Endpoint
+from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, apply, bounded, for_text, spelled_out
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
 
 
 def call(unknown: dict[str, Any] | None = None, n: int = 1, stops: tuple[str, ...] = (), **params: Any) -> Call:
-    return Call("chat", "m", "r", 0.0, params=params, unknown=unknown or {}, n=n, stops=stops)
+    given = frozenset({"model", "messages", "n", "stop", *params, *(unknown or {})})
+    return Call("chat", "m", "r", 0.0, params=params, unknown=unknown or {}, given=given, n=n, stops=stops)
 
 
 def said(effective: Effective) -> list[str]:
@@ -125,6 +128,43 @@ def test_what_the_policy_refuses_is_named(
     assert raised.value.param == param
 
 
+def test_a_field_that_became_a_part_of_the_call_can_be_forbidden() -> None:
+    for name in ("stream_options", "continue_final_message", "gateway"):
+        asked = Call("chat", "m", "r", 0.0, given=frozenset({"model", "messages", "stream", name}), stream=True)
+        with pytest.raises(ForbiddenParameter) as raised:
+            apply(asked, ParamsPolicy(forbid=(name,)))
+        assert raised.value.param == name
+
+
+SAMPLED = {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "echo": False, "reasoning_effort": "low"}
+MEANT: dict[str, tuple[Endpoint, dict[str, Any], dict[str, Any]]] = {  # endpoint, the policy says, what goes out
+    "sampling is nothing to embeddings": ("embeddings", SAMPLED, {}),
+    "what embeddings have": ("embeddings", {"dimensions": 5, "user": "u"}, {"dimensions": 5, "user": "u"}),
+    "a chat has no echo": (
+        "chat", SAMPLED, {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "reasoning_effort": "low"},
+    ),
+    "a raw prompt has no effort, and one name for its limit": (
+        "completions", SAMPLED, {"temperature": 0, "top_k": 5, "max_tokens": 9, "echo": False},
+    ),
+}  # fmt: skip
+
+
+SECTIONS: dict[str, Callable[[dict[str, Any]], ParamsPolicy]] = {
+    "default": lambda says: ParamsPolicy(default=says),
+    "force": lambda says: ParamsPolicy(force=says),
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize(("endpoint", "says", "params"), MEANT.values(), ids=MEANT)
+def test_a_policy_speaks_only_of_fields_the_endpoint_has(
+    section: str, endpoint: Endpoint, says: dict[str, Any], params: dict[str, Any]
+) -> None:
+    effective = apply(Call(endpoint, "m", "r", 0.0), SECTIONS[section](says))
+    assert dict(effective.params) == params
+    assert len(effective.notices) == len(params)
+
+
 def test_nothing_is_changed_in_place() -> None:
     asked = call({"top_k": 50}, temperature=2)
     apply(asked, ParamsPolicy(clamp={"top_k": 1, "temperature": 1}, force={"seed": 1}))
@@ -160,6 +200,31 @@ LIMITS: dict[str, tuple[Effective, int, list[str]]] = {
 @pytest.mark.parametrize(("effective", "limit", "notices"), LIMITS.values(), ids=LIMITS)
 def test_a_text_target_always_gets_a_limit(effective: Effective, limit: int, notices: list[str]) -> None:
     assert dict(effective.params) == {"max_tokens": limit}
+    assert said(effective) == notices
+
+
+BOUNDED: dict[str, tuple[dict[str, Any], dict[str, float], dict[str, Any], list[str]]] = {
+    # asked, the bounds, what goes out, the notices
+    "no limit": ({}, {"max_tokens": 9.0}, {"max_tokens": 9}, ["clamped_parameter: max_tokens=9"]),
+    "under the name the operator chose": (
+        {}, {"max_completion_tokens": 9}, {"max_completion_tokens": 9}, ["clamped_parameter: max_completion_tokens=9"],
+    ),
+    "the lower of two": (
+        {}, {"max_tokens": 9, "max_completion_tokens": 5}, {"max_completion_tokens": 5},
+        ["clamped_parameter: max_completion_tokens=5"],
+    ),
+    "a limit of the client's": ({"max_completion_tokens": 3}, {"max_tokens": 9}, {"max_completion_tokens": 3}, []),
+    "no bound": ({}, {"temperature": 1}, {}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "clamp", "params", "notices"), BOUNDED.values(), ids=BOUNDED)
+def test_a_bound_on_the_answer_holds_for_messages_without_a_limit(
+    asked: dict[str, Any], clamp: dict[str, float], params: dict[str, Any], notices: list[str]
+) -> None:
+    effective = bounded(Effective(asked), ParamsPolicy(clamp=clamp))
+    assert dict(effective.params) == params
+    assert {type(value) for value in effective.params.values()} <= {int}
     assert said(effective) == notices
 
 

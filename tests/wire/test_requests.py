@@ -45,6 +45,12 @@ CALLS: dict[str, tuple[dict[str, Any], str, Any]] = {  # fields, attribute of th
     "a stream": ({"stream": True}, "stream", True),
     "usage in a stream": ({"stream": True, "stream_options": {"include_usage": True}}, "include_usage", True),
     "further stream options": ({"stream": True, "stream_options": {"x": 1}}, "include_usage", False),
+    "further stream options are kept": (
+        {"stream": True, "stream_options": {"include_usage": True, "x": 1, "y": None}}, "stream_options", {"x": 1},
+    ),
+    "all that was given": (
+        {"n": 1, "gateway": {}, "top_k": 5, "seed": None}, "given", {"model", "messages", "n", "gateway", "top_k"},
+    ),
     "null stream options": ({"stream": None, "stream_options": None}, "include_usage", False),
     "an explanation": ({"gateway": {"explain": True}}, "explain", True),
     "parameters": (
@@ -132,6 +138,13 @@ def test_an_embedding_passes_untouched() -> None:
     assert call.endpoint == "embeddings"
     assert dict(call.params) == {"input": ["a", "b"], "dimensions": 5, "encoding_format": "base64"}
     assert dict(call.unknown) == {"extra": 1}
+    assert call.given == {"model", "input", "dimensions", "encoding_format", "extra"}
+
+
+def test_an_embedding_may_ask_for_an_explanation() -> None:
+    call = embedding(gateway={"explain": True})
+    assert call.explain
+    assert dict(call.unknown) == {}
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
@@ -164,6 +177,12 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
     "media by address": (
         chat, {"messages": [USER, {"role": "user", "content": [{"type": "image_url", "image_url": "http://a"}]}]},
         MediaNotAllowed, "messages[1].content[0].image_url", "fetches no addresses",
+    ),
+    "a misspelt option of ours in an embedding": (
+        embedding, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian", "not permit",
+    ),
+    "digits lost in a stream option": (
+        chat, {"stream": True, "stream_options": {"a": 1e20}}, InvalidValue, "stream_options.a", "64 bits",
     ),
     "digits lost in a tool": (chat, {"tools": [{"a": 1e20}]}, InvalidValue, "tools[0].a", "64 bits"),
     "digits lost in a message": (chat, {"messages": [{**USER, "x": 1e20}]}, InvalidValue, "messages[0].x", "64 bits"),

@@ -101,7 +101,7 @@ def test_events_without_a_frame_say_nothing() -> None:
 
 
 def test_an_explanation_goes_with_the_first_chunk_only() -> None:
-    chunks = stream(speaker("chat", gateway={"prompt": "p"}), Begun("t"), Delta(0, "a"), Delta(0, "b"))
+    chunks = stream(speaker("chat", gateway=lambda: {"prompt": "p"}), Begun("t"), Delta(0, "a"), Delta(0, "b"))
     assert [chunk.get("gateway") for chunk in chunks] == [{"prompt": "p"}, None]
 
 
@@ -177,7 +177,7 @@ def test_only_as_many_alternatives_as_were_asked_for_are_shown(asked: int | None
 
 
 def test_a_whole_answer_explains_itself_if_asked() -> None:
-    assert whole("chat", gateway={"prompt": "p"})["gateway"] == {"prompt": "p"}
+    assert whole("chat", gateway=lambda: {"prompt": "p"})["gateway"] == {"prompt": "p"}
     assert "gateway" not in whole("chat")
 
 

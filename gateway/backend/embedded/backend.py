@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from gateway.backend.bos import BosRule, bos_rule
 from gateway.backend.embedded.options import read_options
 from gateway.backend.embedded.params import Ask, read_ask
 from gateway.backend.embedded.work import News, Reading, Work
+from gateway.backend.request import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ContextLengthExceeded, GatewayError, InvalidValue, RequestError
 from gateway.core.events import Begun, Event
 from gateway.core.exchange import Exchange, RawPrompt
-from gateway.core.prompt import Bos
 
 if TYPE_CHECKING:
     from gateway.backend.embedded.engine import Engine
@@ -38,7 +39,9 @@ class EmbeddedBackend:
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
         """Compute the exchange; leaving frees its place in the engine before the next step."""
-        work = await self._work(exchange)
+        # A template that writes its own BOS gets no second one, whatever the client says (design 4.3).
+        bos = bos_rule(exchange, "add_special_tokens", self._adds_bos)
+        work = await self._work(exchange, bos)
         loop = asyncio.get_running_loop()
         inbox: asyncio.Queue[News] = asyncio.Queue()
 
@@ -48,24 +51,25 @@ class EmbeddedBackend:
 
         call = self.engine.submit(work, lambda news: _unit(loop.call_soon_threadsafe(put, news)))
         try:
-            yield self._events(inbox)
+            yield self._events(inbox, bos.notices)
         finally:
             self.engine.cancel(call)
 
-    async def _events(self, inbox: asyncio.Queue[News]) -> AsyncIterator[Event]:
-        yield Begun(self._label)
+    async def _events(self, inbox: asyncio.Queue[News], notices: tuple[str, ...]) -> AsyncIterator[Event]:
+        yield Begun(self._label, notices=notices)
         while (news := await inbox.get()) is not None:
             if isinstance(news, GatewayError):
                 raise news
             yield news
 
-    async def _work(self, exchange: Exchange) -> Work:
+    async def _work(self, exchange: Exchange, bos: BosRule) -> Work:
         if exchange.endpoint != "completions":
             raise RequestError(
                 f"an embedded model completes text; it has no {exchange.endpoint} endpoint of its own"
                 + ("; give it a template that renders a prompt" if exchange.endpoint == "chat" else "")
             )
-        ask = read_ask(exchange.params)
+        ask = read_ask({**exchange.params, **bos.fields})
+        refuse_stream_options(exchange)
         if not exchange.prompts:
             raise InvalidValue("there is no prompt", param="prompt")
         if not 1 <= exchange.n * len(exchange.prompts) <= MAX_CHOICES:
@@ -83,9 +87,7 @@ class EmbeddedBackend:
         )
 
     async def _read(self, exchange: Exchange, ask: Ask) -> tuple[Reading, ...]:
-        add = ask.add_special_tokens
-        if add is None:
-            add = _adds_specials(exchange.bos, self._adds_bos)
+        add = self._adds_bos if ask.add_special_tokens is None else ask.add_special_tokens
         if sum(len(prompt) for prompt in exchange.prompts) < LONG:
             return self._readings(exchange.prompts, ask, add)
         return await asyncio.to_thread(self._readings, exchange.prompts, ask, add)
@@ -116,11 +118,6 @@ class EmbeddedBackend:
                 "Please reduce your prompt; or completion length.",
                 param="prompt",
             )
-
-
-def _adds_specials(bos: Bos, habit: bool) -> bool:
-    """Does the tokenizer add its BOS? A template that writes its own gets no second one (design 4.3)."""
-    return {"text": False, "engine": True, "none": habit}[bos]
 
 
 def _unit(_: object) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from gateway.config.snapshot import KeySpec
-from gateway.core.errors import InvalidApiKey, ModelNotFound
+from gateway.core.errors import InvalidApiKey
 
 WANTED = "send a valid client key as `Authorization: Bearer …`"
 
@@ -39,9 +39,3 @@ class Keyring:
 def allows(key: KeySpec | None, model: str) -> bool:
     """May this key see the model?"""
     return key is None or any(fnmatchcase(model, pattern) for pattern in key.models)
-
-
-def require(key: KeySpec | None, model: str, shown: str) -> None:
-    """Raise ``ModelNotFound`` for a model the key may not see: the same answer as for one that does not exist."""
-    if not allows(key, model):
-        raise ModelNotFound(f"no model {shown}; GET /v1/models lists what there is", param="model")

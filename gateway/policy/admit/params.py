@@ -14,6 +14,7 @@ from typing import Any
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedParameter
+from gateway.core.exchange import Endpoint
 from gateway.core.prompt import Notice
 from gateway.wire.problems import plain
 
@@ -43,6 +44,15 @@ CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
     "web_search_options": lambda value: False,
 }
 
+ELSEWHERE: Mapping[Endpoint, frozenset[str]] = {
+    # What a policy may say that the endpoint has no field for. Fields beyond OpenAI's go to chat and completions,
+    # because engines take them at both.
+    "chat": frozenset({"best_of", "dimensions", "echo", "encoding_format", "suffix"}),
+    "completions": frozenset({"dimensions", "encoding_format", "top_logprobs", *CHAT_ONLY} - {"response_format"}),
+}
+EMBEDDINGS = frozenset({"dimensions", "encoding_format", "user"})
+"""All that a policy can say of embeddings: nothing is sampled there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effective:
@@ -58,23 +68,23 @@ def apply(call: Call, policy: ParamsPolicy) -> Effective:
     """The policy's word on the client's parameters."""
     params = dict(call.params)
     notices: list[Notice] = []
-    asked = params.keys() | call.unknown.keys() | _asked_elsewhere(call)
+    asked = call.given - _asking_nothing(call)
     for name in policy.forbid:
         for alias in _aliases(name):
             if alias in asked:
                 raise ForbiddenParameter(f"{alias} is not allowed by this model's policy; leave it out", param=alias)
     _unknown(call.unknown, policy, params, notices)
-    for name, value in policy.default.items():
+    for name, value in _meant_for(call.endpoint, policy.default):
         if not any(alias in params for alias in _aliases(name)):
             params[name] = value
             notices.append(Notice("default_parameter", f"{name}={value}"))
-    for name, bound in policy.clamp.items():
+    for name, bound in _meant_for(call.endpoint, policy.clamp):
         for alias in _aliases(name):
             value = params.get(alias)
             if isinstance(value, int | float) and not isinstance(value, bool) and value > bound:
                 params[alias] = _like(value, bound)
                 notices.append(Notice("clamped_parameter", f"{alias}={params[alias]}"))
-    for name, value in policy.force.items():
+    for name, value in _meant_for(call.endpoint, policy.force):
         given = {alias: params.pop(alias) for alias in _aliases(name) if alias in params}
         params[name] = value
         if given != {name: value}:
@@ -93,6 +103,17 @@ def spelled_out(effective: Effective, policy: ParamsPolicy, engine_defaults: Map
     defaults = {**OPENAI_DEFAULTS, **engine_defaults}
     told = {name: value for name, value in defaults.items() if value is not None}
     return replace(effective, params={**told, **effective.params})
+
+
+def bounded(effective: Effective, policy: ParamsPolicy) -> Effective:
+    """A limit for a message target whose client sets none, where the policy bounds it: no limit would be above it."""
+    bounds = [(policy.clamp[name], name) for name in LIMITS if name in policy.clamp]
+    if not bounds or any(name in effective.params for name in LIMITS):
+        return effective
+    bound, name = min(bounds)
+    limit = int(bound)
+    notice = Notice("clamped_parameter", f"{name}={limit}")
+    return replace(effective, params={**effective.params, name: limit}, notices=(*effective.notices, notice))
 
 
 def for_text(effective: Effective, policy: ParamsPolicy, room: int | None) -> Effective:
@@ -151,10 +172,20 @@ def _unknown(unknown: Mapping[str, Any], policy: ParamsPolicy, params: dict[str,
         params.update(unknown)
 
 
-def _asked_elsewhere(call: Call) -> set[str]:
-    """Fields that have become parts of the call."""
-    parts = {"n": call.n > 1, "stop": bool(call.stops), "stream": call.stream}
-    return {name for name, asked in parts.items() if asked}
+def _asking_nothing(call: Call) -> set[str]:
+    """Fields that say what their absence says."""
+    idle = {"n": call.n == 1, "stop": not call.stops, "stream": not call.stream}
+    return {name for name, nothing in idle.items() if nothing}
+
+
+def _meant_for(endpoint: Endpoint, said: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What of a policy's words the endpoint has a field for, in the endpoint's names."""
+    if endpoint == "embeddings":
+        return [(name, value) for name, value in said.items() if name in EMBEDDINGS]
+    rows = [(name, value) for name, value in said.items() if name not in ELSEWHERE[endpoint]]
+    if endpoint == "completions":
+        return [("max_tokens" if name in LIMITS else name, value) for name, value in rows]
+    return rows
 
 
 def _aliases(name: str) -> tuple[str, ...]:

@@ -1,0 +1,18 @@
+"""Which model may this client have? One answer for a model that does not exist and one out of reach."""
+
+from __future__ import annotations
+
+from gateway.assembly import Stack
+from gateway.config.snapshot import KeySpec
+from gateway.core.errors import ModelNotFound
+from gateway.pipeline import Route
+from gateway.policy.admit.keys import allows
+from gateway.wire.problems import quoted
+
+
+def reach(stack: Stack, key: KeySpec | None, name: str) -> Route:
+    """The route of a model; ``ModelNotFound`` when there is none for this key, whatever the reason."""
+    route = stack.routes.get(name)
+    if route is None or not allows(key, name):
+        raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")
+    return route

@@ -1,0 +1,77 @@
+"""What does the catalogue tell of a model?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.serving import Gateway, gateway
+
+CONFIG = """
+models:
+  told:
+    {template: chat, description: Adds numbers., max_model_len: 64, targets: [{speaks: scripted, script: hello.yaml}]}
+  org/bare: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("catalogue")
+    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
+    with gateway(folder, CONFIG) as served:
+        yield served
+
+
+def card(served: Gateway, path: str) -> dict[str, object]:
+    answer: dict[str, object] = served.http.get(path).json()
+    assert isinstance(answer.pop("created"), int)
+    return answer
+
+
+TOLD = {
+    "id": "told", "object": "model", "owned_by": "meta-gateway", "description": "Adds numbers.", "max_model_len": 64,
+}  # fmt: skip
+BARE = {"id": "org/bare", "object": "model", "owned_by": "meta-gateway"}
+
+CARDS = {
+    "/v1/models/told": TOLD,
+    "/v1/models/org/bare": BARE,
+    "/v1/models/org%2fbare": BARE,
+    "/told/v1/models/told": TOLD,
+    "/told/v1/models/org/bare": BARE,
+    "/org/bare/v1/models/org/bare": BARE,
+    "/org%2Fbare/v1/models/told": TOLD,
+}
+
+
+@pytest.mark.parametrize(("path", "expected"), CARDS.items(), ids=CARDS)
+def test_a_model_has_a_card_under_every_base_address(served: Gateway, path: str, expected: dict[str, object]) -> None:
+    assert card(served, path) == expected
+
+
+@pytest.mark.parametrize("base", ["", "/told", "/org/bare"])
+def test_the_list_holds_the_cards(served: Gateway, base: str) -> None:
+    cards = served.http.get(f"{base}/v1/models").json()["data"]
+    assert [{key: value for key, value in one.items() if key != "created"} for one in cards] == [TOLD, BARE]
+
+
+@pytest.mark.parametrize("path", [
+    "/v1/models/nobody", "/v1/models/", "/nobody/v1/models", "/nobody/v1/models/told", "/told/v1/models/nobody",
+])  # fmt: skip
+def test_what_is_not_there_is_not_found(served: Gateway, path: str) -> None:
+    answer = served.http.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize("body", [{}, {"model": None}, {"model": "told"}], ids=["absent", "null", "the same"])
+def test_the_path_names_the_model_where_the_body_does_not(served: Gateway, body: dict[str, object]) -> None:
+    asked = {"messages": [{"role": "user", "content": "hi"}], **body}
+    answer = served.http.post("/told/v1/chat/completions", json=asked)
+    assert (answer.status_code, answer.json()["model"]) == (200, "told")
+
+
+def test_a_script_without_a_document_is_no_embedding(served: Gateway) -> None:
+    answer = served.http.post("/v1/embeddings", json={"model": "told", "input": "hi"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid_response")

@@ -1,0 +1,45 @@
+"""A listener that strangers reach, and an edit that would let them in."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.serving import eventually, gateway
+
+MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
+KEYS = "keys: {file: keys.yaml}\n"
+OPEN = 'server: {host: 0.0.0.0, allowed_hosts: ["*"]}\n'
+"""What the file says; the test's own socket is on loopback all the same."""
+BEARER = {"authorization": "Bearer gk_all"}
+
+EDITS: dict[str, tuple[str, str, int]] = {  # the new file, how the reload ends, the answer without a key
+    "loopback without keys": ("server: {host: 127.0.0.1}\n" + MODELS, "error", 401),
+    "no server section, no keys": (MODELS, "error", 401),
+    "open without keys": (OPEN + MODELS, "error", 401),
+    "loopback with keys": ("server: {host: 127.0.0.1}\n" + KEYS + MODELS, "ok", 401),
+    "open to all, in so many words": (
+        'server: {host: 0.0.0.0, allowed_hosts: ["*"], insecure_no_keys: true}\n' + MODELS, "ok", 200,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edited", "result", "status"), EDITS.values(), ids=EDITS)
+def test_the_guard_judges_where_the_listener_is_bound(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, edited: str, result: str, status: int
+) -> None:
+    caplog.set_level(logging.WARNING)
+    (tmp_path / "hello.yaml").write_text("[Hello, {finish: stop}]")
+    (tmp_path / "keys.yaml").write_text(f'all: {{sha256: "{hashlib.sha256(b"gk_all").hexdigest()}"}}\n')
+    with gateway(tmp_path, OPEN + KEYS + MODELS) as served:
+        assert served.chat("m").status_code == 401
+        (tmp_path / "gateway.yaml").write_text(edited)
+        assert eventually(lambda: served.metric("gateway_reloads_total", result=result), 8)
+        assert served.chat("m").status_code == status
+        assert served.http.get("/v1/models", headers=BEARER).status_code == 200
+    if edited.startswith("server: {host: 127.0.0.1}") and result == "error":
+        said = "gateway.yaml keys: the listener is open to others on 0.0.0.0 until the next start: name client keys"
+        assert said in caplog.text

@@ -1,0 +1,129 @@
+"""What a policy and a client's request make of a call, seen from both ends: the client's and the model's server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serving import Gateway, gateway
+from tests.upstream.server import RudeServer
+from tests.upstream.talk import TEXT
+
+CONFIG = """
+models:
+  scored: {{template: chat, policy: eval, targets: [{{speaks: chat, url: "{url}", model: m, engine: vllm}}]}}
+  through: {{template: chat, policy: eval, targets: [{{speaks: litellm, url: "{url}", model: openai/m}}]}}
+  bounded: {{template: chat, policy: tight, targets: [{{speaks: chat, url: "{url}", model: m}}]}}
+  text: {{template: writes-bos, policy: eval, targets: [{{speaks: completions, url: "{url}", engine: llamacpp}}]}}
+  talk: {{template: four-stops, targets: [{{speaks: chat, url: "{url}", model: m}}]}}
+"""
+
+FILES = {
+    "policies/tight.yaml": """
+params: {clamp: {max_tokens: 7}, forbid: [stream_options, gateway, continue_final_message]}
+""",
+    "meta_templates/writes-bos.yaml": r"""
+begin: "<s>"
+round:
+  - {role: HUMAN, begin: "<HUMAN>: ", end: "<eoh>\n"}
+  - {role: BOT, begin: "<BOT>: ", end: "<eob>\n", generate: true}
+bos: text
+bos_text: "<s>"
+""",
+    "meta_templates/four-stops.yaml": """
+kind: chat
+stop: [one, two, three, " 1 <"]
+""",
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """A gateway, and the server behind all its models."""
+
+    served: Gateway
+    up: RudeServer
+
+    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        return self.served.http.post(path, json=body)
+
+    def sent(self) -> dict[str, Any]:
+        return dict(self.up.heard[-1].body)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("policies")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    with RudeServer() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
+        yield World(served, up)
+
+
+WITHOUT_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the litellm extra is not installed")
+
+
+@pytest.mark.parametrize("model", ["scored", pytest.param("through", marks=WITHOUT_LITELLM)])
+def test_an_evaluation_policy_leaves_embeddings_alone(world: World, model: str) -> None:
+    body = {"model": model, "input": ["a"], "gateway": {"explain": True}}
+    answer = world.post("/v1/embeddings", body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["data"][0]["embedding"] == [0.25, -0.5]
+    assert world.sent() == {"model": "m", "input": ["a"]}
+    told = answer.json()["gateway"]
+    assert (told["model"], told["policy"], told["params"], told["notices"]) == (model, "eval", {}, [])
+    assert told["prompt_sha256"] == answer.headers["x-gateway-prompt-sha256"]
+    assert (told["target"], told["attempts"]) == (f"{model}/0", 1)
+
+
+def test_embeddings_explain_nothing_unasked(world: World) -> None:
+    assert "gateway" not in world.post("/v1/embeddings", {"model": "scored", "input": "a"}).json()
+
+
+def test_a_bound_is_sent_to_a_chat_server_when_the_client_sets_no_limit(world: World) -> None:
+    answer = world.served.chat("bounded")
+    assert world.sent()["max_tokens"] == 7
+    assert answer.headers["x-gateway-notice"] == "clamped_parameter: max_tokens=7"
+
+
+FORBIDDEN: dict[str, dict[str, Any]] = {
+    "stream_options": {"stream": True, "stream_options": {"include_usage": True}},
+    "gateway": {"gateway": {"explain": True}},
+    "continue_final_message": {"continue_final_message": True},
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_a_policy_forbids_is_refused_whatever_it_would_become(world: World, name: str) -> None:
+    before = world.up.requests
+    answer = world.served.chat("bounded", **FORBIDDEN[name])
+    assert answer.status_code == 400
+    assert (answer.json()["error"]["code"], answer.json()["error"]["param"]) == ("forbidden_parameter", name)
+    assert world.up.requests == before
+
+
+def test_an_explanation_tells_all_that_the_headers_tell(world: World) -> None:
+    answer = world.served.chat("text", gateway={"explain": True})
+    told, headers = answer.json()["gateway"], answer.headers
+    assert headers["x-gateway-notice"] == "; ".join(told["notices"])
+    assert "bos_stripped: the engine adds it" in told["notices"]
+    assert (told["target"], str(told["attempts"])) == (headers["x-gateway-target"], headers["x-gateway-attempts"])
+    assert 0 < told["overhead_ms"] <= float(headers["x-gateway-overhead-ms"])
+    assert not world.served.metric("gateway_bos_anomalies_total", model="text")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_stops_beyond_what_an_api_takes_are_cut_here(world: World, stream: bool) -> None:
+    stops = ["four", "five", "six", "ld!"]
+    answer = world.served.chat("talk", stop=stops, stream=stream)
+    assert len(world.sent()["stop"]) == 4
+    assert "stops_enforced_here: 4" in answer.headers["x-gateway-notice"]
+    assert "ld!" not in answer.text
+    assert "wör" in answer.text
+    assert "ld!" in TEXT
