@@ -9,12 +9,15 @@ body would be lost.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from typing import Any, cast
 
 import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.core.errors import RequestError
+from gateway.edge.asked import LINE
 from gateway.wire.problems import error_object
 
 DECLINED = (b"upgrade", b"http2-settings")
@@ -22,6 +25,19 @@ DECLINED = (b"upgrade", b"http2-settings")
 
 class HttpProtocol(HttpToolsProtocol):
     """One connection."""
+
+    on_hangup: Callable[[], None] | None = None
+    """See ``edge.asked.Line``."""
+
+    def dead(self) -> bool:
+        """See ``edge.asked.Line``."""
+        return bool(self.transport.is_closing())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client, or we, have closed the connection."""
+        super().connection_lost(exc)
+        if self.on_hangup is not None:
+            self.on_hangup()
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, in pieces where an upgrade is offered."""
@@ -37,6 +53,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin the request, unless it is about to be read again."""
         if not self._offers():
+            self.scope["extensions"] = cast(Any, {LINE: self})  # ours alone: not one of ASGI's own, which are dicts
             super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from random import getrandbits
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.datastructures import Headers
 
@@ -17,6 +17,20 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+
+
+class Line(Protocol):
+    """A connection that calls when it goes dead; what our own server puts into ``scope["extensions"][LINE]``."""
+
+    on_hangup: Callable[[], None] | None
+    """Called once, in the event loop, when the client has left; None: nobody wants to know."""
+
+    def dead(self) -> bool:
+        """Has the client left already?"""
+        ...
+
+
+LINE = "gateway.line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,8 @@ class Asked:
     request_id: str
     received: float
     """Monotonic seconds."""
+    line: Line | None = None
+    """The connection, if the server is ours."""
     model: str | None = None
     """The model named by the path (``/{model}/v1/…``); None: the body names it."""
 
@@ -42,6 +58,6 @@ def asked(scope: Scope, receive: Receive, send: Send) -> Asked:
     theirs = headers.get("x-request-id", "")
     # An id has to differ, not to be secret: the kernel's randomness would cost more than the rest of the head.
     request_id = theirs if theirs and _PLAIN_ID.match(theirs) else f"req_{getrandbits(128):032x}"
-    return Asked(
-        scope["method"], scope["raw_path"].decode("latin-1"), headers, receive, send, request_id, time.monotonic()
-    )
+    line = (scope.get("extensions") or {}).get(LINE)
+    path = scope["raw_path"].decode("latin-1")
+    return Asked(scope["method"], path, headers, receive, send, request_id, time.monotonic(), line)

@@ -162,7 +162,7 @@ class Calls:
         progress.render = prepared.render_seconds
         if prepared.prompt is not None:
             progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
-        async with until_hangup(asked.receive) as settle:
+        async with until_hangup(asked.receive, asked.line) as settle:
             async with Run(route, prepared, progress) as events:
                 if call.stream:
                     speaker = _speaker(call, route, prepared, progress)

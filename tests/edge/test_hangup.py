@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -72,3 +73,68 @@ def test_a_listener_that_breaks_is_heard_of() -> None:
 
     with pytest.raises(OSError, match="odd way"):
         asyncio.run(run())
+
+
+class DeadWhenTold:
+    """A line of our own server, as far as the work can see it."""
+
+    def __init__(self, *, dead: bool = False) -> None:
+        self.on_hangup: Callable[[], None] | None = None
+        self._dead = dead
+
+    def dead(self) -> bool:
+        return self._dead
+
+    def hang_up(self) -> None:
+        if self.on_hangup is not None:
+            self.on_hangup()
+
+
+def test_a_line_that_is_dead_already_ends_the_work_before_it_begins() -> None:
+    async def run() -> None:
+        async with until_hangup(stays, DeadWhenTold(dead=True)):
+            raise AssertionError("nobody is there to work for")
+
+    with pytest.raises(ClientGone):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["in the work", "as the work is done"])
+def test_a_line_that_goes_dead_ends_the_work(waits: bool) -> None:
+    async def run() -> None:
+        line = DeadWhenTold()
+        async with until_hangup(stays, line):
+            line.hang_up()
+            if waits:
+                await asyncio.sleep(10)
+
+    with pytest.raises(ClientGone):
+        asyncio.run(run())
+
+
+def test_a_line_that_goes_dead_after_the_last_byte_is_an_ordinary_end() -> None:
+    async def run() -> str:
+        line = DeadWhenTold()
+        async with until_hangup(stays, line) as settle:
+            settle()
+            line.hang_up()
+            await asyncio.sleep(0)
+        line.hang_up()
+        return "done"
+
+    assert asyncio.run(run()) == "done"
+
+
+def test_a_cancellation_from_outside_is_not_the_client_leaving() -> None:
+    async def work() -> None:
+        async with until_hangup(stays, DeadWhenTold()):
+            await asyncio.sleep(10)
+
+    async def run() -> bool:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(run())
