@@ -28,13 +28,15 @@ class HttpProtocol(HttpToolsProtocol):
 
     on_hangup: Callable[[], None] | None = None
     """See ``edge.asked.Line``."""
+    _lost = False
 
     def dead(self) -> bool:
         """See ``edge.asked.Line``."""
-        return bool(self.transport.is_closing())
+        return self._lost
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client, or we, have closed the connection."""
+        self._lost = True
         super().connection_lost(exc)
         if self.on_hangup is not None:
             self.on_hangup()

@@ -33,6 +33,16 @@ def exchange(port: int, *parts: bytes, seconds: float = 5.0) -> Reply:
         return read_reply(link)
 
 
+def read_all(port: int, *parts: bytes, seconds: float = 5.0) -> bytes:
+    """Send ``parts``, and read until the server closes; for several answers on one connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
+        send(link, parts)
+        data = b""
+        while more := link.recv(65536):
+            data += more
+        return data
+
+
 def send(link: socket.socket, parts: Iterable[bytes]) -> None:
     """Send; a server that has already answered may have closed its end."""
     with suppress(ConnectionError):
