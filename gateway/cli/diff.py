@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import sys
 
-from gateway.cli.options import CONFIG_FAILED, add_config, add_conversation, fail, load_snapshot, read_conversation
+from gateway.cli.options import (
+    CONFIG_FAILED,
+    NotFound,
+    add_config,
+    add_conversation,
+    fail,
+    load_snapshot,
+    read_conversation,
+)
 
 EXAMPLES = """examples:
   gateway diff demo demo-wrong-template -m "user:1+1=?"
@@ -27,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Render both and compare."""
-    from gateway.cli.rendering import NotFound, find_either, text_of
-    from gateway.core.errors import ConfigError, GatewayError
+    from gateway.cli.rendering import find_either, text_of
+    from gateway.core.errors import GatewayError
 
     snapshot = load_snapshot(args) if args.config.exists() else None
     if snapshot is None and args.config.exists():
@@ -36,13 +43,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         body = read_conversation(args)
         one, other = (text_of(find_either(name, snapshot), body) for name in (args.a, args.b))
-    except NotFound as error:
-        print(error, file=sys.stderr)
-        return 2
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return CONFIG_FAILED
-    except GatewayError as error:
+    except (NotFound, GatewayError) as error:
         return fail(error)
     if one == other:
         print(f"the same {len(one)} characters")

@@ -72,8 +72,15 @@ def read_conversation(args: argparse.Namespace) -> dict[str, Any]:
     raise SystemExit("standard input must hold a list of messages or a chat request")
 
 
-def fail(error: GatewayError) -> int:
-    """Say what is wrong; the exit code for it."""
+class NotFound(Exception):
+    """No model or template of that name."""
+
+
+def fail(error: NotFound | GatewayError) -> int:
+    """Say on standard error what is wrong; the exit code for it."""
+    if isinstance(error, NotFound | ConfigError):
+        print(error, file=sys.stderr)
+        return CONFIG_FAILED if isinstance(error, ConfigError) else 2
     where = f"{error.param}: " if error.param and error.param not in error.message else ""
     print(f"{error.code}: {where}{error.message}", file=sys.stderr)
     return 1

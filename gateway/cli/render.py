@@ -9,7 +9,15 @@ import argparse
 import json
 import sys
 
-from gateway.cli.options import CONFIG_FAILED, add_config, add_conversation, fail, load_snapshot, read_conversation
+from gateway.cli.options import (
+    CONFIG_FAILED,
+    NotFound,
+    add_config,
+    add_conversation,
+    fail,
+    load_snapshot,
+    read_conversation,
+)
 
 EXAMPLES = r"""examples:
   gateway render demo -m "user:1+1=?"
@@ -34,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Render and print."""
-    from gateway.cli.rendering import NotFound, explain, find_route, segments_of, visible, whole_of
-    from gateway.core.errors import ConfigError, GatewayError
+    from gateway.cli.rendering import explain, find_route, segments_of, visible, whole_of
+    from gateway.core.errors import GatewayError
 
     if (args.model is None) == (args.template is None):
         print("name a model, or a template with --template", file=sys.stderr)
@@ -57,13 +65,7 @@ def run(args: argparse.Namespace) -> int:
                 print(json.dumps(explain(route, body), ensure_ascii=False, indent=2))
                 return 0
             segments, messages = segments_of(route, body)
-    except NotFound as error:
-        print(error, file=sys.stderr)
-        return 2
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return CONFIG_FAILED
-    except GatewayError as error:
+    except (NotFound, GatewayError) as error:
         return fail(error)
     if messages is not None:
         print(json.dumps(list(messages), ensure_ascii=False, indent=2))

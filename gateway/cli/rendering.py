@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
+from gateway.cli.options import NotFound
 from gateway.config.files import Files
 from gateway.config.library import Library
 from gateway.config.names import suggest
@@ -25,10 +26,6 @@ from gateway.pipeline import Route
 from gateway.template.spec import TemplateSpec
 from gateway.template.whole import whole_segments
 from gateway.wire.requests import read_chat
-
-
-class NotFound(Exception):
-    """No model or template of that name."""
 
 
 def find_route(model: str | None, template: str | None, snapshot: Snapshot | None) -> Route:
