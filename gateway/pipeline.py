@@ -154,7 +154,6 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         stream_options=call.stream_options,
         bos=prompt.bos,
         bos_text=prompt.bos_text,
-        templated=True,
     )
     return Prepared(exchange, prompt, prompt.notices + effective.notices, effective.top_logprobs, rendered)
 

@@ -33,8 +33,6 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self.served = 0
-        """How many answers it has brought to their end."""
         self.lost = False
         self._reset()
 
@@ -209,5 +207,4 @@ class Connection(asyncio.Protocol):
         if self.ended or self._interim:
             return
         self.ended = True
-        self.served += 1
         self._wake()

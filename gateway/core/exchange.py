@@ -48,8 +48,6 @@ class Exchange:
     bos_text: str = ""
     deadline: float | None = None
     """Loop time at which everything must be over; None: the policy's total from when it is opened."""
-    templated: bool = False
-    """True: the prompt was rendered by a template; False: the client wrote it."""
 
 
 class Backend(Protocol):

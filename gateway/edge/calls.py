@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,6 @@ from gateway.core.call import Call
 from gateway.core.completion import Completion
 from gateway.core.errors import GatewayError, InvalidValue, Overloaded
 from gateway.core.events import Document, Event
-from gateway.core.record import Record
 from gateway.edge.asked import Asked
 from gateway.edge.body import read_body
 from gateway.edge.hangup import ClientGone, until_hangup
@@ -59,8 +58,11 @@ class Sent:
     """The ``x-gateway-*`` headers, as far as they are known."""
 
 
+Work = Callable[[Asked, Progress, Sent], Awaitable[None]]
+
+
 class Calls:
-    """Serves the three endpoints that run a model."""
+    """Serves the three endpoints that run a model, and the one that only renders."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -68,19 +70,19 @@ class Calls:
 
     async def chat(self, asked: Asked) -> None:
         """``POST /v1/chat/completions``."""
-        await self._serve(asked, "chat")
+        await self._serve(asked, "chat", self._answer)
 
     async def completions(self, asked: Asked) -> None:
         """``POST /v1/completions``."""
-        await self._serve(asked, "completions")
+        await self._serve(asked, "completions", self._answer)
 
     async def embeddings(self, asked: Asked) -> None:
         """``POST /v1/embeddings``."""
-        await self._serve(asked, "embeddings")
+        await self._serve(asked, "embeddings", self._answer)
 
     async def render(self, asked: Asked) -> None:
         """``POST /v1/render``: the body of a chat request, everything but the inference."""
-        await self._serve(asked, "render")
+        await self._serve(asked, "render", self._render)
 
     async def read(self, asked: Asked, endpoint: str, progress: Progress) -> tuple[Call, Route]:
         """The call and the model it is for."""
@@ -99,31 +101,34 @@ class Calls:
         progress.admitted()
         return call, route
 
-    async def _serve(self, asked: Asked, endpoint: str) -> None:
+    async def _serve(self, asked: Asked, endpoint: str, work: Work) -> None:
         metrics = self._runtime.metrics
         progress = Progress(endpoint, asked.request_id, asked.received)
         sent = Sent()
-        record = progress.freeze("internal_error", 500)
+        end = ("internal_error", 500, "")
         metrics.in_flight(endpoint, 1)
         self._running += 1
         try:
             self._make_room()
-            await self._answer(asked, endpoint, progress, sent)
-            record = progress.freeze("ok", sent.status)
+            await work(asked, progress, sent)
+            end = ("ok", sent.status, "")
         except ClientGone:
-            record = progress.freeze("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
+            end = ("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
         except GatewayError as error:
-            record = await self._report(asked, error, progress, sent)
+            end = (error.code, sent.status or error.status, "")
+            await _report(asked, error, progress, sent)
         except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
             LOG.exception("%s failed inside the gateway", asked.request_id)
             failure = GatewayError("the gateway made a mistake; its log has the details under this request id")
-            record = await self._report(asked, failure, progress, sent)
+            end = (failure.code, sent.status or failure.status, "")
+            await _report(asked, failure, progress, sent)
         except asyncio.CancelledError:
-            record = progress.freeze("cancelled", sent.status or GONE)
+            end = ("cancelled", sent.status or GONE, "")
             raise
         finally:
             self._running -= 1
             metrics.in_flight(endpoint, -1)
+            record = progress.freeze(*end)
             metrics.record(record)
             log_call(record)
 
@@ -137,26 +142,14 @@ class Calls:
             self._runtime.metrics.count("gateway_shed_total", "in_flight")
             raise Overloaded("the gateway has as many calls under way as it may have (server.max_in_flight)")
 
-    async def _report(self, asked: Asked, error: GatewayError, progress: Progress, sent: Sent) -> Record:
-        progress.attempts = max(progress.attempts, error.attempts)
-        record = progress.freeze(error.code, sent.status or error.status)
-        if not sent.status:
-            await send_error(asked, error, sent.provenance())
-        else:
-            await asked.send({"type": "http.response.body", "body": error_event(error), "more_body": False})
-        return record
-
     async def _render(self, asked: Asked, progress: Progress, sent: Sent) -> None:
         call, route = await self.read(asked, "chat", progress)
         prepared, body = await rendering(route, call)
-        sent.status = 200
         await send_json(asked, 200, body, provenance(route, prepared))
+        sent.status = 200
 
-    async def _answer(self, asked: Asked, endpoint: str, progress: Progress, sent: Sent) -> None:
-        if endpoint == "render":
-            await self._render(asked, progress, sent)
-            return
-        call, route = await self.read(asked, endpoint, progress)
+    async def _answer(self, asked: Asked, progress: Progress, sent: Sent) -> None:
+        call, route = await self.read(asked, progress.endpoint, progress)
         prepared = await prepare(route, call)
         sent.provenance = partial(provenance, route, prepared, progress)
         progress.render = prepared.render_seconds
@@ -175,8 +168,17 @@ class Calls:
             else:
                 # Spoken when the upstream is closed, so that an explanation knows as much as the headers.
                 body = _spoken(answer, call, route, prepared, progress)
-                sent.status = 200
                 await send_json(asked, 200, body, sent.provenance())
+                sent.status = 200
+
+
+async def _report(asked: Asked, error: GatewayError, progress: Progress, sent: Sent) -> None:
+    """Tell the client: with a real status if nothing is out yet, else as the last event."""
+    progress.attempts = max(progress.attempts, error.attempts)
+    if not sent.status:
+        await send_error(asked, error, sent.provenance())
+    else:
+        await asked.send({"type": "http.response.body", "body": error_event(error), "more_body": False})
 
 
 async def _stream(

@@ -16,7 +16,6 @@ from gateway.template.promptlist import PromptList, is_marker
 from gateway.template.roles import Role, RoleTable, Turn, no_role
 from gateway.template.sections import Closed, Lone, Loose, walk
 
-Mode = Literal["gen", "ppl"]
 MODES = ("gen", "ppl")
 
 
