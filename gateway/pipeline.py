@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from gateway.core.dialogue import NOTHING, Dialogue
 from gateway.core.errors import ContextLengthExceeded, InvalidValue
 from gateway.core.events import Usage
 from gateway.core.exchange import Backend, Exchange
+from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
 from gateway.policy.admit.params import Effective, apply, bounded, for_text, spelled_out
 from gateway.progress import Progress

@@ -7,12 +7,13 @@ error, because skipping it could lose text. A whole JSON answer is one chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gateway.backend.statuses import error_in_body
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.frozen import dataclass
 from gateway.stream.finish import finish_reason
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from gateway.wire.logprobs import from_chat, from_completions

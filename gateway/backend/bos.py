@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gateway.core.exchange import Exchange, RawPrompt
+from gateway.core.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

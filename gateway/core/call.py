@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gateway.core.dialogue import NOTHING, Dialogue
 from gateway.core.exchange import Endpoint, RawPrompt
+from gateway.core.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ no completion (embeddings). Non-streaming answers are the same events at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gateway.core.dialogue import NOTHING
+from gateway.core.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from gateway.core.dialogue import NOTHING
 from gateway.core.events import Event
+from gateway.core.frozen import dataclass
 from gateway.core.prompt import Bos
 
 Endpoint = Literal["chat", "completions", "embeddings"]

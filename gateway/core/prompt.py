@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from gateway.core.frozen import dataclass
 
 Bos = Literal["none", "text", "engine"]
 """Who writes the begin-of-sequence token (design 4.3).

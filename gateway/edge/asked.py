@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from random import getrandbits
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers
+
+from gateway.core.frozen import dataclass
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

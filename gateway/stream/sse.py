@@ -11,9 +11,8 @@ The work is linear: an unfinished line is kept in pieces and joined once, when i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gateway.core.errors import UpstreamInvalidStream
+from gateway.core.frozen import dataclass
 
 BOM = b"\xef\xbb\xbf"
 MAX_EVENT = 1024 * 1024

@@ -8,13 +8,14 @@ of the completions endpoint; what cannot be said there is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Endpoint
+from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
 from gateway.wire.problems import plain
 
