@@ -19,9 +19,9 @@ from bench.lab import Lab
 from bench.measure import KINDS, Effort
 from bench.plot import svg
 from bench.processes import CORES, Unfit, prepare
-from bench.results import Results, machine
+from bench.results import REFERENCE, Results, machine
 from bench.scenarios import GROUPS, SCENARIOS, Scenario, chosen
-from bench.subjects import PEERS, SUBJECTS, Subject
+from bench.subjects import PEERS, SUBJECTS, Subject, before
 from bench.table import markdown, summary
 from bench.variants import ROOT, VARIANTS
 
@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   python -m bench --peers gateway,sglang-router,nginx --only nonstream --seconds 3
   python -m bench --only layers,growth --peers gateway       the gateway against itself; installs nginx only
   python -m bench --only renders --opencompass VENV/bin/python
+  python -m bench --only nonstream@32 --before ../other --peers gateway   this checkout beside another one
   python -m bench --smoke                                    a few seconds; does it run?
   python -m bench --table bench/results/latest.json          the table and the plot again
   python -m bench --list                                     scenarios and subjects
@@ -67,7 +68,7 @@ def run(scenarios: list[Scenario], args: argparse.Namespace) -> Results:
     """Measure; what has been measured is kept when the run is interrupted."""
     results = Results(machine(), {"rounds": args.rounds, "seconds": args.seconds})
     effort = Effort(args.seconds, 0.0 if args.smoke else 1.0, 20 if args.smoke else 100_000, args.opencompass)
-    plan = [(scenario, subject) for scenario in scenarios for subject in _subjects(scenario, args.peers)]
+    plan = [(scenario, subject) for scenario in scenarios for subject in _subjects(scenario, args)]
     total, done, began = len(plan) * args.rounds, 0, time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder,
@@ -89,20 +90,25 @@ def run(scenarios: list[Scenario], args: argparse.Namespace) -> Results:
 
 def _order(scenarios: list[Scenario], args: argparse.Namespace, lab: Lab) -> Iterator[tuple[Scenario, int, Subject]]:
     for scenario in scenarios:
-        subjects = _subjects(scenario, args.peers)
+        subjects = _subjects(scenario, args)
         for number in range(args.rounds):
             for subject in subjects:
                 yield scenario, number, subject
         lab.rest()
 
 
-def _subjects(scenario: Scenario, wanted: tuple[str, ...]) -> list[Subject]:
-    """Those of a scenario that are wanted; a variant comes with the gateway."""
-    return [
+def _subjects(scenario: Scenario, args: argparse.Namespace) -> list[Subject]:
+    """Those of a scenario that are wanted; a variant comes with the gateway, and so does the other checkout's."""
+    wanted: tuple[str, ...] = args.peers
+    found = [
         SUBJECTS[name]
         for name in scenario.subjects
         if not wanted or name in wanted or (name.startswith("gateway+") and "gateway" in wanted)
     ]
+    names = [subject.name for subject in found]
+    if args.before and REFERENCE in names and scenario.kind != "renders":
+        found.insert(names.index(REFERENCE) + 1, before(args.before))
+    return found
 
 
 def _measure(lab: Lab, results: Results, scenario: Scenario, subject: Subject, effort: Effort, first: bool) -> str:
@@ -168,12 +174,17 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="the JSON file; the table and the plot go beside it (default: bench/results/latest.json)")  # fmt: skip
     add("--cache", type=Path, default=ROOT / ".bench", metavar="FOLDER",
         help="where peers are installed, once (default: .bench)")  # fmt: skip
+    add("--before", type=Path, metavar="FOLDER",
+        help="a checkout of another version, measured as gateway-before in the same rounds")  # fmt: skip
     add("--opencompass", type=Path, metavar="PYTHON", help="a Python that has opencompass, for the renders")
     add("--smoke", action="store_true", help="tiny counts, the gateway only, nothing installed")
     add("--table", type=Path, metavar="FILE", help="measure nothing: write the table and the plot of a JSON file again")
     add("--list", action="store_true", help="name scenarios and subjects")
     args = parser.parse_args(argv)
     args.cache = args.cache.absolute()
+    if args.before and not (args.before / "gateway" / "__main__.py").is_file():
+        parser.error(f"--before {args.before}: no checkout of the gateway there")
+    args.before = args.before and args.before.absolute()
     args.rounds = args.rounds if args.rounds is not None else (1 if args.smoke else 5)
     args.seconds = args.seconds if args.seconds is not None else (0.5 if args.smoke else 3.0)
     if args.smoke and not args.peers:

@@ -118,7 +118,7 @@ class Lab:
             return
         place = Place(self.cache, self.new_folder(subject.name), free_port(), free_port(), engine.port)
         command = subject.command(place)
-        child = Child(command, PROXY, place.folder / "log", environment(subject), ROOT)
+        child = Child(command, PROXY, place.folder / "log", environment(subject), subject.home)
         with running(child):
             yield self._ready(subject, place, engine, child)
 

@@ -53,12 +53,14 @@ class Subject:
     env: Mapping[str, str] = field(default_factory=dict)
     patience: float = 60.0
     """Seconds it may take to be ready."""
+    home: Path = ROOT
+    """The checkout whose gateway it runs."""
 
 
 def _gateway(variant: Variant) -> Callable[[Place], list[str]]:
     def command(place: Place) -> list[str]:
         config = write(variant, place.folder, place.upstream, place.port)
-        return [sys.executable, "-m", "gateway", "serve", "--config", str(config), "--log-level", "warning"]
+        return [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
 
     return command
 
@@ -167,7 +169,13 @@ SUBJECTS: dict[str, Subject] = {
 }
 
 
+def before(checkout: Path) -> Subject:
+    """The gateway of another checkout, to be measured beside this one's; it runs with this one's libraries."""
+    says = "the gateway of the checkout named by --before"
+    return Subject("gateway-before", says, _gateway(VARIANTS["gateway"]), env=ALONE, home=checkout)
+
+
 def environment(subject: Subject) -> dict[str, str]:
     """What a subject's process gets on top of ours."""
-    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep)
+    path = os.pathsep.join((str(subject.home), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep)
     return {**subject.env, **({"PYTHONPATH": path} if subject.name.startswith("gateway") else {})}

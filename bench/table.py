@@ -20,6 +20,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "first_p99_ms": ("first token ms p99", lambda v: f"{v:.2f}"),
     "delay_p50_ms": ("event delay ms p50", lambda v: f"{v:.2f}"),
     "delay_p99_ms": ("event delay ms p99", lambda v: f"{v:.2f}"),
+    "added_delay_p99_ms": ("event delay + ms p99", lambda v: f"{v:.2f}"),
     "kb_per_stream": ("KB a stream", lambda v: f"{v:.1f}"),
     "added_mb": ("added MB", lambda v: f"{v:.0f}"),
     "rss_mb": ("RSS MB", lambda v: f"{v:.0f}"),

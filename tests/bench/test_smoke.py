@@ -69,6 +69,7 @@ WRONG = {
     "an unknown scenario": (["--only", "nostream"], "nostream"),
     "an unknown subject": (["--peers", "gatway"], "gatway"),
     "too many rounds": (["--rounds", "1000"], "--rounds"),
+    "a checkout that is none": (["--before", "/nowhere"], "no checkout of the gateway"),
 }
 
 
@@ -78,6 +79,14 @@ def test_a_wrong_argument_is_named(case: str) -> None:
     done = bench(*arguments)
     assert done.returncode == 2
     assert named in done.stderr
+
+
+def test_another_checkout_is_measured_beside_this_one(tmp_path: Path) -> None:
+    out = tmp_path / "two.json"
+    asked = ["--smoke", "--only", "nonstream@1", "--before", str(ROOT), "--out", str(out)]
+    assert bench(*asked).returncode == 0
+    (before,) = json.loads(out.read_text(encoding="utf-8"))["rounds"]["nonstream@1"]["gateway-before"]
+    assert before["requests_per_second"] > 0
 
 
 def test_help_has_examples_and_list_names_everything() -> None:
