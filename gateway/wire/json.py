@@ -6,6 +6,7 @@ orjson refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates an
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -14,11 +15,14 @@ from gateway.core.errors import InvalidBody, InvalidJson, InvalidUnicode, Invali
 from gateway.wire.problems import plain
 
 MAX_DEPTH = 64
+LONG = 4096
+"""Bytes of a body whose brackets are not worth counting."""
+CONTAINERS = frozenset({dict, list})
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """The JSON object in ``body``; duplicate keys: the last one wins."""
-    if not body.strip():
+    if not body or body.isspace():
         raise InvalidJson("the request body is empty; send a JSON object with content-type application/json")
     try:
         value = orjson.loads(body)
@@ -26,8 +30,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise _explain(error, body) from None
     if not isinstance(value, dict):
         raise InvalidBody(f'the request body is a JSON {_kind(value)}; it must be an object such as {{"model": …}}')
-    # Only a body with that many brackets can nest that deep; most requests skip the walk.
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+    # Only a body with that many brackets can nest that deep. In a long one, counting costs more than the walk.
+    long = len(body) > LONG or body.count(b"{") + body.count(b"[") > MAX_DEPTH
+    if long and _deeper_than(value, MAX_DEPTH):
         raise JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels")
     return value
 
@@ -59,16 +64,15 @@ def _kind(value: object) -> str:
     return {list: "array", str: "string", bool: "boolean", type(None): "null"}.get(type(value), "number")
 
 
-def _deeper_than(value: object, limit: int) -> bool:
-    level: list[object] = [value]
+def _deeper_than(value: dict[str, Any], limit: int) -> bool:
+    """Level by level; a level of plain values, which ends nearly every body, is recognised by its types alone."""
+    level: list[Any] = [value]
     for _ in range(limit):
-        below: list[object] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(item.values())
-            elif isinstance(item, list):
-                below.extend(item)
-        if not below:
+        objects = [item for item in level if type(item) is dict]
+        items = list(chain.from_iterable(map(dict.values, objects)))
+        if len(objects) < len(level):
+            items.extend(chain.from_iterable([item for item in level if type(item) is list]))
+        if CONTAINERS.isdisjoint(map(type, items)):
             return False
-        level = below
-    return any(isinstance(item, dict | list) for item in level)
+        level = [item for item in items if type(item) in CONTAINERS]
+    return True

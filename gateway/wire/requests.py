@@ -1,168 +1,242 @@
-"""What did the client ask for? A JSON object in, a ``Call`` out; the only place that reads bodies."""
+"""What did the client ask for? A JSON object in, a ``Call`` out; the only place that reads bodies.
+
+One pass sorts a body's fields: parameters, fields that OpenAI's API does not have, and those that no row of
+``ordinary.py`` vouches for. Only the last go to pydantic. A call is made of the body's own values, word for word.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue, Message, Part
+from gateway.core.dialogue import NOTHING, Dialogue, Message, Part
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
-from gateway.core.exchange import RawPrompt
+from gateway.core.exchange import Endpoint, RawPrompt
 from gateway.wire.fields import (
     FORBIDDEN,
     FOREIGN,
     MAX_PROMPTS,
     MAX_STOPS,
     STRUCTURAL,
-    ChatMessage,
     ChatRequest,
     CompletionRequest,
     EmbeddingRequest,
-    Shared,
     Strict,
 )
 from gateway.wire.json import refuse_lost_digits
 from gateway.wire.media import refuse_remote_media
+from gateway.wire.ordinary import NEVER, TEXT, Row, plain_messages, rows_of
 from gateway.wire.problems import plain
 
-Model = TypeVar("Model", bound=Strict)
+
+class Shape(NamedTuple):
+    """What an endpoint's bodies look like."""
+
+    model: type[Strict]
+    rows: Mapping[str, tuple[frozenset[type], Any, Any, bool, bool]]
+    """The row of each field, then: is it a parameter? may it be null?"""
+    required: Mapping[str, Any]
+    """Each with a value that its validator takes, to stand in for one that needs no validator."""
+
+
+class Fields(NamedTuple):
+    """A body's fields, each where it belongs."""
+
+    known: dict[str, Any]
+    unknown: dict[str, Any]
+    given: frozenset[str]
+    loose: list[str]
+    """Fields whose numbers nobody has looked at."""
 
 
 def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/chat/completions`` body."""
-    request = _check(ChatRequest, body)
-    if request.continue_final_message and request.add_generation_prompt:
-        raise InvalidValue(
-            "continue_final_message and add_generation_prompt exclude each other; set add_generation_prompt to false",
-            param="continue_final_message",
-        )
-    if request.add_generation_prompt is False and not request.continue_final_message:
-        raise InvalidValue(
-            "add_generation_prompt: false asks for a prompt that no answer can follow; "
-            "set continue_final_message: true to go on with the last message",
-            param="add_generation_prompt",
-        )
-    messages = tuple(
-        _message(message, raw, f"messages[{index}]")
-        for index, (message, raw) in enumerate(zip(request.messages, body["messages"], strict=True))
-    )
-    return Call(
-        endpoint="chat",
-        dialogue=Dialogue(messages, bool(request.continue_final_message), tuple(request.tools or ())),
-        **_common(request, body, "chat", request_id, received),
-    )
+    messages = plain_messages(body.get("messages"))
+    fields = _sorted(CHAT, body, "" if messages is None else "messages")
+    goes_on, opens = body.get("continue_final_message"), body.get("add_generation_prompt")
+    if goes_on or opens is False:
+        _check_last_turn(goes_on, opens)
+    if messages is None:
+        messages = tuple([_message(raw, index) for index, raw in enumerate(body["messages"])])
+    dialogue = Dialogue(messages, bool(goes_on), tuple(body.get("tools") or ()))
+    return _call("chat", body, fields, request_id, received, dialogue)
 
 
 def read_completion(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/completions`` body."""
-    request = _check(CompletionRequest, body)
-    prompts, is_list = _prompts(request.prompt)
-    return Call(
-        endpoint="completions",
-        prompts=prompts,
-        prompt_is_list=is_list,
-        **_common(request, body, "completions", request_id, received),
-    )
+    fields = _sorted(COMPLETION, body, "prompt")
+    prompts, is_list = _prompts(body["prompt"])
+    return _call("completions", body, fields, request_id, received, None, prompts, is_list)
 
 
 def read_embedding(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/embeddings`` body; the input passes untouched."""
-    request = _check(EmbeddingRequest, body)
-    _prompts(request.input, "input")
-    known, unknown = _split(request, body, frozenset({"model", "gateway"}))
+    fields = _sorted(EMBEDDING, body, "input")
+    _prompts(body["input"], "input")
+    _keep_digits(body, fields.loose)
     return Call(
         endpoint="embeddings",
-        model=request.model,
+        model=body["model"],
         request_id=request_id,
         received=received,
-        params=known,
-        unknown=unknown,
-        given=_given(body),
-        explain=_explains(request),
+        params=fields.known,
+        unknown=fields.unknown,
+        given=fields.given,
+        explain=_explains(body),
     )
 
 
-def _common(
-    request: Shared, body: Mapping[str, Any], endpoint: str, request_id: str, received: float
-) -> dict[str, Any]:
-    stops = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
+def _call(
+    endpoint: Endpoint,
+    body: dict[str, Any],
+    fields: Fields,
+    request_id: str,
+    received: float,
+    dialogue: Dialogue | None,
+    prompts: tuple[RawPrompt, ...] = (),
+    prompt_is_list: bool = False,
+) -> Call:
+    """What chat and completions have in common."""
+    stop = body.get("stop")
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MAX_STOPS[endpoint]:
         raise InvalidValue(f"stop takes at most {MAX_STOPS[endpoint]} strings, not {len(stops)}", param="stop")
     for name, path in FOREIGN[endpoint].items():
         if body.get(name) is not None:
             raise InvalidValue(f"{name} is no field of this endpoint; {path} takes it", param=name)
-    options = request.stream_options
-    if options is not None and not request.stream:
+    stream, options = body.get("stream"), body.get("stream_options")
+    if options is not None and not stream:
         # OpenAI refuses this pair too; a client that sets it expects a usage chunk that never comes.
         raise InvalidValue("stream_options needs stream: true", param="stream_options")
-    known, unknown = _split(request, body, STRUCTURAL)
-    return {
-        "model": request.model,
-        "request_id": request_id,
-        "received": received,
-        "params": known,
-        "unknown": unknown,
-        "given": _given(body),
-        "n": request.n or 1,
-        "stops": stops,
-        "stream": bool(request.stream),
-        "stream_options": _further_options(body),
-        "include_usage": bool(options and options.include_usage),
-        "explain": _explains(request),
-    }
+    if fields.loose:
+        _keep_digits(body, fields.loose)
+    return Call(
+        endpoint,
+        body["model"],
+        request_id,
+        received,
+        dialogue,
+        prompts,
+        prompt_is_list,
+        fields.known,
+        fields.unknown,
+        fields.given,
+        body.get("n") or 1,
+        stops,
+        bool(stream),
+        _further_options(options) if options else NOTHING,
+        bool(options and options.get("include_usage")),
+        _explains(body),
+    )
 
 
-def _given(body: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(key for key, value in body.items() if value is not None)
+def _sorted(shape: Shape, body: dict[str, Any], checked: str) -> Fields:
+    """Every field of the body, valid; an explicit null is an absent field. ``checked``: one the caller looks at."""
+    known: dict[str, Any] = {}
+    unknown: dict[str, Any] = {}
+    odd: list[str] = []
+    loose: list[str] = []
+    nulls = False
+    rows = shape.rows
+    for key, value in body.items():
+        row = rows.get(key)
+        if row is None:
+            if value is None:
+                nulls = True
+            else:
+                unknown[key] = value
+                loose.append(key)
+            continue
+        kinds, least, most, is_parameter, may_be_null = row
+        if value is None:
+            nulls = True
+            if not may_be_null:
+                odd.append(key)
+            continue
+        if is_parameter:
+            known[key] = value
+        if type(value) in kinds and least <= (len(value) if kinds is TEXT else value) <= most:
+            continue
+        if key != checked:
+            odd.append(key)
+            if is_parameter:
+                loose.append(key)
+    if odd or not shape.required.keys() <= body.keys():
+        _check(shape, body, odd)
+    given = frozenset([key for key, value in body.items() if value is not None] if nulls else body)
+    return Fields(known, unknown, given, loose)
 
 
-def _further_options(body: Mapping[str, Any]) -> dict[str, Any]:
-    options = body.get("stream_options") or {}
+def _check(shape: Shape, body: dict[str, Any], odd: Sequence[str]) -> None:
+    """Let pydantic judge the odd fields, and miss the missing ones."""
+    forbidden = FORBIDDEN.intersection(odd)
+    if forbidden:
+        name = min(forbidden)
+        raise ForbiddenParameter(f"{name} is set by the operator of this gateway, never by a request", param=name)
+    doubtful = {key: value for key, value in shape.required.items() if key in body}
+    doubtful.update([(key, body[key]) for key in odd])
+    try:
+        shape.model.model_validate(doubtful)
+    except ValidationError as error:
+        raise _first_problem(error) from None
+
+
+def _keep_digits(body: Mapping[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        value = body[name]
+        if type(value) is not str:
+            refuse_lost_digits(value, plain(name))
+
+
+def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of ``stream_options`` beside ``include_usage``."""
     refuse_lost_digits(options, "stream_options")
     return {key: value for key, value in options.items() if key != "include_usage" and value is not None}
 
 
-def _explains(request: Shared | EmbeddingRequest) -> bool:
-    return request.gateway is not None and request.gateway.explain
+def _explains(body: Mapping[str, Any]) -> bool:
+    options = body.get("gateway")
+    return options is not None and options.get("explain") is True
 
 
-def _split(
-    request: Strict, body: Mapping[str, Any], structural: frozenset[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Known parameters and unknown fields, word for word; an explicit null is an absent field."""
-    fields = type(request).model_fields
-    known: dict[str, Any] = {}
-    unknown: dict[str, Any] = {}
-    for key, value in body.items():
-        if value is None or key in structural:
-            continue
-        refuse_lost_digits(value, plain(key))
-        (known if key in fields else unknown)[key] = value
-    return known, unknown
+def _check_last_turn(goes_on: bool | None, opens: bool | None) -> None:
+    if goes_on and opens:
+        raise InvalidValue(
+            "continue_final_message and add_generation_prompt exclude each other; set add_generation_prompt to false",
+            param="continue_final_message",
+        )
+    if opens is False and not goes_on:
+        raise InvalidValue(
+            "add_generation_prompt: false asks for a prompt that no answer can follow; "
+            "set continue_final_message: true to go on with the last message",
+            param="add_generation_prompt",
+        )
 
 
-def _message(message: ChatMessage, raw: Mapping[str, Any], param: str) -> Message:
+def _message(raw: Mapping[str, Any], number: int) -> Message:
+    param = f"messages[{number}]"
     refuse_lost_digits(raw, param)
-    content = message.content
+    role, content = raw["role"], raw.get("content")
     if content is None:
-        if message.role != "assistant":
+        if role != "assistant":
             raise InvalidValue(
                 f"{param}.content is missing; only an assistant message may leave it out", param=f"{param}.content"
             )
-        return Message(message.role, "", (), raw)
+        return Message(role, "", (), raw)
     if isinstance(content, str):
-        return Message(message.role, content, (), raw)
+        return Message(role, content, (), raw)
     parts = []
     for index, part in enumerate(content):
-        refuse_remote_media(raw["content"][index], f"{param}.content[{index}]")
-        if part.type == "text" and part.text is None:
+        refuse_remote_media(part, f"{param}.content[{index}]")
+        text = part.get("text")
+        if text is None and part["type"] == "text":
             raise InvalidValue(f"{param}.content[{index}].text is missing", param=f"{param}.content[{index}].text")
-        parts.append(Part(part.type, part.text or ""))
-    return Message(message.role, "".join([part.text for part in parts]), tuple(parts), raw)
+        parts.append(Part(part["type"], text or ""))
+    return Message(role, "".join([part.text for part in parts]), tuple(parts), raw)
 
 
 def _prompts(value: object, param: str = "prompt") -> tuple[tuple[RawPrompt, ...], bool]:
@@ -190,17 +264,6 @@ def _ids(value: list[int], param: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _check(model: type[Model], body: dict[str, Any]) -> Model:
-    forbidden = FORBIDDEN.intersection(body)
-    if forbidden:
-        name = min(forbidden)
-        raise ForbiddenParameter(f"{name} is set by the operator of this gateway, never by a request", param=name)
-    try:
-        return model.model_validate(body)
-    except ValidationError as error:
-        raise _first_problem(error) from None
-
-
 def _first_problem(error: ValidationError) -> RequestError:
     first = _telling(error.errors(include_url=False, include_context=False, include_input=False))
     # A union names its members in the location; those are class names of ours, not the client's words.
@@ -223,3 +286,20 @@ def _telling(errors: Sequence[ErrorDetails]) -> ErrorDetails:
 
 def _is_union_tag(key: str) -> bool:
     return key in {"str", "int", "float", "bool", "dict"} or "[" in key
+
+
+def _shape(model: type[Strict], structural: frozenset[str], required: Mapping[str, Any]) -> Shape:
+    plain_rows: dict[str, Row] = {
+        **dict.fromkeys([*model.model_fields, *structural, *FORBIDDEN], NEVER),
+        **rows_of(model),
+    }
+    rows = {
+        name: (*row, name in model.model_fields and name not in structural, name not in required.keys() | FORBIDDEN)
+        for name, row in plain_rows.items()
+    }
+    return Shape(model, rows, required)
+
+
+CHAT = _shape(ChatRequest, STRUCTURAL, {"model": "m", "messages": [{"role": "user", "content": ""}]})
+COMPLETION = _shape(CompletionRequest, STRUCTURAL, {"model": "m", "prompt": ""})
+EMBEDDING = _shape(EmbeddingRequest, frozenset({"model", "gateway"}), {"model": "m", "input": ""})
