@@ -1,7 +1,7 @@
-"""What does a call cost before the upstream is asked, and after it has answered? ``python -m bench.admission [FILTER]``.
+"""What does a call cost before the upstream is asked, and after it has answered? ``python -m bench.admission [PART]``.
 
-Nanoseconds per stage, without any network: a small chat request, 200 messages, and one message of a megabyte, each through
-ChatML; then what every finished call leaves. A filter names the part to be measured: ``small``, ``turns``, ``large``, ``after``.
+Nanoseconds per stage, without any network: ``small`` is a short chat request, ``turns`` one of 199 messages, ``large``
+one message of a megabyte, each through ChatML; ``after`` is what every finished call leaves, ``keys`` a client's key.
 """
 
 from __future__ import annotations

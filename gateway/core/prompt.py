@@ -42,17 +42,21 @@ class Notice:
         return f"{self.rule}: {self.detail}" if self.detail else self.rule
 
 
+Mark = tuple[str, str, bool]
+"""Where a piece of a prompt comes from: a segment's ``role``, ``origin`` and ``scaffold``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What the model will see, and where its answer ends.
 
-    A string template fills ``segments``; a message template fills ``messages``.
-    Exactly one of them is not None.
+    A string template makes a text, from pieces with one mark each; a message template makes messages.
     """
 
-    segments: tuple[Segment, ...] | None = None
+    text: str = ""
+    """The exact string: all pieces, joined; ``""`` for message templates."""
     messages: tuple[Mapping[str, Any], ...] | None = None
-    """OpenAI messages, as they go on the wire."""
+    """OpenAI messages, as they go on the wire; None for string templates."""
     stops: tuple[str, ...] = ()
     """The template's stop strings, in order of precedence (design 4.2)."""
     stop_token_ids: tuple[int, ...] = ()
@@ -60,8 +64,13 @@ class Prompt:
     bos_text: str = ""
     """With ``bos: text``: the BOS as the template writes it."""
     notices: tuple[Notice, ...] = ()
+    pieces: tuple[str, ...] = ()
+    marks: tuple[Mark | None, ...] = ()
+    """None: an empty piece that is no segment."""
 
     @property
-    def text(self) -> str:
-        """The exact string, joined from the segments; ``""`` for message templates."""
-        return "".join([segment.text for segment in self.segments or ()])
+    def segments(self) -> tuple[Segment, ...] | None:
+        """The pieces with their marks, made when somebody looks at them; None for message templates."""
+        if self.messages is not None:
+            return None
+        return tuple([Segment(text, *mark) for text, mark in zip(self.pieces, self.marks, strict=True) if mark])

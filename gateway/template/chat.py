@@ -26,7 +26,7 @@ class ChatTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``; every role is accepted, because the target decides."""
         return Prompt(
-            messages=tuple(as_sent(message) for message in dialogue.messages),
+            messages=tuple([message.raw or as_sent(message) for message in dialogue.messages]),
             stops=self._stops,
             stop_token_ids=self._stop_token_ids,
         )

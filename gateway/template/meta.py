@@ -6,33 +6,81 @@ Meta ``end`` closes a finished conversation, so a prompt that awaits an answer n
 
 from __future__ import annotations
 
-from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import Notice, Prompt, Segment
+from dataclasses import dataclass
+
+from gateway.core.dialogue import Dialogue, Message
+from gateway.core.prompt import Mark, Notice, Prompt
 from gateway.template.natural import NaturalOrder
-from gateway.template.speakers import Speakers, check_dialogue, content_of, unread_fields
+from gateway.template.speakers import Speaker, Speakers, check_dialogue, content_of, unread_fields
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import stop_strings, stop_token_ids
 
-_ORIGINS = tuple(f"messages[{number}]" for number in range(64))
+KEPT = 256
+"""Messages of one role whose marks are kept for the next dialogue."""
+
+Marks = tuple[Mark | None, Mark, Mark | None]
+_MARKS: dict[tuple[str, bool, bool], dict[int, Marks]] = {}
+"""By role, and whether it has a begin and an end; shared by all templates, because most call their roles the same."""
+
+_ORIGINS = tuple(f"messages[{number}]" for number in range(KEPT))
 
 
 def origin_of(number: int) -> str:
     """``messages[2]``, made once for the numbers that occur every day."""
-    return _ORIGINS[number] if number < len(_ORIGINS) else f"messages[{number}]"
+    return _ORIGINS[number] if number < KEPT else f"messages[{number}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the template itself says at some place, and the notice it owes for that."""
+
+    pieces: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    notice: Notice | None = None
+
+
+class Voice:
+    """One OpenAI role as the template speaks it: what stands before a message and after it."""
+
+    __slots__ = ("_kept", "begin", "end", "fallback_for", "role")
+
+    def __init__(self, speaker: Speaker) -> None:
+        self.role = speaker.role
+        self.begin = speaker.role.begin
+        self.end = speaker.role.end
+        self.fallback_for = speaker.fallback_for
+        self._kept = _MARKS.setdefault((self.role.role, bool(self.begin), bool(self.end)), {})
+
+    def marks(self, number: int) -> Marks:
+        """The marks of begin, content and end of ``messages[number]``."""
+        marks = self._kept.get(number)
+        if marks is None:
+            marks = self._marks(number)
+            if number < KEPT:
+                self._kept[number] = marks
+        return marks
+
+    def _marks(self, number: int) -> Marks:
+        name, origin = self.role.role, origin_of(number)
+        scaffold = (name, origin, True)
+        return (scaffold if self.begin else None, (name, origin, False), scaffold if self.end else None)
 
 
 class MetaTemplate:
-    """Renders dialogues into segments, messages in their own order."""
+    """Renders dialogues into marked pieces, messages in their own order."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         generating = spec.generating
         if generating is None:
             raise ValueError("a meta template without a generating role passed the checks")
         self._spec = spec
-        self._order = NaturalOrder(spec, Speakers(spec))
-        self._opening = (Segment(spec.begin, "", "template", True),) if spec.begin else ()
-        self._generate = Segment(generating.begin, generating.role, "generate", True)
-        self._own_words = {entry: (_own_segments(entry), _own_notice(entry)) for entry in spec.round}
+        self._speakers = Speakers(spec)
+        self._order = NaturalOrder(spec, self._speakers)
+        self._voices = {role: Voice(speaker) for role, speaker in self._speakers.items()}
+        self._opening = _words(spec.begin) if spec.begin else Words()
+        self._generate = generating.begin
+        self._generate_mark: Mark = (generating.role, "generate", True)
+        self._own_words = {entry: _words(entry) for entry in spec.round}
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
 
@@ -42,37 +90,73 @@ class MetaTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """One pass over the messages; see ``base.Template``."""
-        check_dialogue(dialogue)
-        segments = list(self._opening)
+        goes_on = dialogue.continue_final
+        if dialogue.tools or goes_on:
+            check_dialogue(dialogue)
+        pieces = list(self._opening.pieces)
+        marks: list[Mark | None] = list(self._opening.marks)
         notices: dict[Notice, None] = {}
-        last = len(dialogue.messages) - 1 if dialogue.continue_final else -1
-        for speaker, entry, number in self._order.turns(dialogue):
-            if speaker is None:
-                own, notice = self._own_words[entry]
-                segments += own
-                if notice is not None:
-                    notices[notice] = None
-                continue
-            message, role, origin = dialogue.messages[number], speaker.role, origin_of(number)
-            if role.begin:
-                segments.append(Segment(role.begin, role.role, origin, True))
-            segments.append(Segment(content_of(message, number, self._spec.media), role.role, origin, False))
-            if role.end and number != last:
-                segments.append(Segment(role.end, role.role, origin, True))
-            if speaker.fallback_for:
-                notices[fallback_notice(speaker.fallback_for, role, number)] = None
-            for notice in unread_fields(message, number):
-                notices[notice] = None
-        if not dialogue.continue_final:
-            segments.append(self._generate)
+        if self._order.speaks_for_itself:
+            self._with_own_words(dialogue, pieces, marks, notices)
+        else:
+            self._messages(dialogue.messages, pieces, marks, notices)
+        if goes_on:
+            del pieces[-1], marks[-1]  # the last message's end
+        else:
+            pieces.append(self._generate)
+            marks.append(self._generate_mark)
+        spec = self._spec
         return Prompt(
-            segments=tuple(segments),
-            stops=self._stops,
-            stop_token_ids=self._stop_token_ids,
-            bos=self._spec.bos,
-            bos_text=self._spec.bos_text,
-            notices=tuple(notices),
+            "".join(pieces),
+            None,
+            self._stops,
+            self._stop_token_ids,
+            spec.bos,
+            spec.bos_text,
+            tuple(notices),
+            tuple(pieces),
+            tuple(marks),
         )
+
+    def _messages(
+        self, messages: tuple[Message, ...], pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]
+    ) -> None:
+        """Messages and nothing between them, as in most templates."""
+        voices = self._voices
+        for number, message in enumerate(messages):
+            voice = voices.get(message.role)
+            if voice is None:
+                raise self._speakers.refuse(message.role, number)
+            if message.parts or voice.fallback_for or len(message.raw) > 2:
+                self._say(message, number, pieces, marks, notices)
+            else:
+                pieces += (voice.begin, message.text, voice.end)
+                marks += voice.marks(number)
+
+    def _with_own_words(
+        self, dialogue: Dialogue, pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]
+    ) -> None:
+        for speaker, entry, number in self._order.turns(dialogue):
+            if speaker is not None:
+                self._say(dialogue.messages[number], number, pieces, marks, notices)
+                continue
+            words = self._own_words[entry]
+            pieces += words.pieces
+            marks += words.marks
+            if words.notice is not None:
+                notices[words.notice] = None
+
+    def _say(
+        self, message: Message, number: int, pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]
+    ) -> None:
+        """One message, with all that is to be told of it."""
+        voice = self._voices[message.role]
+        pieces += (voice.begin, content_of(message, number, self._spec.media), voice.end)
+        marks += voice.marks(number)
+        if voice.fallback_for:
+            notices[fallback_notice(voice.fallback_for, voice.role, number)] = None
+        for notice in unread_fields(message, number):
+            notices[notice] = None
 
 
 def fallback_notice(wanted: str, role: RoleSpec, number: int) -> Notice:
@@ -80,12 +164,10 @@ def fallback_notice(wanted: str, role: RoleSpec, number: int) -> Notice:
     return Notice("fallback_role", f"messages[{number}]: {wanted} spoken as {ascii(role.role)[1:-1]}")
 
 
-def _own_segments(entry: RoleSpec | str) -> tuple[Segment, ...]:
+def _words(entry: RoleSpec | str) -> Words:
+    """An entry of the round that no message fills."""
     if isinstance(entry, str):
-        return (Segment(entry, "", "template", True),)
-    texts = (entry.begin, entry.prompt or "", entry.end)
-    return tuple(Segment(text, entry.role, "template", True) for text in texts if text)
-
-
-def _own_notice(entry: RoleSpec | str) -> Notice | None:
-    return None if isinstance(entry, str) else Notice("default_prompt", ascii(entry.role)[1:-1])
+        return Words((entry,), (("", "template", True),))
+    texts = tuple([text for text in (entry.begin, entry.prompt or "", entry.end) if text])
+    notice = Notice("default_prompt", ascii(entry.role)[1:-1])
+    return Words(texts, ((entry.role, "template", True),) * len(texts), notice)

@@ -41,6 +41,11 @@ class NaturalOrder:
         )
         """Entries that speak without a message, by place."""
 
+    @property
+    def speaks_for_itself(self) -> bool:
+        """Has the template words that no message fills? Without any, turns are the messages as they stand."""
+        return bool(self._own_words)
+
     def turns(self, dialogue: Dialogue) -> Iterator[Turn]:
         """Every turn before the model's own. Raises RoleNotSupported."""
         place = -1
