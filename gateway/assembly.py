@@ -31,9 +31,10 @@ from gateway.config.blame import placed
 from gateway.config.snapshot import ModelSpec, ServerSpec, Snapshot, TargetSpec
 from gateway.config.templates import form
 from gateway.core.errors import ConfigError, Problem
-from gateway.core.exchange import Backend
+from gateway.core.exchange import ENDPOINTS, Backend
 from gateway.pipeline import Route
 from gateway.policy.admit.keys import Keyring
+from gateway.policy.admit.params import Terms
 from gateway.policy.deliver.begin import Begin
 from gateway.policy.deliver.clocks import Clocks
 from gateway.policy.deliver.failover import Failover, Replica
@@ -107,13 +108,15 @@ class _Problems:
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     """A model that can be rendered for, but not asked: what the verbs of the command line need."""
-    tokens = _tokens(model, engines)
+    tokens, first, takes = _tokens(model, engines), model.targets[0], form(model.template)
+    defaults = None if first.speaks == "litellm" else ENGINES[first.engine].explicit
     return Route(
         spec=model,
-        form=form(model.template),
+        form=takes,
         template=build(model.template),
         backend=ScriptedBackend(),
-        engine_defaults=None if model.targets[0].speaks == "litellm" else ENGINES[model.targets[0].engine].explicit,
+        terms={endpoint: Terms(model.policy.params, endpoint, takes, defaults) for endpoint in ENDPOINTS},
+        template_id=f"{model.template.name}@sha256:{model.template.digest}",
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
         max_model_len=_length(model, engines),

@@ -9,22 +9,19 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
 from types import TracebackType
-from typing import Any, Literal
 
 import orjson
 
 from gateway.backend.tokens import Tokens, count
 from gateway.config.snapshot import ModelSpec
 from gateway.core.call import Call
-from gateway.core.dialogue import NOTHING, Dialogue
 from gateway.core.errors import ContextLengthExceeded, InvalidValue
 from gateway.core.events import Usage
-from gateway.core.exchange import Backend, Exchange
+from gateway.core.exchange import Backend, Endpoint, Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
-from gateway.policy.admit.params import Effective, apply, bounded, for_text, spelled_out
+from gateway.policy.admit.params import Form, Terms
 from gateway.progress import Progress
 from gateway.template.base import Template
 from gateway.watched import Watched
@@ -32,29 +29,28 @@ from gateway.watched import Watched
 MAX_PROMPT = 2_000_000
 """Characters (or token ids) of one prompt; longer ones would keep a tokenizer busy for seconds."""
 
+GOES_ON = {"continue_final_message": True, "add_generation_prompt": False}
+"""The target's own template has to leave the last turn open; these are the names engines know."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """One model, wired: its template, its backend stack, and what is known of its tokens."""
 
     spec: ModelSpec
-    form: Literal["text", "messages"]
-    """What its targets take."""
+    form: Form
     template: Template
     backend: Backend
-    engine_defaults: Mapping[str, Any] | None = field(default=NOTHING)
-    """What ``params.explicit`` must say to this target; None: nothing."""
+    terms: Mapping[Endpoint, Terms]
+    """What the policy comes to for each endpoint."""
+    template_id: str
+    """``name@sha256:12hex``, for ``x-gateway-template``."""
     eos_stops: tuple[str, ...] = ()
     """The text of the template's ``eos_token_id``, when a tokenizer knows it."""
     tokens: Tokens | None = None
     """The model's tokenizer, when it has one here."""
     max_model_len: int | None = None
     """The context in tokens; None when unknown."""
-
-    @property
-    def template_id(self) -> str:
-        """``name@sha256:12hex``, for ``x-gateway-template``."""
-        return f"{self.template.spec.name}@sha256:{self.template.spec.digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +68,14 @@ class Prepared:
     def prompt_sha256(self) -> str:
         """SHA-256 over exactly what the model is given; of a prompt, before a BOS that its engine adds is taken off."""
         exchange = self.exchange
+        prompts = exchange.prompts
+        if len(prompts) == 1 and isinstance(prompts[0], str):
+            return _sha256(prompts[0].encode("utf-8", "surrogatepass"))
         if exchange.endpoint == "embeddings":
             return _sha256(orjson.dumps(exchange.params.get("input")))
         if exchange.messages:
             return _sha256(orjson.dumps(list(exchange.messages)))
-        if len(exchange.prompts) == 1 and isinstance(exchange.prompts[0], str):
-            return _sha256(exchange.prompts[0].encode("utf-8", "surrogatepass"))
-        return _sha256(orjson.dumps([list(p) if isinstance(p, tuple) else p for p in exchange.prompts]))
+        return _sha256(orjson.dumps([list(p) if isinstance(p, tuple) else p for p in prompts]))
 
 
 async def prepare(route: Route, call: Call) -> Prepared:
@@ -128,28 +125,32 @@ class Run:
 
 
 async def _prepare_chat(route: Route, call: Call) -> Prepared:
-    policy = route.spec.policy.params
-    effective = apply(call, policy)
+    dialogue, terms = call.dialogue, route.terms["chat"]
+    assert dialogue is not None
+    terms.check(call)
     started = time.perf_counter()
-    assert call.dialogue is not None
-    prompt = route.template.render(call.dialogue)
+    prompt = route.template.render(dialogue)
     rendered = time.perf_counter() - started
     text = route.form == "text"
-    _refuse_overlong(len(prompt.text) if text else sum(len(m.text) for m in call.dialogue.messages), "messages")
-    if text:
-        effective = for_text(effective, policy, await _room(route, prompt.text))
-    else:
-        effective = _for_messages(bounded(effective, policy), call.dialogue)
-    effective = spelled_out(effective, policy, route.engine_defaults)
+    _refuse_overlong(len(prompt.text) if text else sum([len(m.text) for m in dialogue.messages]), "messages")
+    room = None
+    if route.tokens is not None and route.max_model_len is not None and terms.leaves_limit_open(call):
+        room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
+    effective = terms.effective(call, room)
+    params, stops = effective.params, prompt.stops
+    if dialogue.continue_final and not text:
+        params = {**params, **GOES_ON}
+    if call.stops or route.eos_stops:
+        # The template's own come first; the client's are added and never replace them.
+        stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
     exchange = Exchange(
         endpoint="completions" if text else "chat",
         request_id=call.request_id,
         prompts=(prompt.text,) if text else (),
         messages=prompt.messages or (),
-        params=effective.params,
+        params=params,
         n=call.n,
-        # The template's own come first; the client's are added and never replace them.
-        stops=tuple(dict.fromkeys((*prompt.stops, *route.eos_stops, *call.stops))),
+        stops=stops,
         stop_token_ids=prompt.stop_token_ids,
         stream=call.stream or route.spec.policy.delivery.stream_upstream,
         stream_options=call.stream_options,
@@ -166,8 +167,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         )
     for prompt in call.prompts:
         _refuse_overlong(len(prompt), "prompt")
-    policy = route.spec.policy.params
-    effective = spelled_out(apply(call, policy), policy, route.engine_defaults)
+    effective = route.terms["completions"].effective(call)
     exchange = Exchange(
         endpoint="completions",
         request_id=call.request_id,
@@ -187,7 +187,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
 
 
 async def _prepare_embedding(route: Route, call: Call) -> Prepared:
-    effective = apply(call, route.spec.policy.params)
+    effective = route.terms["embeddings"].effective(call)
     exchange = Exchange(endpoint="embeddings", request_id=call.request_id, params=effective.params)
     return Prepared(exchange, None, effective.notices, None, None)
 
@@ -199,26 +199,11 @@ _PREPARE: dict[str, Callable[[Route, Call], Awaitable[Prepared]]] = {
 }
 
 
-def _for_messages(effective: Effective, dialogue: Dialogue) -> Effective:
-    if not dialogue.continue_final:
-        return effective
-    # The target's own template has to leave the last turn open; these are the names engines know.
-    goes_on = {"continue_final_message": True, "add_generation_prompt": False}
-    return replace(effective, params={**effective.params, **goes_on})
-
-
 def _refuse_overlong(length: int, param: str) -> None:
     if length > MAX_PROMPT:
         raise ContextLengthExceeded(
             f"the prompt is {length} long; the gateway takes at most {MAX_PROMPT} characters or token ids", param=param
         )
-
-
-async def _room(route: Route, text: str) -> int | None:
-    """Tokens left for the answer; None without a tokenizer and a known context."""
-    if route.tokens is None or route.max_model_len is None:
-        return None
-    return max(route.max_model_len - await count(route.tokens, text), 1)
 
 
 def _sha256(data: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from gateway.core.dialogue import NOTHING
 from gateway.core.events import Event
@@ -13,6 +13,7 @@ from gateway.core.frozen import dataclass
 from gateway.core.prompt import Bos
 
 Endpoint = Literal["chat", "completions", "embeddings"]
+ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
 
 RawPrompt = str | tuple[int, ...]
 """One prompt of ``/v1/completions``: a string, or token ids that pass untouched."""

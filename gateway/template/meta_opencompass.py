@@ -46,10 +46,10 @@ class OpenCompassTemplate:
         segments = [as_segment(piece, numbers) for piece in pieces]
         if dialogue.continue_final:
             segments = self._continued(segments, texts[-1], len(texts) - 1)
-        pieces = tuple([segment.text for segment in segments])
+        said = tuple([segment.text for segment in segments])
         return Prompt(
-            text="".join(pieces),
-            pieces=pieces,
+            text="".join(said),
+            pieces=said,
             marks=tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments]),
             stops=self._stops,
             stop_token_ids=self._stop_token_ids,

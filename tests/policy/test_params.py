@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import Endpoint
-from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, apply, bounded, for_text, spelled_out
+from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, Terms
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
 
@@ -19,6 +20,11 @@ UNKNOWN = {"top_k": 5, "min p\n": 1}
 def call(unknown: dict[str, Any] | None = None, n: int = 1, stops: tuple[str, ...] = (), **params: Any) -> Call:
     given = frozenset({"model", "messages", "n", "stop", *params, *(unknown or {})})
     return Call("chat", "m", "r", 0.0, params=params, unknown=unknown or {}, given=given, n=n, stops=stops)
+
+
+def apply(asked: Call, policy: ParamsPolicy) -> Effective:
+    """The policy's word alone: messages are sent in the client's own names."""
+    return Terms(policy, asked.endpoint, "messages").effective(asked)
 
 
 def said(effective: Effective) -> list[str]:
@@ -71,7 +77,10 @@ APPLIED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
         call({"top_k": "50"}, logprobs=True), ParamsPolicy(clamp={"top_k": 5, "logprobs": 0}),
         {"top_k": "50", "logprobs": True}, [],
     ),
-    "a bound invents nothing": (call(), ParamsPolicy(clamp={"max_tokens": 5}), {}, []),
+    "a bound invents nothing": (call(), ParamsPolicy(clamp={"temperature": 0.5}), {}, []),
+    "a bound on a raw prompt's limit invents nothing": (
+        Call("completions", "m", "r", 0.0), ParamsPolicy(clamp={"max_tokens": 5}), {}, [],
+    ),
     "a default is bounded too": (
         call(), ParamsPolicy(default={"max_tokens": 9}, clamp={"max_tokens": 5}), {"max_tokens": 5},
         ["default_parameter: max_tokens=9", "clamped_parameter: max_tokens=5"],
@@ -126,6 +135,8 @@ def test_what_the_policy_refuses_is_named(
     with pytest.raises(error) as raised:
         apply(asked, policy)
     assert raised.value.param == param
+    with pytest.raises(error, match=re.escape(str(raised.value))):
+        Terms(policy, "chat").check(asked)
 
 
 def test_a_field_that_became_a_part_of_the_call_can_be_forbidden() -> None:
@@ -175,7 +186,7 @@ def test_nothing_is_changed_in_place() -> None:
 
 
 def text(policy: ParamsPolicy | None = None, room: int | None = None, **params: Any) -> Effective:
-    return for_text(Effective(params), policy or ParamsPolicy(), room)
+    return Terms(policy or ParamsPolicy(), "chat").effective(call(**params), room)
 
 
 LIMITS: dict[str, tuple[Effective, int, list[str]]] = {
@@ -222,7 +233,7 @@ BOUNDED: dict[str, tuple[dict[str, Any], dict[str, float], dict[str, Any], list[
 def test_a_bound_on_the_answer_holds_for_messages_without_a_limit(
     asked: dict[str, Any], clamp: dict[str, float], params: dict[str, Any], notices: list[str]
 ) -> None:
-    effective = bounded(Effective(asked), ParamsPolicy(clamp=clamp))
+    effective = apply(call(**asked), ParamsPolicy(clamp=clamp))
     assert dict(effective.params) == params
     assert {type(value) for value in effective.params.values()} <= {int}
     assert said(effective) == notices
@@ -321,13 +332,44 @@ EXPLICIT: dict[str, tuple[bool, dict[str, Any] | None, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", EXPLICIT)
 def test_an_explicit_policy_says_what_absence_means(case: str) -> None:
     explicit, engine, sent = EXPLICIT[case]
-    effective = spelled_out(Effective({"temperature": 0}), ParamsPolicy(explicit=explicit), engine)
-    assert dict(effective.params) == sent
+    for endpoint in ("chat", "completions"):
+        terms = Terms(ParamsPolicy(explicit=explicit), endpoint, "messages", engine)
+        assert dict(terms.effective(call(temperature=0)).params) == sent
+
+
+def test_nothing_is_spelled_out_for_embeddings() -> None:
+    terms = Terms(ParamsPolicy(explicit=True), "embeddings", "text", {"top_k": -1})
+    assert dict(terms.effective(call(input="hi")).params) == {"input": "hi"}
 
 
 def test_unknown_fields_and_earlier_notices_are_kept() -> None:
-    first = apply(call({"top_k": 5}), ParamsPolicy(force={"seed": 1}))
-    effective = for_text(first, ParamsPolicy(), 10)
+    effective = Terms(ParamsPolicy(force={"seed": 1}), "chat").effective(call({"top_k": 5}), 10)
     assert dict(effective.params) == {"top_k": 5, "seed": 1, "max_tokens": 10}
     assert said(effective) == ["forced_parameter: seed=1", "default_parameter: max_tokens=10"]
-    assert dict(first.params) == {"top_k": 5, "seed": 1}
+
+
+OPEN: dict[str, tuple[dict[str, Any], ParamsPolicy, bool]] = {  # asked, the policy, is the limit left open?
+    "nobody says anything": ({}, ParamsPolicy(), True),
+    "the client's": ({"max_tokens": 5}, ParamsPolicy(), False),
+    "the client's, under its newer name": ({"max_completion_tokens": 5}, ParamsPolicy(), False),
+    "a default": ({}, ParamsPolicy(default={"max_tokens": 5}), False),
+    "a default of nothing": ({}, ParamsPolicy(default={"max_tokens": None}), True),
+    "a default of nothing, the client's": ({"max_tokens": 5}, ParamsPolicy(default={"max_tokens": None}), False),
+    "forced": ({}, ParamsPolicy(force={"max_completion_tokens": 5}), False),
+    "forced to be nothing": ({"max_tokens": 5}, ParamsPolicy(force={"max_tokens": None}), True),
+    "bounded": ({}, ParamsPolicy(clamp={"max_tokens": 5}), True),
+    "something else": ({"seed": 1}, ParamsPolicy(default={"top_p": 1}, force={"temperature": 0}), True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_the_room_is_asked_for_exactly_when_it_becomes_the_limit(case: str) -> None:
+    params, policy, is_open = OPEN[case]
+    terms = Terms(policy, "chat")
+    assert terms.leaves_limit_open(call(**params)) is is_open
+    limits = [terms.effective(call(**params), room).params["max_tokens"] for room in (3, 4)]
+    assert (limits == [3, 4]) is is_open
+
+
+def test_messages_leave_their_room_to_the_target() -> None:
+    assert not Terms(ParamsPolicy(), "chat", "messages").leaves_limit_open(call())

@@ -8,11 +8,11 @@ of the completions endpoint; what cannot be said there is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
+from gateway.core.dialogue import NOTHING
 from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Endpoint
 from gateway.core.frozen import dataclass
@@ -55,6 +55,13 @@ EMBEDDINGS = frozenset({"dimensions", "encoding_format", "user"})
 """All that a policy can say of embeddings: nothing is sampled there."""
 
 
+Form = Literal["text", "messages"]
+"""What a model's targets take."""
+
+Row = tuple[str, Any, tuple[str, ...], Notice]
+"""(name, value, every name of the parameter, what the client hears of it)"""
+
+
 @dataclass(frozen=True, slots=True)
 class Effective:
     """The parameters as they will be sent, and what was changed on the way."""
@@ -65,112 +72,165 @@ class Effective:
     """How many alternatives the client asked for; None: as many as the target gives."""
 
 
-def apply(call: Call, policy: ParamsPolicy) -> Effective:
-    """The policy's word on the client's parameters."""
-    params = dict(call.params)
-    notices: list[Notice] = []
-    asked = call.given - _asking_nothing(call)
-    for name in policy.forbid:
-        for alias in _aliases(name):
-            if alias in asked:
-                raise ForbiddenParameter(f"{alias} is not allowed by this model's policy; leave it out", param=alias)
-    _unknown(call.unknown, policy, params, notices)
-    for name, value in _meant_for(call.endpoint, policy.default):
-        if not any(alias in params for alias in _aliases(name)):
-            params[name] = value
-            notices.append(Notice("default_parameter", f"{name}={value}"))
-    for name, bound in _meant_for(call.endpoint, policy.clamp):
-        for alias in _aliases(name):
-            value = params.get(alias)
-            if isinstance(value, int | float) and not isinstance(value, bool) and value > bound:
-                params[alias] = _like(value, bound)
-                notices.append(Notice("clamped_parameter", f"{alias}={params[alias]}"))
-    for name, value in _meant_for(call.endpoint, policy.force):
-        given = {alias: params.pop(alias) for alias in _aliases(name) if alias in params}
-        params[name] = value
-        if given != {name: value}:
-            notices.append(Notice("forced_parameter", f"{name}={value}"))
-    return Effective(params, tuple(notices))
+class Terms:
+    """What a policy comes to for one endpoint, one form of target and one engine; made once for a route.
 
-
-def spelled_out(effective: Effective, policy: ParamsPolicy, engine_defaults: Mapping[str, Any] | None) -> Effective:
-    """OpenAI's sampling defaults in so many words, where ``params.explicit`` asks for it.
-
-    ``engine_defaults``: what fields must say at this engine to mean OpenAI's defaults; a field that is None is left
-    out. None in place of it: the target's provider has defaults of its own, which are nobody's to spell out.
+    Everything that follows from the configuration is decided here, so a policy that says nothing costs nothing.
     """
-    if not policy.explicit or engine_defaults is None:
-        return effective
-    defaults = {**OPENAI_DEFAULTS, **engine_defaults}
-    told = {name: value for name, value in defaults.items() if value is not None}
-    return replace(effective, params={**told, **effective.params})
 
+    def __init__(
+        self,
+        policy: ParamsPolicy,
+        endpoint: Endpoint,
+        form: Form = "text",
+        engine_defaults: Mapping[str, Any] | None = NOTHING,
+    ) -> None:
+        """``engine_defaults``: what fields must say at this engine to mean OpenAI's defaults, if the policy wants
+        them ``explicit``; a field that is None is left out. None in place of it: the target's provider has defaults
+        of its own, which are nobody's to spell out.
+        """
+        self._forbidden = tuple([alias for name in policy.forbid for alias in _aliases(name)])
+        self._unknown = policy.unknown
+        self._defaults = _rows("default_parameter", endpoint, policy.default)
+        self._bounds = tuple([(_aliases(name), bound) for name, bound in _meant_for(endpoint, policy.clamp)])
+        self._forced = _rows("forced_parameter", endpoint, policy.force)
+        self._changes = bool(self._defaults or self._bounds or self._forced)
+        self._to_text = endpoint == "chat" and form == "text"
+        limits = [(policy.clamp[name], name) for name in LIMITS if name in policy.clamp]
+        self._ceiling = limits if endpoint == "chat" and form == "messages" else []
+        self._most = [int(bound) for bound, _ in limits]
+        self._limit = min([policy.max_tokens, *self._most])
+        self._limit_notice = Notice("default_parameter", f"max_tokens={self._limit}")
+        self._told: dict[str, Any] = {}
+        if policy.explicit and engine_defaults is not None and endpoint != "embeddings":
+            told = {**OPENAI_DEFAULTS, **engine_defaults}
+            self._told = {name: value for name, value in told.items() if value is not None}
 
-def bounded(effective: Effective, policy: ParamsPolicy) -> Effective:
-    """A limit for a message target whose client sets none, where the policy bounds it: no limit would be above it."""
-    bounds = [(policy.clamp[name], name) for name in LIMITS if name in policy.clamp]
-    if not bounds or any(name in effective.params for name in LIMITS):
-        return effective
-    bound, name = min(bounds)
-    limit = int(bound)
-    notice = Notice("clamped_parameter", f"{name}={limit}")
-    return replace(effective, params={**effective.params, name: limit}, notices=(*effective.notices, notice))
-
-
-def for_text(effective: Effective, policy: ParamsPolicy, room: int | None) -> Effective:
-    """Chat parameters in the names of the completions endpoint, with an explicit limit (design 5.1).
-
-    ``room``: tokens left in the context; None when unknown.
-    """
-    params = dict(effective.params)
-    notices = list(effective.notices)
-    for name, asks_nothing in CHAT_ONLY.items():
-        if name in params and not asks_nothing(params.pop(name)):
+    def check(self, call: Call) -> None:
+        """Refuse what the policy refuses: a field it forbids, or one it does not know."""
+        if self._forbidden:
+            asked = call.given - _asking_nothing(call)
+            for name in self._forbidden:
+                if name in asked:
+                    raise ForbiddenParameter(f"{name} is not allowed by this model's policy; leave it out", param=name)
+        if call.unknown and self._unknown == "reject":
+            name = min(map(plain, call.unknown))
             raise UnsupportedParameter(
-                f"{name} cannot be expressed to a model that takes plain text; leave it out or use a chat model",
-                param=name,
+                f"unknown field {name}: this model's policy refuses fields that OpenAI's API does not have", param=name
             )
+
+    def effective(self, call: Call, room: int | None = None) -> Effective:
+        """What goes out for this call. ``room``: tokens left in the context; None when unknown."""
+        self.check(call)
+        params = dict(call.params)
+        notices: list[Notice] = []
+        if call.unknown:
+            self._take_unknown(call.unknown, params, notices)
+        if self._changes:
+            self._change(params, notices)
+        top = None
+        if self._to_text:
+            top = _in_words_of_completions(params)
+            self._set_limit(params, room, notices)
+        elif self._ceiling:
+            self._keep_below(params, notices)
+        if self._told:
+            params = {**self._told, **params}
+        return Effective(params, tuple(notices), top)
+
+    def leaves_limit_open(self, call: Call) -> bool:
+        """Is the room in the context the limit, if anybody knows it?"""
+        if not self._to_text:
+            return False
+        for rows in (self._forced[::-1], self._defaults):  # of forced limits the last stands, of defaults the first
+            for name, value, _, _ in rows:
+                if name in LIMITS and (rows is not self._defaults or not _limited(call.params)):
+                    return value is None
+        return not _limited(call.params)
+
+    def _change(self, params: dict[str, Any], notices: list[Notice]) -> None:
+        """Defaults filled in, bounds kept, forced values set."""
+        for name, value, aliases, notice in self._defaults:
+            if params.keys().isdisjoint(aliases):
+                params[name] = value
+                notices.append(notice)
+        for aliases, bound in self._bounds:
+            for alias in aliases:
+                value = params.get(alias)
+                if isinstance(value, int | float) and not isinstance(value, bool) and value > bound:
+                    params[alias] = _like(value, bound)
+                    notices.append(Notice("clamped_parameter", f"{alias}={params[alias]}"))
+        for name, value, aliases, notice in self._forced:
+            given = {alias: params.pop(alias) for alias in aliases if alias in params}
+            params[name] = value
+            if given != {name: value}:
+                notices.append(notice)
+
+    def _take_unknown(self, unknown: Mapping[str, Any], params: dict[str, Any], notices: list[Notice]) -> None:
+        if self._unknown == "forward":
+            params.update(unknown)
+        else:
+            names = sorted(map(plain, unknown))
+            notices.append(Notice("dropped_parameter", " ".join(names[:8])))
+
+    def _keep_below(self, params: dict[str, Any], notices: list[Notice]) -> None:
+        """A limit for a message target whose client sets none, where the policy bounds it: none would be above it."""
+        if not _limited(params):
+            bound, name = min(self._ceiling)
+            params[name] = limit = int(bound)
+            notices.append(Notice("clamped_parameter", f"{name}={limit}"))
+
+    def _set_limit(self, params: dict[str, Any], room: int | None, notices: list[Notice]) -> None:
+        """An explicit limit under its older name, which is the only one the completions endpoint has (design 5.1)."""
+        limit = params.pop("max_tokens", None)
+        newer = params.pop("max_completion_tokens", None)
+        if newer is not None:
+            if limit is None:
+                notices.append(Notice("renamed_parameter", "max_completion_tokens sent as max_tokens"))
+            elif newer != limit:
+                raise InvalidValue(
+                    "max_completion_tokens and max_tokens differ; send one of them", param="max_completion_tokens"
+                )
+            limit = newer
+        if limit is None:
+            # Without a limit a completions engine stops after 16 tokens; a chat request means "until the end".
+            if room is None:
+                limit, notice = self._limit, self._limit_notice
+            else:
+                limit = min([room, *self._most])
+                notice = Notice("default_parameter", f"max_tokens={limit}")
+            notices.append(notice)
+        params["max_tokens"] = limit
+
+
+def _in_words_of_completions(params: dict[str, Any]) -> int | None:
+    """Chat parameters in the names of the completions endpoint; how many alternatives the client asked for."""
+    if not CHAT_ONLY.keys().isdisjoint(params):
+        for name, asks_nothing in CHAT_ONLY.items():
+            if name in params and not asks_nothing(params.pop(name)):
+                raise UnsupportedParameter(
+                    f"{name} cannot be expressed to a model that takes plain text; leave it out or use a chat model",
+                    param=name,
+                )
     wanted = params.pop("logprobs", None)
-    top = params.pop("top_logprobs", None)
+    top: int | None = params.pop("top_logprobs", None)
     if top is not None and not wanted:
         raise InvalidValue("top_logprobs needs logprobs: true", param="top_logprobs")
-    if wanted:
-        # Some engines read 0 as "none"; ask for one and cut the surplus from the answer.
-        params["logprobs"] = max(top or 0, 1)
-    _limit(params, policy, room, notices)
-    return Effective(params, tuple(notices), (top or 0) if wanted else None)
+    if not wanted:
+        return None
+    # Some engines read 0 as "none"; ask for one and cut the surplus from the answer.
+    params["logprobs"] = max(top or 0, 1)
+    return top or 0
 
 
-def _limit(params: dict[str, Any], policy: ParamsPolicy, room: int | None, notices: list[Notice]) -> None:
-    newer, older = (params.pop(name, None) for name in LIMITS)
-    if newer is not None and older is not None and newer != older:
-        raise InvalidValue(
-            "max_completion_tokens and max_tokens differ; send one of them", param="max_completion_tokens"
-        )
-    if newer is not None and older is None:
-        notices.append(Notice("renamed_parameter", "max_completion_tokens sent as max_tokens"))
-    limit = newer if newer is not None else older
-    if limit is None:
-        # Without a limit a completions engine stops after 16 tokens; a chat request means "until the end".
-        limit = room if room is not None else policy.max_tokens
-        limit = min([limit, *[int(policy.clamp[name]) for name in LIMITS if name in policy.clamp]])
-        notices.append(Notice("default_parameter", f"max_tokens={limit}"))
-    params["max_tokens"] = limit
+def _rows(rule: str, endpoint: Endpoint, said: Mapping[str, Any]) -> tuple[Row, ...]:
+    return tuple([
+        (name, value, _aliases(name), Notice(rule, f"{name}={value}")) for name, value in _meant_for(endpoint, said)
+    ])  # fmt: skip
 
 
-def _unknown(unknown: Mapping[str, Any], policy: ParamsPolicy, params: dict[str, Any], notices: list[Notice]) -> None:
-    if not unknown:
-        return
-    names = sorted(plain(name) for name in unknown)
-    if policy.unknown == "reject":
-        raise UnsupportedParameter(
-            f"unknown field {names[0]}: this model's policy refuses fields that OpenAI's API does not have",
-            param=names[0],
-        )
-    if policy.unknown == "drop":
-        notices.append(Notice("dropped_parameter", " ".join(names[:8])))
-    else:
-        params.update(unknown)
+def _limited(params: Mapping[str, Any]) -> bool:
+    return "max_tokens" in params or "max_completion_tokens" in params
 
 
 def _asking_nothing(call: Call) -> set[str]:
