@@ -13,6 +13,33 @@ from gateway.policy.deliver.begin import is_content
 class Progress:
     """One call's times and counts; written by the task that owns the call, and by no other."""
 
+    __slots__ = (
+        "_asked",
+        "_first_written",
+        "_gaps",
+        "_last_written",
+        "_now",
+        "_received",
+        "_upstream_end",
+        "_upstream_first",
+        "admission",
+        "attempts",
+        "bos_anomaly",
+        "cut_by_gateway",
+        "delivery_notices",
+        "endpoint",
+        "kind",
+        "model",
+        "render",
+        "request_id",
+        "role_rewrites",
+        "stop_cuts",
+        "stream",
+        "target",
+        "template",
+        "usage",
+    )
+
     def __init__(
         self, endpoint: str, request_id: str, received: float, now: Callable[[], float] = time.monotonic
     ) -> None:
@@ -27,19 +54,15 @@ class Progress:
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = "unknown"
-        self.template = ""
-        self.kind = ""
-        self.stream = False
-        self.target = ""
+        self.template = self.kind = self.target = ""
+        self.stream = self.cut_by_gateway = self.bos_anomaly = False
         self.attempts = 0
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
         self.stop_cuts: list[str] = []
-        self.cut_by_gateway = False
         self.delivery_notices: list[str] = []
         self.role_rewrites: tuple[str, ...] = ()
-        self.bos_anomaly = False
 
     # ------------------------------------------------ moments
 
@@ -103,31 +126,32 @@ class Progress:
 
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
         """The record of the finished call."""
-        return Record(
-            request_id=self.request_id,
-            endpoint=self.endpoint,
-            model=self.model,
-            outcome=outcome,
-            status=status,
-            stream=self.stream,
-            duration=self.elapsed(),
-            template=self.template,
-            kind=self.kind,
-            target=self.target,
-            attempts=self.attempts,
-            admission=self.admission,
-            render=self.render,
-            upstream_first=_between(self._asked, self._upstream_first),
-            upstream=_between(self._asked, self._upstream_end),
-            first_token=_between(self._received, self._first_written),
-            gaps=tuple(self._gaps),
-            prompt_tokens=self.usage.prompt if self.usage else None,
-            completion_tokens=self.usage.completion if self.usage else None,
-            usage_source=self.usage.source if self.usage else "",
-            stop_cuts=tuple(self.stop_cuts),
-            role_rewrites=self.role_rewrites,
-            bos_anomaly=self.bos_anomaly,
-            gone_phase=gone_phase,
+        asked, usage = self._asked, self.usage
+        return Record(  # by position: two dozen names would cost more than the rest
+            self.request_id,
+            self.endpoint,
+            self.model,
+            outcome,
+            status,
+            self.stream,
+            self._now() - self._received,
+            self.template,
+            self.kind,
+            self.target,
+            self.attempts,
+            self.admission,
+            self.render,
+            _between(asked, self._upstream_first),
+            _between(asked, self._upstream_end),
+            _between(self._received, self._first_written),
+            tuple(self._gaps),
+            usage.prompt if usage is not None else None,
+            usage.completion if usage is not None else None,
+            usage.source if usage is not None else "",
+            tuple(self.stop_cuts),
+            self.role_rewrites,
+            self.bos_anomaly,
+            gone_phase,
         )
 
 

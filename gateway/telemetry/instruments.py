@@ -17,56 +17,82 @@ from gateway.telemetry.names import Metric
 Labels = tuple[str, ...]
 
 
+class Count:
+    """One series of a counter or a gauge."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
+
+
 class Number:
     """A counter or a gauge: one float for each set of labels."""
 
-    __slots__ = ("_row", "values")
+    __slots__ = ("_row", "series")
 
     def __init__(self, row: Metric) -> None:
         self._row = row
-        self.values: dict[Labels, float] = {}
+        self.series: dict[Labels, Count] = {}
 
-    def add(self, labels: Labels, by: float = 1.0) -> None:
-        """Move a series by so much."""
-        self.values[labels] = self.values.get(labels, 0.0) + by
+    def at(self, labels: Labels) -> Count:
+        """The series with these labels, to be kept by whoever moves it often."""
+        count = self.series.get(labels)
+        if count is None:
+            count = self.series[labels] = Count()
+        return count
 
     def family(self) -> Family:
         """All series, for the exposition."""
         kind = CounterMetricFamily if self._row.kind == "counter" else GaugeMetricFamily
         family = kind(self._row.name, self._row.help, labels=self._row.labels)
-        for labels, value in tuple(self.values.items()):
-            family.add_metric(labels, value)
+        for labels, count in tuple(self.series.items()):
+            family.add_metric(labels, count.value)
         return family
 
 
-class Histogram:
-    """For each set of labels a count per bucket, and the sum."""
+class Spread:
+    """One series of a histogram: a count per bucket, and the sum."""
 
-    __slots__ = ("_bounds", "_row", "_series")
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """One for each bucket, and one beyond the last."""
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """One more observation."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.sum += value
+
+
+class Histogram:
+    """A spread for each set of labels."""
+
+    __slots__ = ("_row", "_series")
 
     def __init__(self, row: Metric) -> None:
         self._row = row
-        self._bounds = row.buckets
-        self._series: dict[Labels, list[float]] = {}
-        """One count for each bucket and one beyond the last, then the sum."""
+        self._series: dict[Labels, Spread] = {}
 
-    def observe(self, labels: Labels, value: float) -> None:
-        """One more observation."""
-        series = self._series.get(labels)
-        if series is None:
-            series = self._series[labels] = [0.0] * (len(self._bounds) + 2)
-        series[bisect_left(self._bounds, value)] += 1.0
-        series[-1] += value
+    def at(self, labels: Labels) -> Spread:
+        """The series with these labels, to be kept by whoever observes often."""
+        spread = self._series.get(labels)
+        if spread is None:
+            spread = self._series[labels] = Spread(self._row.buckets)
+        return spread
 
     def family(self) -> Family:
         """All series, with the cumulative buckets Prometheus wants."""
         family = HistogramMetricFamily(self._row.name, self._row.help, labels=self._row.labels)
-        for labels, series in tuple(self._series.items()):
-            family.add_metric(labels, list(self._cumulative(series)), series[-1])
+        for labels, spread in tuple(self._series.items()):
+            family.add_metric(labels, list(self._cumulative(spread.counts)), spread.sum)
         return family
 
-    def _cumulative(self, series: list[float]) -> Iterator[tuple[str, float]]:
-        total = 0.0
-        for bound, number in zip((*self._bounds, float("inf")), series, strict=False):
+    def _cumulative(self, counts: list[int]) -> Iterator[tuple[str, float]]:
+        total = 0
+        for bound, number in zip((*self._row.buckets, float("inf")), counts, strict=True):
             total += number
             yield "+Inf" if bound == float("inf") else str(bound), total

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
@@ -10,7 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
-from gateway.telemetry.instruments import Histogram, Number
+from gateway.telemetry.instruments import Count, Histogram, Labels, Number, Spread
 from gateway.telemetry.names import METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,6 +28,33 @@ AFTER_BEGIN = frozenset({
     "upstream_disconnected", "upstream_incomplete", "upstream_invalid_stream", "upstream_idle_timeout",
 })  # fmt: skip
 
+SAID_TWICE = {
+    # Series of one metric that differ in a label which stands in no record.
+    "prompt tokens": ("gateway_tokens_total", {"direction": "prompt"}),
+    "completion tokens": ("gateway_tokens_total", {"direction": "completion"}),
+    "engine cuts": ("gateway_stop_cuts_total", {"source": "engine"}),
+    "gateway cuts": ("gateway_stop_cuts_total", {"source": "gateway"}),
+}
+CUTS = {"engine": "engine cuts", "gateway": "gateway cuts"}
+LABELS = {row.name: row.labels for row in METRICS}
+
+Series = TypeVar("Series", Count, Spread)
+
+
+class Bound(dict[str, Series]):
+    """The series that one kind of calls moves, by metric; found when first moved, so nothing is told of the others."""
+
+    def __init__(self, at: Callable[[str, Labels], Series], labels: Mapping[str, str]) -> None:
+        super().__init__()
+        self._at: Callable[[str, Labels], Series] = at
+        self._labels = labels
+
+    def __missing__(self, key: str) -> Series:
+        name, more = SAID_TWICE.get(key, (key, {}))
+        labels = {**self._labels, **more}
+        series = self[key] = self._at(name, tuple([labels[label] for label in LABELS[name]]))
+        return series
+
 
 class Metrics(Collector):
     """Every metric of ``telemetry/names.py``, and how a record moves it; one thread writes."""
@@ -35,6 +63,9 @@ class Metrics(Collector):
         self.registry = CollectorRegistry()
         self._numbers = {row.name: Number(row) for row in METRICS if row.kind != "histogram"}
         self._histograms = {row.name: Histogram(row) for row in METRICS if row.kind == "histogram"}
+        self._bound: dict[Labels, tuple[Bound[Count], Bound[Spread]]] = {}
+        """What calls move that are alike in every label; names of the configuration, so they are limited."""
+        self._in_flight: dict[str, Count] = {}
         for name, values in FROM_THE_START.items():
             for value in values:
                 self.count(name, value, by=0)
@@ -52,67 +83,94 @@ class Metrics(Collector):
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         """Move a counter; labels in the order of its row."""
-        self._numbers[name].add(labels, by)
+        self._numbers[name].at(labels).value += by
 
     def in_flight(self, endpoint: str, by: int) -> None:
         """A call has come (+1) or gone (-1)."""
-        self._numbers["gateway_in_flight"].add((endpoint,), by)
+        count = self._in_flight.get(endpoint)
+        if count is None:
+            count = self._in_flight[endpoint] = self._numbers["gateway_in_flight"].at((endpoint,))
+        count.value += by
 
     def built(self, version: str, revision: str) -> None:
         """Which build and configuration serve now; the series of an older one goes."""
-        self._numbers["gateway_build_info"].values = {(version, revision): 1.0}
+        self._numbers["gateway_build_info"].series = {(version, revision): Count(1.0)}
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
         """One attempt at one target has ended or begun to answer."""
-        self.count("gateway_attempts_total", model, target, outcome)
+        self._numbers["gateway_attempts_total"].at((model, target, outcome)).value += 1
 
     def record(self, record: Record) -> None:
         """Everything a finished call tells."""
-        model, endpoint = record.model, record.endpoint
-        self.count("gateway_requests_total", endpoint, model, record.outcome)
-        self._see("gateway_request_seconds", record.duration, endpoint, model)
-        self._see("gateway_admission_seconds", record.admission, endpoint)
-        self._see("gateway_first_token_seconds", record.first_token, model)
-        if record.template:
-            self._see("gateway_render_seconds", record.render, record.template, record.kind)
+        kind = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source)
+        counts, spreads = self._bound.get(kind) or self._bind(kind, record)
+        duration, upstream = record.duration, record.upstream
+        counts["gateway_requests_total"].value += 1
+        spreads["gateway_request_seconds"].observe(duration)
+        if record.admission is not None:
+            spreads["gateway_admission_seconds"].observe(record.admission)
+        if record.first_token is not None:
+            spreads["gateway_first_token_seconds"].observe(record.first_token)
+        if record.render is not None and record.template:
+            spreads["gateway_render_seconds"].observe(record.render)
+        if upstream is not None:
+            if record.target:
+                spreads["gateway_upstream_seconds"].observe(upstream)
+            spreads["gateway_overhead_seconds"].observe(duration - upstream if duration > upstream else 0.0)
+        if record.upstream_first is not None and record.target:
+            spreads["gateway_upstream_first_token_seconds"].observe(record.upstream_first)
+        if record.stream:
+            self._stream(record, counts, spreads)
+        if record.prompt_tokens:
+            counts["prompt tokens"].value += record.prompt_tokens
+        if record.completion_tokens:
+            counts["completion tokens"].value += record.completion_tokens
+        for source in record.stop_cuts:
+            counts[CUTS[source]].value += 1
+            if source == "gateway":
+                counts["gateway_stop_leaks_total"].value += 1
+        if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly:
+            self._oddities(record)
+
+    def _bind(self, kind: Labels, record: Record) -> tuple[Bound[Count], Bound[Spread]]:
+        labels = {
+            "endpoint": record.endpoint,
+            "model": record.model,
+            "outcome": record.outcome,
+            "template": record.template,
+            "kind": record.kind,
+            "target": record.target,
+            "source": record.usage_source,
+        }
+        bound = self._bound[kind] = (Bound(self._count_at, labels), Bound(self._spread_at, labels))
+        return bound
+
+    def _count_at(self, name: str, labels: Labels) -> Count:
+        return self._numbers[name].at(labels)
+
+    def _spread_at(self, name: str, labels: Labels) -> Spread:
+        return self._histograms[name].at(labels)
+
+    def _stream(self, record: Record, counts: Bound[Count], spreads: Bound[Spread]) -> None:
+        if record.gaps:
+            observe = spreads["gateway_token_gap_seconds"].observe
+            for seconds in record.gaps:
+                observe(seconds)
+        if record.first_token is None:
+            return
+        tokens = record.completion_tokens or 0
+        if record.outcome == "ok" and tokens > 1:
+            each = (record.duration - record.first_token) / (tokens - 1)
+            spreads["gateway_time_per_output_token_seconds"].observe(each)
+        elif record.outcome in AFTER_BEGIN:
+            counts["gateway_stream_incomplete_total"].value += 1
+
+    def _oddities(self, record: Record) -> None:
         for rule in record.role_rewrites:
             self.count("gateway_role_rewrites_total", record.template, rule)
-        if record.target:
-            self._see("gateway_upstream_seconds", record.upstream, model, record.target)
-            self._see("gateway_upstream_first_token_seconds", record.upstream_first, model, record.target)
-        if record.upstream is not None:
-            self._see("gateway_overhead_seconds", max(record.duration - record.upstream, 0.0), endpoint, model)
-        self._stream(record)
-        self._tokens(record)
-        for source in record.stop_cuts:
-            self.count("gateway_stop_cuts_total", model, source)
-            if source == "gateway":
-                self.count("gateway_stop_leaks_total", model)
         if record.bos_anomaly:
-            self.count("gateway_bos_anomalies_total", model)
+            self.count("gateway_bos_anomalies_total", record.model)
         if record.outcome in REJECTIONS:
             self.count("gateway_param_rejections_total", record.outcome)
         if record.gone_phase:
             self.count("gateway_client_gone_total", record.gone_phase)
-
-    def _stream(self, record: Record) -> None:
-        if not record.stream:
-            return
-        gap, model = self._histograms["gateway_token_gap_seconds"], (record.model,)
-        for seconds in record.gaps:
-            gap.observe(model, seconds)
-        if record.outcome in AFTER_BEGIN and record.first_token is not None:
-            self.count("gateway_stream_incomplete_total", record.model)
-        tokens = record.completion_tokens or 0
-        if record.outcome == "ok" and record.first_token is not None and tokens > 1:
-            each = (record.duration - record.first_token) / (tokens - 1)
-            self._see("gateway_time_per_output_token_seconds", each, record.model)
-
-    def _tokens(self, record: Record) -> None:
-        for direction, number in (("prompt", record.prompt_tokens), ("completion", record.completion_tokens)):
-            if number:
-                self.count("gateway_tokens_total", record.model, direction, record.usage_source, by=number)
-
-    def _see(self, name: str, seconds: float | None, *labels: str) -> None:
-        if seconds is not None:
-            self._histograms[name].observe(labels, seconds)
