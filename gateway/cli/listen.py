@@ -20,6 +20,7 @@ from gateway.config.server import in_url
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.edge.app import App
 from gateway.runtime import Runtime
+from gateway.telemetry.lines import Lines
 
 LEAVE = 2.0
 """Seconds beyond ``server.drain`` after which uvicorn cuts what is left."""
@@ -157,5 +158,5 @@ def greeting(snapshot: Snapshot, port: int) -> str:
 
 
 def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level=level.upper(), handlers=[Lines(sys.stderr)])
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -6,13 +6,12 @@ from gateway.assembly import Stack
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import ModelNotFound
 from gateway.pipeline import Route
-from gateway.policy.admit.keys import allows
 from gateway.wire.problems import quoted
 
 
 def reach(stack: Stack, key: KeySpec | None, name: str) -> Route:
     """The route of a model; ``ModelNotFound`` when there is none for this key, whatever the reason."""
     route = stack.routes.get(name)
-    if route is None or not allows(key, name):
+    if route is None or not stack.keyring.opens(key, name):
         raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")
     return route

@@ -71,3 +71,13 @@ def test_patterns_name_models(patterns: tuple[str, ...], models: dict[str, bool]
 
 def test_without_a_key_every_model_is_allowed() -> None:
     assert allows(None, "anything")
+
+
+@pytest.mark.parametrize(("patterns", "models"), ALLOWED.values(), ids=ALLOWED)
+def test_the_ring_says_the_same_however_often_it_is_asked(patterns: tuple[str, ...], models: dict[str, bool]) -> None:
+    one, other = spec("k", models=patterns), spec("l", models=("other",))
+    ring = Keyring((one, other))
+    for _ in range(3):
+        assert {model: ring.opens(one, model) for model in models} == models
+        assert not any(ring.opens(other, model) for model in models)
+    assert all(ring.opens(None, model) for model in models)

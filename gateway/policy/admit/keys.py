@@ -22,7 +22,9 @@ class Keyring:
     """The configured keys."""
 
     def __init__(self, keys: tuple[KeySpec, ...], now: Callable[[], float] = time.time) -> None:
-        self._by_digest = {key.sha256: key for key in keys}
+        self._by_digest = {bytes.fromhex(key.sha256): key for key in keys}
+        self._within: dict[str, set[str]] = {key.sha256: set() for key in keys}
+        """By key, the models that its patterns have been found to allow."""
         self._now = now
 
     def admit(self, authorization: str | None) -> KeySpec | None:
@@ -30,10 +32,22 @@ class Keyring:
         if not self._by_digest:
             return None
         scheme, _, token = (authorization or "").partition(" ")
-        key = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).hexdigest())
+        key = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
         if scheme.lower() != "bearer" or key is None or (key.expires is not None and key.expires <= self._now()):
             raise InvalidApiKey(WANTED)
         return key
+
+    def opens(self, key: KeySpec | None, model: str) -> bool:
+        """``allows`` for a configured model; its patterns are matched once, however many there are."""
+        if key is None:
+            return True
+        within = self._within[key.sha256]
+        if model in within:
+            return True
+        if not allows(key, model):
+            return False
+        within.add(model)  # only names of the configuration come here, so it grows no further than that
+        return True
 
 
 def allows(key: KeySpec | None, model: str) -> bool:
