@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
+from typing import Any
 
 import orjson
 
@@ -78,9 +79,9 @@ class Prepared:
         return _sha256(orjson.dumps([list(p) if isinstance(p, tuple) else p for p in prompts]))
 
 
-async def prepare(route: Route, call: Call) -> Prepared:
-    """The effective request; raises a ``RequestError`` for what this model cannot do."""
-    return await _PREPARE[call.endpoint](route, call)
+def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
+    """The effective request, to be awaited; raises a ``RequestError`` for what this model cannot do."""
+    return _PREPARE[call.endpoint](route, call)
 
 
 class Run:
@@ -192,7 +193,7 @@ async def _prepare_embedding(route: Route, call: Call) -> Prepared:
     return Prepared(exchange, None, effective.notices, None, None)
 
 
-_PREPARE: dict[str, Callable[[Route, Call], Awaitable[Prepared]]] = {
+_PREPARE: dict[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] = {
     "chat": _prepare_chat,
     "completions": _prepare_completion,
     "embeddings": _prepare_embedding,

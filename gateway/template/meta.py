@@ -80,7 +80,7 @@ class MetaTemplate:
         self._opening = _words(spec.begin) if spec.begin else Words()
         self._generate = generating.begin
         self._generate_mark: Mark = (generating.role, "generate", True)
-        self._own_words = {entry: _words(entry) for entry in spec.round}
+        self._own_words = tuple([_words(entry) for entry in spec.round])
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
 
@@ -136,14 +136,16 @@ class MetaTemplate:
     def _with_own_words(
         self, dialogue: Dialogue, pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]
     ) -> None:
-        for speaker, entry, number in self._order.turns(dialogue):
+        said: set[int] = set()  # places whose notice is given
+        for speaker, _, number in self._order.turns(dialogue):
             if speaker is not None:
                 self._say(dialogue.messages[number], number, pieces, marks, notices)
                 continue
-            words = self._own_words[entry]
+            words = self._own_words[number]
             pieces += words.pieces
             marks += words.marks
-            if words.notice is not None:
+            if words.notice is not None and number not in said:
+                said.add(number)
                 notices[words.notice] = None
 
     def _say(
@@ -155,8 +157,8 @@ class MetaTemplate:
         marks += voice.marks(number)
         if voice.fallback_for:
             notices[fallback_notice(voice.fallback_for, voice.role, number)] = None
-        for notice in unread_fields(message, number):
-            notices[notice] = None
+        if len(message.raw) > 2:
+            notices.update(dict.fromkeys(unread_fields(message, number)))
 
 
 def fallback_notice(wanted: str, role: RoleSpec, number: int) -> Notice:

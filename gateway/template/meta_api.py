@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import NOTHING, Dialogue, Message
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Prompt
 from gateway.template.api_parser import APIParser
@@ -29,6 +29,9 @@ from gateway.template.wrappers import AIS_WIRE_ROLES
 
 API_ROLES = AIS_WIRE_ROLES
 """``api_role`` → OpenAI role."""
+
+BASIC = frozenset({"role", "content"})
+"""What every message has."""
 
 Content = str | list[Any]
 Said = tuple[tuple[int, ...], dict[str, Any]]
@@ -105,13 +108,15 @@ class ApiTemplate:
 
 def _content(message: Message) -> Content:
     """Text as text; a content with media keeps its parts."""
-    if all(part.kind == "text" for part in message.parts):
+    if not message.parts or all(part.kind == "text" for part in message.parts):
         return message.text
     return list(message.raw["content"])
 
 
 def _further(message: Message) -> Mapping[str, Any]:
     """Everything else the message carries: ``name``, ``tool_calls``, ``tool_call_id`` …"""
+    if len(message.raw) <= 2 and message.raw.keys() <= BASIC:
+        return NOTHING
     return {key: value for key, value in as_sent(message).items() if key not in ("role", "content")}
 
 
@@ -121,7 +126,10 @@ def _spoken(role: RoleSpec, content: Content, further: Mapping[str, Any], *, end
         content = f"{role.begin}{content}{closing}"
     else:
         content = [*_parts(role.begin), *content, *_parts(closing)]
-    return {"role": API_ROLES[role.api_role or ""], "content": content, **further}
+    message: dict[str, Any] = {"role": API_ROLES[role.api_role or ""], "content": content}
+    if further:
+        message.update(further)
+    return message
 
 
 def _merged(said: Iterable[Said]) -> list[Said]:
@@ -134,7 +142,10 @@ def _merged(said: Iterable[Said]) -> list[Said]:
             merged[-1][1].append(message["content"])
         else:
             merged.append(([*numbers], [message["content"]], message))
-    return [(tuple(numbers), {**message, "content": _joined(contents)}) for numbers, contents, message in merged]
+    for _, contents, message in merged:
+        if len(contents) > 1:
+            message["content"] = _joined(contents)
+    return [(tuple(numbers), message) for numbers, _, message in merged]
 
 
 def _joined(contents: list[Content]) -> Content:

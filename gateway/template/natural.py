@@ -11,7 +11,7 @@ For alternating conversations this is what the reference's parser does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from gateway.core.dialogue import Dialogue
 from gateway.template.speakers import Speaker, Speakers
@@ -20,7 +20,7 @@ from gateway.template.spec import RoleSpec, TemplateSpec
 MESSAGE_ROLES = ("user", "assistant")
 
 Turn = tuple[Speaker | None, RoleSpec | str, int]
-"""(speaker, entry of the template, message number); without a speaker the template's own words, number -1."""
+"""(speaker, entry of the template, message number); without a speaker the template's own words, and their place."""
 
 
 class NaturalOrder:
@@ -40,6 +40,7 @@ class NaturalOrder:
             if place not in said_by_messages and (isinstance(entry, str) or entry.prompt is not None)
         )
         """Entries that speak without a message, by place."""
+        self._between_places: dict[tuple[int, int], list[Turn]] = {}
 
     @property
     def speaks_for_itself(self) -> bool:
@@ -51,29 +52,40 @@ class NaturalOrder:
         place = -1
         heard: set[int] = set()  # places a system message has filled in the present round
         for number, message in enumerate(dialogue.messages):
-            if message.role not in self._speakers:
+            speaker = self._speakers.get(message.role)
+            if speaker is None:
                 raise self._speakers.refuse(message.role, number)
-            speaker = self._speakers[message.role]
             there = speaker.place
             if there is not None and speaker.system:
                 heard.add(there)
             elif there is not None:
-                if self._own_words:
-                    yield from self._between(place, there, heard)
+                yield from self._between(place, there, heard)
                 place = there
             yield speaker, speaker.role, number
-        if self._own_words and not dialogue.continue_final:
+        if not dialogue.continue_final:
             yield from self._between(place, self._generate_at, heard)
 
-    def _between(self, place: int, there: int, heard: set[int]) -> Iterator[Turn]:
+    def _between(self, place: int, there: int, heard: set[int]) -> list[Turn]:
         """The template's own words after ``place`` and before ``there``, over the round's end if need be."""
-        if there <= place:
-            yield from self._own(place + 1, self._size, heard)
-            heard.clear()
-            place = -1
-        yield from self._own(place + 1, there, heard)
+        if not heard:
+            return self._unheard(place, there)
+        wraps = there <= place
+        turns = self._own(place + 1, self._size if wraps else there, heard)
+        if not wraps:
+            return turns
+        heard.clear()
+        return turns + self._own(0, there)
 
-    def _own(self, start: int, stop: int, heard: set[int]) -> Iterator[Turn]:
-        for place, entry in self._own_words:
-            if start <= place < stop and place not in heard:
-                yield None, entry, -1
+    def _unheard(self, place: int, there: int) -> list[Turn]:
+        """The same where no system message has filled a place, as between most turns: found once."""
+        turns = self._between_places.get((place, there))
+        if turns is None:
+            wraps = there <= place
+            turns = self._own(place + 1, self._size if wraps else there) + (self._own(0, there) if wraps else [])
+            self._between_places[place, there] = turns
+        return turns
+
+    def _own(self, start: int, stop: int, heard: Set[int] = frozenset()) -> list[Turn]:
+        return [
+            (None, entry, place) for place, entry in self._own_words if start <= place < stop and place not in heard
+        ]

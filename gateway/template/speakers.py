@@ -62,6 +62,10 @@ class Speakers:
     def __getitem__(self, openai_role: str) -> Speaker:
         return self._by_role[openai_role]
 
+    def get(self, openai_role: str) -> Speaker | None:
+        """The role's speaker; None: nobody here can speak it."""
+        return self._by_role.get(openai_role)
+
     def __contains__(self, openai_role: object) -> bool:
         return openai_role in self._by_role
 

@@ -6,6 +6,7 @@ orjson refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ from gateway.wire.problems import plain
 MAX_DEPTH = 64
 LONG = 4096
 """Bytes of a body whose brackets are not worth counting."""
+TOO_LARGE = 2.0**63
 CONTAINERS = frozenset({dict, list})
 
 
@@ -39,14 +41,36 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 def refuse_lost_digits(value: object, param: str) -> None:
     """Integers beyond 64 bits arrive as rounded floats; passing those on would be a silent change."""
-    if isinstance(value, float) and abs(value) >= 2.0**63:
+    if _lost((value,)):
+        _name_lost(value, param)
+
+
+def _lost(values: Iterable[object]) -> bool:
+    """Is such a number anywhere in there? Names are made only if there is."""
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            continue
+        if kind is float:
+            if abs(value) >= TOO_LARGE:  # type: ignore[arg-type]
+                return True
+        elif isinstance(value, dict):
+            if _lost(value.values()):
+                return True
+        elif isinstance(value, list) and _lost(value):
+            return True
+    return False
+
+
+def _name_lost(value: object, param: str) -> None:
+    if isinstance(value, float) and abs(value) >= TOO_LARGE:
         raise InvalidValue(f"{param} is a number that does not fit 64 bits", param=param)
     if isinstance(value, dict):
         for key, item in value.items():
-            refuse_lost_digits(item, f"{param}.{plain(key)}")
+            _name_lost(item, f"{param}.{plain(key)}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            refuse_lost_digits(item, f"{param}[{index}]")
+            _name_lost(item, f"{param}[{index}]")
 
 
 def _explain(error: orjson.JSONDecodeError, body: bytes) -> Exception:

@@ -6,10 +6,11 @@ One pass sorts a body's fields: parameters, fields that OpenAI's API does not ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.call import Call
@@ -31,6 +32,9 @@ from gateway.wire.json import refuse_lost_digits
 from gateway.wire.media import refuse_remote_media
 from gateway.wire.ordinary import NEVER, TEXT, Row, plain_messages, rows_of
 from gateway.wire.problems import plain
+
+WHOLE = frozenset({str, int, bool})
+"""Types whose values lose nothing on their way."""
 
 
 class Shape(NamedTuple):
@@ -173,6 +177,8 @@ def _sorted(shape: Shape, body: dict[str, Any], checked: str) -> Fields:
 
 def _check(shape: Shape, body: dict[str, Any], odd: Sequence[str]) -> None:
     """Let pydantic judge the odd fields, and miss the missing ones."""
+    if shape.required.keys() <= body.keys() and all(_valid(shape.model, key, body[key]) for key in odd):
+        return
     forbidden = FORBIDDEN.intersection(odd)
     if forbidden:
         name = min(forbidden)
@@ -185,10 +191,28 @@ def _check(shape: Shape, body: dict[str, Any], odd: Sequence[str]) -> None:
         raise _first_problem(error) from None
 
 
+def _valid(model: type[Strict], name: str, value: object) -> bool:
+    """Does the field's own validator take it? The model's would build a model; it is asked for the reason of a no."""
+    is_valid = _validator(model, name)
+    return is_valid is not None and is_valid(value)
+
+
+@cache
+def _validator(model: type[Strict], name: str) -> Callable[[object], bool] | None:
+    """Made when the first odd value comes; none for what is no field of the model."""
+    info = model.model_fields.get(name)
+    if info is None:
+        return None
+    kind: Any = info.annotation
+    for constraint in info.metadata:
+        kind = Annotated[kind, constraint]
+    return TypeAdapter(kind, config=model.model_config).validator.isinstance_python
+
+
 def _keep_digits(body: Mapping[str, Any], names: Sequence[str]) -> None:
     for name in names:
         value = body[name]
-        if type(value) is not str:
+        if type(value) not in WHOLE:
             refuse_lost_digits(value, plain(name))
 
 
