@@ -183,6 +183,34 @@ def test_segments_remember_who_wrote_them(turns: str) -> None:
     )
 
 
+BARE_TURNS = {"round": [{"role": "HUMAN"}, {"role": "BOT", "end": "\n", "generate": True}]}
+
+
+def test_an_empty_begin_or_end_is_no_segment_but_an_empty_content_is() -> None:
+    assert template(BARE_TURNS).render(dialogue((U, ""), (A, "a"), (U, "q"))).segments == (
+        Segment("", "HUMAN", "messages[0]", False),
+        Segment("a", "BOT", "messages[1]", False),
+        Segment("\n", "BOT", "messages[1]", True),
+        Segment("q", "HUMAN", "messages[2]", False),
+        Segment("", "BOT", "generate", True),
+    )
+
+
+@pytest.mark.parametrize("raw", [PLAIN, THINKING, BARE_TURNS], ids=["plain", "thinking", "bare"])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_long_talk_knows_where_each_segment_is_from(raw: dict[str, Any], goes_on: bool) -> None:
+    talk = [((U, A)[number % 2], f"said {number}") for number in range(600)]
+    for length in (2, 600, 4):  # what is kept of one talk serves the next
+        prompt = template(raw).render(dialogue(*talk[:length], continue_final=goes_on))
+        assert prompt.segments is not None
+        assert "".join(segment.text for segment in prompt.segments) == prompt.text
+        assert [(s.origin, s.text) for s in prompt.segments if not s.scaffold] == [
+            (f"messages[{number}]", text) for number, (_, text) in enumerate(talk[:length])
+        ]
+        roles = {("HUMAN", "BOT")[int(s.origin[9:-1]) % 2] == s.role for s in prompt.segments if "[" in s.origin}
+        assert roles == {True}
+
+
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])
 def test_a_continued_message_stays_open(turns: str) -> None:
     prompt = template(PLAIN, turns=turns).render(dialogue((U, "q"), (A, "The answer is"), continue_final=True))
