@@ -142,11 +142,11 @@ class Terms:
         """Is the room in the context the limit, if anybody knows it?"""
         if not self._to_text:
             return False
-        for rows in (self._forced[::-1], self._defaults):  # of forced limits the last stands, of defaults the first
-            for name, value, _, _ in rows:
-                if name in LIMITS and (rows is not self._defaults or not _limited(call.params)):
-                    return value is None
-        return not _limited(call.params)
+        forced = [value for name, value, _, _ in self._forced if name in LIMITS]
+        if forced:
+            return forced[-1] is None
+        default = [value for name, value, _, _ in self._defaults if name in LIMITS]
+        return not _limited(call.params) and (not default or default[0] is None)
 
     def _change(self, params: dict[str, Any], notices: list[Notice]) -> None:
         """Defaults filled in, bounds kept, forced values set."""
