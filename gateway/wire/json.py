@@ -24,8 +24,6 @@ CONTAINERS = frozenset({dict, list})
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """The JSON object in ``body``; duplicate keys: the last one wins."""
-    if not body or body.isspace():
-        raise InvalidJson("the request body is empty; send a JSON object with content-type application/json")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -74,6 +72,8 @@ def _name_lost(value: object, param: str) -> None:
 
 
 def _explain(error: orjson.JSONDecodeError, body: bytes) -> Exception:
+    if not body or body.isspace():
+        return InvalidJson("the request body is empty; send a JSON object with content-type application/json")
     said = str(error)
     if "surrogate" in said and "UTF-8" not in said:
         return InvalidUnicode("a string in the request body holds a lone surrogate; send whole characters")
