@@ -103,7 +103,8 @@ class Run:
         except BaseException:
             self._progress.upstream_ended()
             raise
-        return Watched(exchange, events, self._progress, self._count)
+        countable = self._route.tokens is not None and exchange.endpoint != "embeddings"
+        return Watched(exchange, events, self._progress, self._count if countable else None)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -113,11 +114,10 @@ class Run:
         finally:
             self._progress.upstream_ended()
 
-    async def _count(self, written: str) -> Usage | None:
-        """Usage counted here, when the upstream gave none and the model has a tokenizer."""
+    async def _count(self, written: str) -> Usage:
+        """Usage counted here, when the upstream gave none."""
         tokens, exchange = self._route.tokens, self._prepared.exchange
-        if tokens is None or exchange.endpoint == "embeddings":
-            return None
+        assert tokens is not None
         counts = [await count(tokens, p) if isinstance(p, str) else len(p) for p in exchange.prompts]
         return Usage(sum(counts), await count(tokens, written, special=False), source="estimated")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.record import Record
@@ -78,23 +78,32 @@ class Progress:
         """The backend is closed."""
         self._upstream_end = self._now()
 
-    def wrote(self, event: Event) -> None:
-        """An event of a stream has been handed to the client's connection; only content counts, its end does not."""
-        if not _is_text(event):
+    def wrote(self, events: Sequence[Event]) -> None:
+        """A batch of a stream has been handed to the client's connection; only content counts, its end does not.
+
+        What left together has no gaps in between.
+        """
+        count = sum(map(_is_text, events))
+        if not count:
             return
         moment = self._now()
         if self._last_written is None:
             self._first_written = moment
         else:
             self._gaps.append(moment - self._last_written)
+        if count > 1:
+            self._gaps += [0.0] * (count - 1)
         self._last_written = moment
 
-    def saw(self, event: Event) -> None:
-        """An event on its way to the client."""
-        if self._upstream_first is None and _is_text(event):
+    def saw(self, events: Sequence[Event]) -> None:
+        """A batch on its way to the client."""
+        if self._upstream_first is None and any(map(_is_text, events)):
             self._upstream_first = self._now()
-        if isinstance(event, Delta):
-            return
+        for event in events:
+            if type(event) is not Delta:
+                self._saw(event)
+
+    def _saw(self, event: Event) -> None:
         if isinstance(event, Usage):
             self.usage = event
         elif isinstance(event, Begun):

@@ -55,8 +55,8 @@ def test_the_times_of_a_stream_are_measured_where_they_happen(progress: Progress
     clock.now = 100.5
     progress.asked()
     for clock.now, event in story:
-        progress.saw(event)
-        progress.wrote(event)
+        progress.saw([event])
+        progress.wrote([event])
     clock.now = 104.5
     progress.upstream_ended()
     clock.now = 105.0
@@ -74,7 +74,7 @@ def test_before_the_upstream_ends_its_first_content_bounds_the_overhead(progress
     assert progress.overhead() == 0.5
     progress.asked()
     clock.now = 102.0
-    progress.saw(Delta(0, "a"))
+    progress.saw([Delta(0, "a")])
     clock.now = 102.25
     assert progress.overhead() == 0.75
 
@@ -92,20 +92,20 @@ CONTENT = {  # name: (event, has content gone to the client?)
 @pytest.mark.parametrize("name", CONTENT)
 def test_a_call_has_begun_when_content_has_gone_out(progress: Progress, name: str) -> None:
     event, begun = CONTENT[name]
-    progress.wrote(event)
+    progress.wrote([event])
     assert progress.begun is begun
 
 
 def test_stops_are_told_by_who_found_them(progress: Progress) -> None:
     for finish in (Finish(0, "stop"), Finish(1, "stop", source="gateway"), Finish(2, "length")):
-        progress.saw(finish)
+        progress.saw([finish])
     assert progress.freeze("ok", 200).stop_cuts == ("engine", "gateway")
     assert progress.cut_by_gateway
 
 
 def test_what_the_delivery_changed_is_gathered(progress: Progress) -> None:
-    progress.saw(Begun("m/1", attempts=3, notices=("bos: not verified",)))
-    progress.saw(Begun("", notices=("filled_choices: 1",)))
+    progress.saw([Begun("m/1", attempts=3, notices=("bos: not verified",))])
+    progress.saw([Begun("", notices=("filled_choices: 1",))])
     assert (progress.target, progress.attempts) == ("m/1", 3)
     assert progress.delivery_notices == ["bos: not verified", "filled_choices: 1"]
     assert progress.freeze("ok", 200).bos_anomaly
@@ -116,12 +116,12 @@ ANOMALIES = {"bos: missing, the template expects it": True, "bos_stripped: the e
 
 @pytest.mark.parametrize("notice", ANOMALIES)
 def test_a_bos_that_is_in_order_is_no_anomaly(progress: Progress, notice: str) -> None:
-    progress.saw(Begun("m/0", notices=(notice,)))
+    progress.saw([Begun("m/0", notices=(notice,))])
     assert progress.freeze("ok", 200).bos_anomaly is ANOMALIES[notice]
 
 
 def test_a_document_is_content_of_the_upstream(progress: Progress, clock: Clock) -> None:
     progress.asked()
     clock.now = 101.0
-    progress.saw(Document({"object": "list"}))
+    progress.saw([Document({"object": "list"})])
     assert progress.freeze("ok", 200).upstream_first == 1.0

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpResponseParser, HttpResponseParserPy
 
-from gateway.backend.http import KEEPALIVE, LINGER, MAX_LINE
+from gateway.backend.http import KEEPALIVE, LINGER, MAX_LINE, media_type
+from gateway.core.dialogue import NOTHING
 from gateway.core.errors import (
     GatewayError,
     UpstreamConnectTimeout,
@@ -35,13 +36,17 @@ class _Attempt:
 class AioAnswer:
     """See ``HttpAnswer``."""
 
-    __slots__ = ("_response", "complete", "content_type", "status")
+    __slots__ = ("_response", "complete", "status")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
-        self.content_type = (response.headers.get("content-type") or "").partition(";")[0].strip().lower()
         self.complete = False
+
+    @property
+    def content_type(self) -> str:
+        """See ``HttpAnswer``."""
+        return media_type(self._response.headers.get("content-type") or "")
 
     def header(self, name: str) -> str | None:
         """See ``HttpAnswer``."""
@@ -55,6 +60,20 @@ class AioAnswer:
             raise _named(error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class AioTarget:
+    """See ``HttpTarget``."""
+
+    client: AioClient
+    url: str
+    headers: Mapping[str, str]
+    connect_timeout: float
+
+    def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> AbstractAsyncContextManager[AioAnswer]:
+        """See ``HttpTarget``."""
+        return self.client.request(self.url, body, {**self.headers, **headers}, self.connect_timeout)
+
+
 class AioClient:
     """See ``HttpClient``."""
 
@@ -66,11 +85,15 @@ class AioClient:
         self._fresh: aiohttp.ClientSession | None = None
         self._lingering: set[asyncio.Task[None]] = set()
 
+    def target(self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0) -> AioTarget:
+        """See ``HttpClient``."""
+        return AioTarget(self, url, headers, connect_timeout)
+
     @asynccontextmanager
     async def request(
-        self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float = 2.0
+        self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float
     ) -> AsyncIterator[AioAnswer]:
-        """See ``HttpClient``."""
+        """See ``HttpTarget``."""
         response = await self._send(url, body, headers, connect_timeout)
         answer = AioAnswer(response)
         try:

@@ -6,11 +6,12 @@ error, because skipping it could lose text. A whole JSON answer is one chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
 from gateway.backend.statuses import error_in_body
+from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
@@ -21,7 +22,8 @@ from gateway.wire.logprobs import from_chat, from_completions
 _ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 _END_KEYS = ("stop_reason", "matched_stop")
 """Choice keys that tell which stop matched: vLLM's and SGLang's."""
-_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_SPOKEN = frozenset({"role", "content"})
+_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 # ---------------------------------------------------------------- two shapes of a choice
@@ -40,6 +42,8 @@ class Shape:
     """How ``/completions`` and ``/chat/completions`` write the same thing."""
 
     said: Callable[[Mapping[str, Any]], Said]
+    only_text: Callable[[Mapping[str, Any]], Any]
+    """The text of a choice in a stream's chunk, if it can be had in one look; anything else: look closer."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
     keys: frozenset[str]
     """The keys of a choice that are read; the others are extras."""
@@ -61,13 +65,22 @@ def _chat_said(choice: Mapping[str, Any]) -> Said:
     return Said(said.get("content"), fields)
 
 
+def _chat_text(choice: Mapping[str, Any]) -> object:
+    said = choice.get("delta")
+    if type(said) is not dict or (len(said) != 1 and said.keys() != _SPOKEN):
+        return None
+    return said.get("content")
+
+
 COMPLETIONS = Shape(
-    said=lambda choice: Said(choice.get("text"), {}),
+    said=lambda choice: Said(choice.get("text"), NOTHING),
+    only_text=lambda choice: choice.get("text"),
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
 )
 CHAT = Shape(
     said=_chat_said,
+    only_text=_chat_text,
     logprobs=from_chat,
     keys=frozenset({"index", "delta", "message", "logprobs", "finish_reason"}),
 )
@@ -87,8 +100,11 @@ class _Choice:
 class Answer:
     """One answer being read: chunks in, events out."""
 
+    __slots__ = ("_asked", "_begun", "_choices", "_notices", "_only_text", "_shape", "_target", "_usage", "invalid")
+
     def __init__(self, shape: Shape, target: str, asked: int, notices: tuple[str, ...] = ()) -> None:
         self._shape = shape
+        self._only_text = shape.only_text
         self._target = target
         self._asked = asked
         """How many choices there may be."""
@@ -128,12 +144,34 @@ class Answer:
         events: list[Event] = []
         if not self._begun:
             self._begun = True
-            fields = {key: value for key, value in chunk.items() if key not in _ANSWER_KEYS and value is not None}
-            events.append(Begun(self._target, fields=replace_lone(fields) if odd else fields, notices=self._notices))
-        self._usage = read_usage(usage) or self._usage
+            events.append(Begun(self._target, 1, self._fields(chunk, odd), self._notices))
+        if usage is not None:
+            self._usage = read_usage(usage) or self._usage
         for position, choice in enumerate(choices):
-            events.extend(self._take_choice(choice, position, odd))
+            self._take_choice(choice, position, odd, events)
         return events
+
+    def ordinary(self, chunk: object) -> Delta | None:
+        """The one event of a chunk that only says more of a choice, as nearly all do; None: ``take`` has to look.
+
+        For chunks without lone surrogates, and exactly what ``take`` would give.
+        """
+        if type(chunk) is not dict or chunk.get("error") is not None or chunk.get("object") == "error":
+            return None
+        choices = chunk.get("choices")
+        if type(choices) is not list or len(choices) != 1 or chunk.get("usage") is not None:
+            return None
+        choice = choices[0]
+        # Beside the index and what is said everything is null: no end, no log probabilities, no extras.
+        if type(choice) is not dict or list(choice.values()).count(None) != len(choice) - 2:
+            return None
+        index, text = choice.get("index"), self._only_text(choice)
+        if type(text) is not str or not text or type(index) is not int:
+            return None
+        state = self._choices.get(index)
+        if state is None or state.finished or state.joiner.pending:
+            return None
+        return Delta(index, text)
 
     def end(self) -> list[Event]:
         """The last events; ``UpstreamIncomplete`` when the answer is not whole."""
@@ -143,35 +181,50 @@ class Answer:
             raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return [self._usage] if self._usage is not None else []
 
-    def _take_choice(self, choice: object, position: int, odd: bool) -> Iterator[Event]:
+    def _fields(self, chunk: dict[str, Any], odd: bool) -> Mapping[str, Any]:
+        if chunk.keys() <= _ANSWER_KEYS:
+            return NOTHING
+        fields = {key: value for key, value in chunk.items() if key not in _ANSWER_KEYS and value is not None}
+        return replace_lone(fields) if odd else fields
+
+    def _take_choice(self, choice: object, position: int, odd: bool, events: list[Event]) -> None:
         if not isinstance(choice, dict):
             raise self.invalid("the model's server sent a choice that is not an object")
         index = choice.get("index", position)
         if type(index) is not int or not 0 <= index < self._asked:
             raise self.invalid(f"the model's server sent a choice beyond the {self._asked} asked for")
-        said = self._shape.said(choice)
+        shape = self._shape
+        said = shape.said(choice)
         if not isinstance(said.text, str | None):
             raise self.invalid("the model's server sent text that is not a string")
         reason = finish_reason(choice.get("finish_reason"))
-        state = self._choices.setdefault(index, _Choice())
+        state = self._choices.get(index)
+        if state is None:
+            state = self._choices[index] = _Choice()
         if state.finished:
             if said.text or said.fields:
                 raise self.invalid(f"the model's server sent more text for choice {index} after its finish_reason")
             return
-        text = state.joiner.feed(said.text or "") + (state.joiner.flush() if reason else "")
+        text = said.text or ""
+        if odd or state.joiner.pending:
+            text = state.joiner.feed(text) + (state.joiner.flush() if reason else "")
         fields = replace_lone(said.fields) if odd else said.fields
-        extras = {key: value for key, value in choice.items() if key not in self._shape.keys and value is not None}
-        last = {key: extras.pop(key) for key in _END_KEYS if key in extras} if reason else {}
+        extras: Mapping[str, Any] = NOTHING
+        last: Mapping[str, Any] = NOTHING
+        if not choice.keys() <= shape.keys:
+            more = {key: value for key, value in choice.items() if key not in shape.keys and value is not None}
+            last = {key: more.pop(key) for key in _END_KEYS if key in more} if reason else NOTHING
+            extras = replace_lone(more) if odd else more
         raw = choice.get("logprobs")
         if not isinstance(raw, dict | None):
             raise self.invalid("the model's server sent logprobs that are not an object")
-        logprobs = self._shape.logprobs(replace_lone(raw) if odd else raw) if raw else None
+        logprobs = shape.logprobs(replace_lone(raw) if odd else raw) if raw else None
         if text or logprobs or fields or extras:
-            yield Delta(index, text, logprobs or None, fields, replace_lone(extras) if odd else extras)
+            events.append(Delta(index, text, logprobs or None, fields, extras))
         if reason:
             state.finished = True
-            matched = next((value for value in last.values() if isinstance(value, str | int)), None)
-            yield Finish(index, reason, matched, extras=last)
+            matched = next((value for value in last.values() if isinstance(value, str | int)), None) if last else None
+            events.append(Finish(index, reason, matched, "engine", last))
 
 
 def read_usage(usage: object) -> Usage | None:
@@ -181,5 +234,7 @@ def read_usage(usage: object) -> Usage | None:
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens", 0)
     if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
         return None
+    if usage.keys() <= _COUNTS:
+        return Usage(prompt, completion)
     details = {key: value for key, value in usage.items() if key not in _COUNTS and value is not None}
     return Usage(prompt, completion, details=details)

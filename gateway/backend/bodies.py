@@ -14,9 +14,10 @@ What follows ``[DONE]`` is not read (C07).
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import Sequence
 from typing import Any
+
+import orjson
 
 from gateway.backend.answers import Answer, read_usage
 from gateway.backend.http import HttpAnswer, read_whole
@@ -35,6 +36,7 @@ from gateway.stream.surrogates import loads
 EVENT_STREAM = "text/event-stream"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+NOT_JSON = "the model's server sent an event that is not JSON"
 _PEEK = 64
 """Bytes that are looked at where neither the first one nor the content type decides."""
 
@@ -42,105 +44,134 @@ _PEEK = 64
 class BodyEvents:
     """The events of a successful reply, be it JSON or a stream.
 
-    One object and no layers: everything that has arrived is turned into events at once, and handed out one by one.
+    One object and no layers: everything that has arrived is turned into one batch.
     """
 
-    __slots__ = ("_ahead", "_answer", "_failure", "_http", "_over", "_parser", "_ready")
+    __slots__ = ("_answer", "_failure", "_http", "_over", "_parser")
 
     def __init__(self, http: HttpAnswer, answer: Answer) -> None:
         self._http = http
         self._answer = answer
-        self._ahead = b""
-        """What was read before it was clear whether this is a stream."""
         self._parser: SseParser | None = None
-        self._ready: deque[Event] = deque()
+        """Set once it is clear that this is a stream."""
         self._failure: GatewayError | None = None
         """Raised once everything before it has been handed out."""
         self._over = False
 
-    def __aiter__(self) -> BodyEvents:
-        return self
-
-    async def __anext__(self) -> Event:
-        while not self._ready:
-            if self._failure is not None:
-                raise self._failure
-            if self._over:
-                raise StopAsyncIteration
+    async def more(self) -> Sequence[Event]:
+        """See ``Events``."""
+        events: list[Event] = []
+        while not self._over:
             try:
-                await (self._read_stream() if self._parser is not None else self._begin())
+                if self._parser is None:
+                    await self._begin(events)
+                else:
+                    try:
+                        piece = await self._http.more()
+                    except UpstreamDisconnected:
+                        if not self._answer.finished:
+                            raise
+                        self._close(events)
+                    else:
+                        if piece:
+                            self._take(piece, self._parser, events)
+                        else:
+                            self._end_of_stream(self._parser, events)
             except GatewayError as error:
                 self._failure, self._over = error, True
-        return self._ready.popleft()
+            if events:
+                return events
+        if self._failure is not None:
+            raise self._failure
+        return ()
 
-    async def _begin(self) -> None:
+    async def _begin(self, events: list[Event]) -> None:
         """Find out which of the two it is; a whole answer is read to its end."""
-        piece = await self._http.more()
-        self._ahead += piece
-        kind = _is_stream(self._ahead, self._http.content_type, ended=not piece)
-        if kind is None:
-            return
-        if kind:
-            self._parser = SseParser()
-            self._take(self._ahead)
-            if not piece:
-                self._end_of_stream()
-            return
-        self._answer.invalid = UpstreamInvalidResponse
-        body = await read_whole(self._http, ahead=self._ahead) if piece else self._ahead
-        events = self._answer.take(parse_json(body), odd=_maybe_odd(body))
-        if not self._answer.begun_choices:
-            raise UpstreamInvalidResponse("the model's server sent an answer without choices")
-        self._ready.extend(events + self._answer.end())
-        self._over = True
-
-    async def _read_stream(self) -> None:
-        try:
+        ahead = b""
+        stream = None
+        while stream is None:
             piece = await self._http.more()
-        except UpstreamDisconnected:
-            if not self._answer.finished:
-                raise
-            self._close()
+            ahead = ahead + piece if ahead else piece
+            stream = _is_stream(ahead, self._http.content_type, ended=not piece)
+        if stream:
+            self._parser = SseParser()
+            self._take(ahead, self._parser, events)
+            if not piece:
+                self._end_of_stream(self._parser, events)
             return
-        if piece:
-            self._take(piece)
-        else:
-            self._end_of_stream()
-
-    def _take(self, data: bytes) -> None:
-        assert self._parser is not None
-        for sse in self._parser.feed(data):
-            if _is_done(sse):
-                self._http.complete = True
-                self._close()
-                return
-            self._ready.extend(_read_event(sse, self._answer))
-
-    def _end_of_stream(self) -> None:
-        assert self._parser is not None
-        for sse in self._parser.close():
-            if not _is_done(sse):
-                self._ready.extend(_read_event(sse, self._answer))
-        self._close()
-
-    def _close(self) -> None:
+        answer = self._answer
+        answer.invalid = UpstreamInvalidResponse
+        body = await read_whole(self._http, ahead=ahead) if piece else ahead
+        told = answer.take(parse_json(body), odd=_maybe_odd(body))
+        if not answer.begun_choices:
+            raise UpstreamInvalidResponse("the model's server sent an answer without choices")
+        events += [*told, *answer.end()]  # an answer that is not whole says nothing
         self._over = True
-        self._ready.extend(self._answer.end())
+
+    def _take(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
+        answer = self._answer
+        plain = None if _maybe_odd(data) else parser.plain(data)
+        if plain is None:
+            for sse in parser.feed(data):
+                if _is_done(sse.data):
+                    self._done(events)
+                    return
+                events += _read_event(sse, answer)
+            return
+        for said in plain:
+            if _is_done(said):
+                self._done(events)
+                return
+            try:
+                chunk = orjson.loads(said)
+            except ValueError:
+                raise UpstreamInvalidStream(NOT_JSON) from None
+            delta = answer.ordinary(chunk)
+            if delta is not None:
+                events.append(delta)
+            else:
+                events += answer.take(chunk)
+
+    def _done(self, events: list[Event]) -> None:
+        self._http.complete = True
+        self._close(events)
+
+    def _end_of_stream(self, parser: SseParser, events: list[Event]) -> None:
+        for sse in parser.close():
+            if not _is_done(sse.data):
+                events += _read_event(sse, self._answer)
+        self._close(events)
+
+    def _close(self, events: list[Event]) -> None:
+        self._over = True
+        events += self._answer.end()
 
 
-async def read_document(http: HttpAnswer, target: str) -> AsyncGenerator[Event, None]:
+class DocumentEvents:
     """The events of an answer that is no completion: embeddings."""
-    body = parse_json(await read_whole(http))
-    if not isinstance(body, dict):
-        raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
-    if (error := error_in_body(body)) is not None:
-        raise error
-    if not isinstance(body.get("data"), list):
-        raise UpstreamInvalidResponse("the model's server sent an answer without data")
-    yield Begun(target)
-    yield Document(body)
-    if (usage := read_usage(body.get("usage"))) is not None:
-        yield usage
+
+    __slots__ = ("_http", "_over", "_target")
+
+    def __init__(self, http: HttpAnswer, target: str) -> None:
+        self._http = http
+        self._target = target
+        self._over = False
+
+    async def more(self) -> Sequence[Event]:
+        """See ``Events``."""
+        if self._over:
+            return ()
+        self._over = True
+        body = parse_json(await read_whole(self._http))
+        if not isinstance(body, dict):
+            raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
+        if (error := error_in_body(body)) is not None:
+            raise error
+        if not isinstance(body.get("data"), list):
+            raise UpstreamInvalidResponse("the model's server sent an answer without data")
+        usage = read_usage(body.get("usage"))
+        begun = Begun(self._target), Document(body)
+        return begun if usage is None else (*begun, usage)
 
 
 def parse_json(body: bytes) -> Any:
@@ -163,8 +194,8 @@ def _is_stream(ahead: bytes, content_type: str, *, ended: bool) -> bool | None:
     return head.startswith(_SSE_STARTS)
 
 
-def _is_done(sse: SseEvent) -> bool:
-    return len(sse.data) < 16 and sse.data.strip() == b"[DONE]"
+def _is_done(data: bytes) -> bool:
+    return len(data) < 16 and data.strip() == b"[DONE]"
 
 
 def _read_event(sse: SseEvent, answer: Answer) -> list[Event]:
@@ -175,7 +206,7 @@ def _read_event(sse: SseEvent, answer: Answer) -> list[Event]:
     except ValueError:
         if sse.event == "error":
             raise UpstreamError("the model's server reported an error in its stream") from None
-        raise UpstreamInvalidStream("the model's server sent an event that is not JSON") from None
+        raise UpstreamInvalidStream(NOT_JSON) from None
     if sse.event == "error":
         raise _stream_error(chunk)
     return answer.take(chunk, odd=_maybe_odd(sse.data))

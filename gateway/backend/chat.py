@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 from gateway.backend.answers import CHAT
@@ -12,8 +11,7 @@ from gateway.backend.request import common_fields, unsent_stops, unverified
 from gateway.backend.upstream import PATHS, Upstream
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
-from gateway.core.events import Event
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Events, Exchange
 
 
 class ChatBackend:
@@ -23,7 +21,7 @@ class ChatBackend:
         self._upstream = Upstream(target, client, connect_timeout)
         self._dialect = ENGINES[target.engine]
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Ask the server; ``UnsupportedParameter`` for a raw prompt, which messages cannot say."""
         if exchange.endpoint == "embeddings":
             return self._upstream.embed(exchange)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -14,8 +14,7 @@ from gateway.backend.request import common_fields, unverified
 from gateway.backend.upstream import PATHS, Upstream
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
-from gateway.core.events import Event
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Events, Exchange
 
 IDLE: Mapping[str, Callable[[Any], bool]] = {
     # When a field that an engine lacks may go up all the same, because it asks for nothing.
@@ -35,7 +34,7 @@ class CompletionsBackend:
         self._dialect = ENGINES[target.engine]
         self._adds_bos = self._dialect.adds_bos if target.adds_bos is None else target.adds_bos
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Ask the engine; ``UnsupportedParameter`` for what plain text cannot say."""
         if exchange.endpoint == "embeddings":
             return self._upstream.embed(exchange)

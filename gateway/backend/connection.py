@@ -7,17 +7,18 @@ each moment whether the answer is whole, broken or not HTTP at all. Who opens an
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import cast
 
 import httptools
 
-from gateway.backend.http import MAX_LINE
+from gateway.backend.http import MAX_LINE, media_type
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
 
 MAX_HEAD = 64 * 1024
 """Bytes of a status line and all headers, interim answers included."""
 MAX_HEADERS = 256
+COPIED = 64 * 1024
+"""Bytes from which a body is not joined with its head."""
 HIGH_WATER = 256 * 1024
 """Bytes of a body that may wait for the reader before the socket is paused."""
 
@@ -25,8 +26,33 @@ NOT_HTTP = "the model's server does not answer in valid HTTP"
 CLOSED = "the model's server closed the connection"
 
 
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+"""The headers that tell where a body ends."""
+
+
 class Connection(asyncio.Protocol):
-    """One connection and the answer that is being read from it."""
+    """One connection and the answer that is being read from it; see ``HttpAnswer``."""
+
+    __slots__ = (
+        "_chunks",
+        "_failure",
+        "_head_bytes",
+        "_headers",
+        "_heard",
+        "_interim",
+        "_keep_alive",
+        "_loop",
+        "_parser",
+        "_paused",
+        "_surplus",
+        "_transport",
+        "_waiter",
+        "_waiting_bytes",
+        "complete",
+        "ended",
+        "lost",
+        "status",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._reset()
 
     def _reset(self) -> None:
-        self._chunks: deque[bytes] = deque()
+        self._chunks: list[bytes] = []
         self._waiting_bytes = 0
         self._paused = False
         self._headers: list[tuple[bytes, bytes]] = []
@@ -45,12 +71,13 @@ class Connection(asyncio.Protocol):
         self._interim = False
         self._heard = False
         self._surplus = False
-        self._sized = False
         self._failure: UpstreamError | None = None
         self._keep_alive = False
         self.status = 0
         self.ended = False
         """The answer is complete."""
+        self.complete = False
+        """See ``HttpAnswer``."""
 
     # ------------------------------------------------------------------ the reader's side
 
@@ -64,40 +91,52 @@ class Connection(asyncio.Protocol):
         """Not a byte of an answer has come."""
         return not self._heard
 
-    def send(self, request: bytes) -> None:
-        """Begin an exchange."""
+    def send(self, head: bytes, body: bytes) -> None:
+        """Begin an exchange: one write, but a large body is not copied for it."""
         self._reset()
         assert self._transport is not None
-        self._transport.write(request)
+        if len(body) < COPIED:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
 
     async def head(self) -> None:
         """Wait for status and headers."""
         while not self.status:
             if self._failure is not None:
                 raise self._failure
-            await self._wait()
+            self._waiter = self._loop.create_future()
+            await self._waiter
 
     async def more(self) -> bytes:
         """The next piece of the body; empty at its end."""
-        while not self._chunks:
+        chunks = self._chunks
+        while not chunks:
             if self._failure is not None:
                 raise self._failure
             if self.ended:
                 return b""
-            await self._wait()
-        data = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
         self._waiting_bytes = 0
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
         return data
 
+    @property
+    def content_type(self) -> str:
+        """See ``HttpAnswer``."""
+        value = self.header("content-type")
+        return "" if value is None else media_type(value)
+
     def header(self, name: str) -> str | None:
         """See ``HttpAnswer``."""
-        wanted = name.encode("ascii")
+        wanted, length = name.encode("ascii"), len(name)
         for key, value in self._headers:
-            if key.lower() == wanted:
+            if len(key) == length and key.lower() == wanted:
                 return value.decode("latin-1")
         return None
 
@@ -106,16 +145,16 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _wait(self) -> None:
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _sized(self) -> bool:
+        """Can the end of the body be known without the end of the connection?"""
+        return self.status in (204, 304) or any(name.lower() in _FRAMING for name, _ in self._headers)
 
     def _fail(self, error: UpstreamError) -> None:
         if self._failure is None and not self.ended:
@@ -150,7 +189,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the connection is gone."""
         self.lost = True
-        if self.status and not self._sized and error is None and not self._failure:
+        if self.status and not self._sized() and error is None and not self._failure:
             self.ended = True  # a body without a length ends with its connection (HTTP/1.0)
             self._wake()
         elif self._heard and not self.status and error is None:
@@ -177,7 +216,6 @@ class Connection(asyncio.Protocol):
         if len(self._headers) >= MAX_HEADERS or len(name) + len(value) > MAX_LINE:
             raise ValueError("headers too large")
         self._headers.append((name, value))
-        self._sized = self._sized or name.lower() in (b"content-length", b"transfer-encoding")
 
     def on_headers_complete(self) -> None:
         """llhttp: the headers are complete."""
@@ -187,10 +225,8 @@ class Connection(asyncio.Protocol):
         self._interim = 100 <= status < 200
         if self._interim:
             self._headers.clear()
-            self._sized = False
             return
         self.status = status
-        self._sized = self._sized or status in (204, 304)
         self._keep_alive = self._parser.should_keep_alive()
         self._wake()
 

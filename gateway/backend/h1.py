@@ -1,6 +1,7 @@
 """How is HTTP/1.1 spoken to a model's server? llhttp parses, a small pool keeps connections, nothing stands between.
 
-One request on a connection at a time. A request is one write: head and body together. The answer is read in
+One request on a connection at a time. A request is one write: head and body together, and of the head only what
+differs between two requests is formatted for each. The answer is read in
 the pieces in which it arrives; a reader that falls behind stops the socket, not the loop.
 TLS verifies against the system's certificates. Proxies, pipelining and HTTP/2 are left to ``aio.py``.
 """
@@ -12,13 +13,12 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from types import TracebackType
 from urllib.parse import urlsplit
 
 from gateway.backend.connection import Connection
 from gateway.backend.http import KEEPALIVE, LINGER
+from gateway.core.dialogue import NOTHING
 from gateway.core.errors import (
     UpstreamConnectTimeout,
     UpstreamDisconnected,
@@ -28,135 +28,21 @@ from gateway.core.errors import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where connections go, and what the request line says."""
+class Pool:
+    """Where connections go, and those that are quiet; requests to one place share it, whatever their path."""
 
-    host: str
-    port: int
-    tls: bool
-    head: bytes
-    """Request line and Host header."""
+    __slots__ = ("host", "idle", "port", "tls")
 
-    @property
-    def key(self) -> tuple[str, int, bool]:
-        """Connections with the same key are interchangeable."""
-        return self.host, self.port, self.tls
+    def __init__(self, host: str, port: int, tls: bool) -> None:
+        self.host = host
+        self.port = port
+        self.tls = tls
+        self.idle: deque[tuple[float, Connection]] = deque()
+        """(since when, connection), the youngest last."""
 
-
-@lru_cache(maxsize=1024)
-def origin(url: str) -> Origin:
-    """Take a configured address apart; raises ``UpstreamUnreachable`` if it is none."""
-    parts = urlsplit(url)
-    try:
-        tls, host, port = parts.scheme == "https", parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https"):
-        raise UpstreamUnreachable("the configured address of the model's server is not a valid URL")
-    path = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
-    head = f"POST {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n"
-    return Origin(host, port or (443 if tls else 80), tls, head.encode("ascii", "strict"))
-
-
-class H1Answer:
-    """See ``HttpAnswer``: one answer of a connection."""
-
-    __slots__ = ("_connection", "complete", "content_type", "header", "more", "status")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.status = connection.status
-        self.header = connection.header
-        self.more = connection.more
-        self.content_type = (connection.header("content-type") or "").partition(";")[0].strip().lower()
-        self.complete = False
-
-
-class H1Request:
-    """One request: entered when the headers are there, left by any road."""
-
-    __slots__ = ("_answer", "_client", "_connect_timeout", "_connection", "_origin", "_request")
-
-    def __init__(self, client: H1Client, to: Origin, request: bytes, connect_timeout: float) -> None:
-        self._client = client
-        self._origin = to
-        self._request = request
-        self._connect_timeout = connect_timeout
-        self._connection: Connection | None = None
-        self._answer: H1Answer | None = None
-
-    async def __aenter__(self) -> H1Answer:
-        pooled = self._client.pooled(self._origin)
-        if pooled is not None:
-            try:
-                return await self._ask(pooled)
-            except UpstreamDisconnected:
-                # The server closed a pooled connection while our request was on its way: not a byte of an
-                # answer means that it was not served, so it goes out once more, on a connection of its own.
-                if not pooled.silent:
-                    raise
-        return await self._ask(await self._client.connect(self._origin, self._connect_timeout))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._connection is not None
-        if self._connection.reusable:
-            self._client.keep(self._origin, self._connection)
-        elif self._answer is not None and self._answer.complete and not self._connection.ended:
-            self._client.linger(self._origin, self._connection)
-        else:
-            self._connection.close()
-
-    async def _ask(self, connection: Connection) -> H1Answer:
-        self._connection = connection
-        try:
-            connection.send(self._request)
-            await connection.head()
-        except BaseException:
-            connection.close()
-            raise
-        self._answer = H1Answer(connection)
-        return self._answer
-
-
-class H1Client:
-    """See ``HttpClient``."""
-
-    def __init__(self) -> None:
-        self._idle: dict[tuple[str, int, bool], deque[tuple[float, Connection]]] = {}
-        self._lingering: dict[asyncio.Task[None], Connection] = {}
-        self._tls: ssl.SSLContext | None = None
-        self._closed = False
-
-    def request(self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float = 2.0) -> H1Request:
-        """See ``HttpClient``. Header values must be free of line ends; ours are."""
-        to = origin(url)
-        fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        head = f"{fields}accept-encoding: identity\r\ncontent-length: {len(body)}\r\n\r\n".encode("latin-1")
-        return H1Request(self, to, to.head + head + body, connect_timeout)
-
-    async def aclose(self) -> None:
-        """See ``HttpClient``."""
-        self._closed = True
-        for task, connection in tuple(self._lingering.items()):
-            task.cancel()
-            connection.close()
-        for idle in self._idle.values():
-            for _, connection in idle:
-                connection.close()
-        self._idle.clear()
-        await asyncio.sleep(0)  # the loop closes aborted transports in its next turn
-
-    # ------------------------------------------------------------------ connections
-
-    def pooled(self, to: Origin) -> Connection | None:
+    def take(self, now: float) -> Connection | None:
         """A quiet connection that is still good, the youngest first; old ones are closed on the way."""
-        idle = self._idle.get(to.key)
-        if not idle:
-            return None
-        now = asyncio.get_running_loop().time()
+        idle = self.idle
         while idle and (idle[0][0] < now - KEEPALIVE or idle[0][1].lost):
             idle.popleft()[1].close()
         while idle:
@@ -166,22 +52,136 @@ class H1Client:
             connection.close()
         return None
 
-    def keep(self, to: Origin, connection: Connection) -> None:
+
+class H1Target:
+    """See ``HttpTarget``: an address whose request head is written down once."""
+
+    __slots__ = ("client", "connect_timeout", "head", "pool")
+
+    def __init__(self, client: H1Client, pool: Pool, head: bytes, connect_timeout: float) -> None:
+        self.client = client
+        self.pool = pool
+        self.head = head
+        """Request line and all headers but those of one request."""
+        self.connect_timeout = connect_timeout
+
+    def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> H1Request:
+        """See ``HttpTarget``."""
+        own = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        return H1Request(self, self.head + f"{own}content-length: {len(body)}\r\n\r\n".encode("latin-1"), body)
+
+
+class H1Request:
+    """One request: entered when the headers are there, left by any road."""
+
+    __slots__ = ("_body", "_connection", "_head", "_to")
+
+    def __init__(self, to: H1Target, head: bytes, body: bytes) -> None:
+        self._to = to
+        self._head = head
+        self._body = body
+        self._connection: Connection | None = None
+
+    async def __aenter__(self) -> Connection:
+        client, pool = self._to.client, self._to.pool
+        pooled = pool.take(client.loop().time()) if pool.idle else None
+        if pooled is not None:
+            try:
+                return await self._ask(pooled)
+            except UpstreamDisconnected:
+                # The server closed a pooled connection while our request was on its way: not a byte of an
+                # answer means that it was not served, so it goes out once more, on a connection of its own.
+                if not pooled.silent:
+                    raise
+        return await self._ask(await client.connect(pool, self._to.connect_timeout))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection, pool = self._connection, self._to.pool
+        assert connection is not None
+        if connection.reusable:
+            self._to.client.keep(pool, connection)
+        elif connection.complete and not connection.ended:
+            self._to.client.linger(pool, connection)
+        else:
+            connection.close()
+
+    async def _ask(self, connection: Connection) -> Connection:
+        self._connection = connection
+        try:
+            connection.send(self._head, self._body)
+            await connection.head()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class H1Client:
+    """See ``HttpClient``."""
+
+    def __init__(self) -> None:
+        self._pools: dict[tuple[str, int, bool], Pool] = {}
+        self._lingering: dict[asyncio.Task[None], Connection] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def target(self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0) -> H1Target:
+        """See ``HttpClient``."""
+        parts = urlsplit(url)
+        try:
+            tls, host, port = parts.scheme == "https", parts.hostname, parts.port
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in ("http", "https"):
+            raise UpstreamUnreachable("the configured address of the model's server is not a valid URL")
+        key = host, port or (443 if tls else 80), tls
+        if key not in self._pools:
+            self._pools[key] = Pool(*key)
+        path = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
+        line = f"POST {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
+        fields = {**headers, "accept-encoding": "identity"}
+        shared = "".join([f"{name}: {value}\r\n" for name, value in fields.items()]).encode("latin-1")
+        return H1Target(self, self._pools[key], line + shared, connect_timeout)
+
+    async def aclose(self) -> None:
+        """See ``HttpClient``."""
+        self._closed = True
+        for task, connection in tuple(self._lingering.items()):
+            task.cancel()
+            connection.close()
+        for pool in self._pools.values():
+            for _, connection in pool.idle:
+                connection.close()
+            pool.idle.clear()
+        await asyncio.sleep(0)  # the loop closes aborted transports in its next turn
+
+    # ------------------------------------------------------------------ connections
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it is used in."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def keep(self, to: Pool, connection: Connection) -> None:
         """Put a connection back."""
         if self._closed:
             connection.close()
-            return
-        self._idle.setdefault(to.key, deque()).append((asyncio.get_running_loop().time(), connection))
+        else:
+            to.idle.append((self.loop().time(), connection))
 
-    def linger(self, to: Origin, connection: Connection) -> None:
+    def linger(self, to: Pool, connection: Connection) -> None:
         """Give the end of a body a moment to arrive; anything else closes the connection (row C07)."""
         task = asyncio.create_task(self._await_end(to, connection))
         self._lingering[task] = connection
         task.add_done_callback(self._lingering.pop)
 
-    async def connect(self, to: Origin, within: float) -> Connection:
+    async def connect(self, to: Pool, within: float) -> Connection:
         """A new connection, in ``within`` seconds; every failure under our own name."""
-        loop = asyncio.get_running_loop()
+        loop = self.loop()
         try:
             async with asyncio.timeout(within):
                 _, connection = await loop.create_connection(
@@ -197,7 +197,7 @@ class H1Client:
             raise UpstreamUnreachable("the model's server does not accept connections") from None
         return connection
 
-    async def _await_end(self, to: Origin, connection: Connection) -> None:
+    async def _await_end(self, to: Pool, connection: Connection) -> None:
         said = b"?"
         try:
             async with asyncio.timeout(LINGER):

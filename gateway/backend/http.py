@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from typing import Protocol
 
+from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTooLarge
 
 KEEPALIVE = 15.0
@@ -32,13 +34,16 @@ class HttpAnswer(Protocol):
     """Status and headers of an answer, and its body to be read once."""
 
     status: int
-    content_type: str
-    """The media type without parameters, lower case; empty when the server gave none."""
     complete: bool
     """Set by a reader that needs no more of the body, such as one that saw ``[DONE]``."""
 
+    @property
+    def content_type(self) -> str:
+        """The media type without parameters, lower case; empty when the server gave none."""
+        ...
+
     def header(self, name: str) -> str | None:
-        """One header's first value; for our own decisions, never to be passed on."""
+        """One header's first value; for our own decisions, never to be passed on. ``name`` is in lower case."""
         ...
 
     async def more(self) -> bytes:
@@ -46,16 +51,25 @@ class HttpAnswer(Protocol):
         ...
 
 
+class HttpTarget(Protocol):
+    """One address, with all that its requests have in common made ready."""
+
+    def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> AbstractAsyncContextManager[HttpAnswer]:
+        """POST ``body`` and give the answer once its headers are there.
+
+        ``headers`` are those of this request alone. Leaving closes the connection unless the body was read to its end.
+        """
+        ...
+
+
 class HttpClient(Protocol):
     """The process's one HTTP client; make it anywhere, use it in one event loop, close it there."""
 
-    def request(
-        self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float = 2.0
-    ) -> AbstractAsyncContextManager[HttpAnswer]:
-        """POST ``body`` and give the answer once its headers are there.
+    def target(self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0) -> HttpTarget:
+        """An address to post to; raises ``UpstreamUnreachable`` for what is none, here or on the first request.
 
-        ``headers`` is everything that goes up, beside what HTTP itself needs. ``connect_timeout`` is in
-        seconds and covers the name lookup. Leaving closes the connection unless the body was read to its end.
+        ``headers`` go up with every request, beside what HTTP itself needs; names and values are free of line ends.
+        ``connect_timeout`` is in seconds and covers the name lookup.
         """
         ...
 
@@ -64,19 +78,26 @@ class HttpClient(Protocol):
         ...
 
 
+@lru_cache(maxsize=256)
+def media_type(value: str) -> str:
+    """A content type without its parameters, lower case."""
+    return value.partition(";")[0].strip().lower()
+
+
 def refuse_encoded(answer: HttpAnswer) -> None:
     """We asked for identity; inflating what nobody asked to deflate invites a bomb (row B22)."""
-    if (answer.header("content-encoding") or "identity").strip().lower() not in ("", "identity"):
+    encoding = answer.header("content-encoding")
+    if encoding is not None and encoding.strip().lower() not in ("", "identity"):
         raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not asked for")
 
 
 async def read_whole(answer: HttpAnswer, limit: int = MAX_BODY, ahead: bytes = b"") -> bytes:
     """The whole body, ``ahead`` being what was read of it before; ``UpstreamTooLarge`` beyond ``limit`` bytes."""
-    pieces = [ahead]
+    pieces = [ahead] if ahead else []
     size = len(ahead)
     while piece := await answer.more():
         pieces.append(piece)
         size += len(piece)
         if size > limit:
             raise UpstreamTooLarge(f"the model's server sent more than {limit} bytes")
-    return b"".join(pieces)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

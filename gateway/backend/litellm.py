@@ -31,7 +31,8 @@ from gateway.core.errors import (
     UpstreamModelMissing,
 )
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Events, Exchange
+from gateway.stream.batches import Singles
 
 PASSED = CHAT_PARAMS - {"metadata"}
 """Fields handed on; LiteLLM keeps ``metadata`` for itself. Anything else is refused by name."""
@@ -57,12 +58,12 @@ class LiteLLMBackend:
         self._target = target
 
     @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """Ask the provider; ``UnsupportedParameter`` for what it, or LiteLLM, would drop."""
         _check_names(exchange)
         litellm = await asyncio.to_thread(load)
         if exchange.endpoint == "embeddings":
-            yield self._embed(litellm, exchange)
+            yield Singles(self._embed(litellm, exchange))
             return
         arguments = self._arguments(litellm, exchange)
         try:
@@ -72,7 +73,7 @@ class LiteLLMBackend:
         try:
             answer = Answer(CHAT, self._target.label, exchange.n, unsent_stops(exchange, OPENAI_STOPS))
             async with aclosing(_events(reply, answer, exchange.stream)) as events:
-                yield events
+                yield Singles(events)
         finally:
             if exchange.stream:
                 # Left to itself, LiteLLM lets the provider generate to the end.

@@ -25,7 +25,8 @@ import yaml
 
 from gateway.core.errors import ConfigError, GatewayError, Problem, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Events, Exchange
+from gateway.stream.batches import Singles
 
 Step = str | Mapping[str, Any]
 Script = Sequence[Step]
@@ -65,7 +66,7 @@ class ScriptedBackend:
             raise ConfigError((Problem(str(path), 0, "", str(error)),)) from error
 
     @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """Play the next script; a pause or an error may come before the first event."""
         script = self._scripts[min(self._asked, len(self._scripts) - 1)]
         self._asked += 1
@@ -76,7 +77,7 @@ class ScriptedBackend:
         played = _Played()
         events = self._play(script, played)
         try:
-            yield events
+            yield Singles(events)
         finally:
             self.active -= 1
             self.left_early += not played.ended

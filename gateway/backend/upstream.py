@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
 from gateway.backend.answers import Answer, Shape
-from gateway.backend.bodies import EVENT_STREAM, BodyEvents, read_document
-from gateway.backend.http import HttpAnswer, HttpClient, read_whole, refuse_encoded
+from gateway.backend.bodies import EVENT_STREAM, BodyEvents, DocumentEvents
+from gateway.backend.http import HttpAnswer, HttpClient, HttpTarget, read_whole, refuse_encoded
 from gateway.backend.statuses import MAX_ERROR_BODY, error_for_status, parse_retry_after
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError, InvalidUnicode, InvalidValue, UpstreamError
-from gateway.core.events import Event
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Events, Exchange
 
 PATHS = {"completions": "/completions", "chat": "/chat/completions", "embeddings": "/embeddings"}
-
-
-Read = Callable[[HttpAnswer], AsyncIterator[Event]]
 
 
 class Upstream:
@@ -34,49 +30,63 @@ class Upstream:
         self._target = target
         self._client = client
         self._connect_timeout = connect_timeout
-        self._url = target.url.rstrip("/")
+        self._ways: dict[tuple[str, bool], HttpTarget] = {}
+        """By path, and whether a stream is asked for."""
 
     def complete(
         self, exchange: Exchange, path: str, body: Mapping[str, Any], shape: Shape, notices: tuple[str, ...] = ()
-    ) -> Asking:
+    ) -> Asking[Answer]:
         """Ask for a completion; the events of its answer."""
         choices = max(len(exchange.prompts), 1) * exchange.n
-        answer = Answer(shape, self._target.label, choices, notices)
-        return self._ask(exchange, path, body, lambda http: BodyEvents(http, answer))
+        return Asking(self._post(exchange, path, body), Answer(shape, self._target.label, choices, notices), BodyEvents)
 
-    def embed(self, exchange: Exchange) -> Asking:
+    def embed(self, exchange: Exchange) -> Asking[str]:
         """Ask for embeddings; ``exchange.params`` is the body, beside the model."""
-        path = PATHS["embeddings"]
-        return self._ask(exchange, path, exchange.params, lambda http: read_document(http, self._target.label))
+        request = self._post(exchange, PATHS["embeddings"], exchange.params)
+        return Asking(request, self._target.label, DocumentEvents)
 
-    def _ask(self, exchange: Exchange, path: str, body: Mapping[str, Any], read: Read) -> Asking:
+    def _post(self, exchange: Exchange, path: str, body: Mapping[str, Any]) -> AbstractAsyncContextManager[HttpAnswer]:
         content = serialise({"model": self._target.model, **body})
-        headers = self._headers(exchange)
-        return Asking(self._client.request(self._url + path, content, headers, self._connect_timeout), read)
+        way = self._ways.get((path, exchange.stream)) or self._way(path, exchange.stream)
+        return way.post(content, {"x-request-id": exchange.request_id})
 
-    def _headers(self, exchange: Exchange) -> dict[str, str]:
-        """Everything that goes up: nothing of the client's but the id of its request."""
+    def _way(self, path: str, stream: bool) -> HttpTarget:
+        """All that the requests to one path have in common: nothing of the client's but the id of its request goes up.
+
+        Made by the first request, because an address that is none fails the calls, not the configuration.
+        """
         headers = {
             "content-type": "application/json",
-            "accept": EVENT_STREAM if exchange.stream else "application/json",
+            "accept": EVENT_STREAM if stream else "application/json",
             "user-agent": "meta-gateway",
-            "x-request-id": exchange.request_id,
         }
         if self._target.key is not None:
             headers["authorization"] = f"Bearer {self._target.key.reveal()}"
-        return headers
+        url = self._target.url.rstrip("/") + path
+        way = self._ways[path, stream] = self._client.target(url, headers, self._connect_timeout)
+        return way
 
 
-class Asking:
+Told = TypeVar("Told")
+
+
+class Asking(Generic[Told]):
     """One request under way; entered when its answer can be read. Leaving releases the connection."""
 
-    __slots__ = ("_read", "_request")
+    __slots__ = ("_read", "_request", "_told")
 
-    def __init__(self, request: AbstractAsyncContextManager[HttpAnswer], read: Read) -> None:
+    def __init__(
+        self,
+        request: AbstractAsyncContextManager[HttpAnswer],
+        told: Told,
+        read: Callable[[HttpAnswer, Told], Events],
+    ) -> None:
+        """``read`` makes the events of a good answer, with what it was ``told`` of the call."""
         self._request = request
+        self._told = told
         self._read = read
 
-    async def __aenter__(self) -> AsyncIterator[Event]:
+    async def __aenter__(self) -> Events:
         http = await self._request.__aenter__()
         try:
             if not 200 <= http.status < 300:
@@ -85,12 +95,12 @@ class Asking:
         except BaseException as error:
             await self._request.__aexit__(type(error), error, error.__traceback__)
             raise
-        return self._read(http)
+        return self._read(http, self._told)
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._request.__aexit__(kind, error, trace)
+    ) -> Coroutine[Any, Any, bool | None]:
+        return self._request.__aexit__(kind, error, trace)
 
 
 def serialise(body: Mapping[str, Any]) -> bytes:

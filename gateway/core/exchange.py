@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Any, Literal, Protocol, get_args
@@ -52,12 +52,24 @@ class Exchange:
     """Loop time at which everything must be over; None: the policy's total from when it is opened."""
 
 
+class Events(Protocol):
+    """The events of one answer, in the batches in which they arrive."""
+
+    async def more(self) -> Sequence[Event]:
+        """The events that have come together, in order; empty once the answer is over, and ever after.
+
+        Raises a ``GatewayError``, never a foreign exception; what came before a failure is handed out first.
+        A batch is only read by whoever gets it: layers may pass on the one they got.
+        """
+        ...
+
+
 class Backend(Protocol):
     """A door to a model, or a backend around a backend."""
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Open the exchange; leaving by any road releases the upstream at once.
 
-        Raises a ``GatewayError`` on entry or while iterating, never a foreign exception.
+        Raises a ``GatewayError`` on entry, never a foreign exception.
         """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from gateway.core.call import Call
 from gateway.core.completion import Completion
 from gateway.core.errors import GatewayError, InvalidValue, Overloaded
-from gateway.core.events import Document, Event
+from gateway.core.events import Document
+from gateway.core.exchange import Events
 from gateway.edge.asked import Asked
 from gateway.edge.body import read_body
 from gateway.edge.hangup import ClientGone, until_hangup
@@ -183,31 +184,32 @@ async def _report(asked: Asked, error: GatewayError, progress: Progress, sent: S
 
 async def _stream(
     asked: Asked,
-    events: AsyncIterator[Event],
+    events: Events,
     speaker: Speaker,
     progress: Progress,
     sent: Sent,
 ) -> None:
-    async for event in events:
-        frame = speaker.chunk(event)
-        if not frame:
+    while batch := await events.more():
+        frames = speaker.frames(batch)
+        if not frames:
             continue
         if not sent.status:
             # Nothing is promised before the first frame exists: until here a failure is a real status.
             await start(asked, 200, (*STREAM_HEADERS, *sent.provenance()))
             sent.status = 200
-        await asked.send({"type": "http.response.body", "body": frame, "more_body": True})
-        progress.wrote(event)
+        await asked.send({"type": "http.response.body", "body": frames, "more_body": True})
+        progress.wrote(batch)
 
 
-async def _whole(events: AsyncIterator[Event]) -> Completion | Document:
+async def _whole(events: Events) -> Completion | Document:
     fold = Fold()
     document: Document | None = None
-    async for event in events:
-        if isinstance(event, Document):
-            document = event  # its counts are still to come
-        else:
-            fold.add(event)
+    while batch := await events.more():
+        for event in batch:
+            if type(event) is Document:
+                document = event  # its counts are still to come
+            else:
+                fold.add(event)
     return fold.result() if document is None else document
 
 

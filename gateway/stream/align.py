@@ -30,12 +30,13 @@ class TokenAligner:
 
     __slots__ = ("_ahead", "_decoder", "_end", "_placed")
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
+        """``start``: how many characters came before there were tokens."""
         self._placed: deque[tuple[int, TokenLogprob]] = deque()
         """(first character, token), in the engine's order; not yet taken."""
         self._ahead = ""
         """What the tokens spell beyond the text."""
-        self._end = 0
+        self._end = start
         """Characters of text so far."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

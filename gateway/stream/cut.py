@@ -17,6 +17,7 @@ For each choice, whatever way the upstream slices its deltas:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from gateway.core.events import Delta, Event, Finish
 from gateway.stream.align import TokenAligner
@@ -40,6 +41,24 @@ class Cutter:
     def done(self) -> bool:
         """Every expected choice has ended; what follows can only be usage."""
         return not self._open
+
+    def cut(self, batch: Sequence[Event]) -> Sequence[Event]:
+        """The events that may go out now; the batch itself where no stop touches it."""
+        passed = 0
+        for event in batch:
+            if type(event) is Delta:
+                choice = self._choices.get(event.index)
+                if choice is None or not choice.passes(event):
+                    break
+            elif isinstance(event, Finish):
+                break
+            passed += 1
+        else:
+            return batch
+        out = [*batch[:passed]]
+        for event in batch[passed:]:
+            out += self.feed(event)
+        return out
 
     def feed(self, event: Event) -> list[Event]:
         """The events that may go out now."""
@@ -70,17 +89,28 @@ class Cutter:
 class _Choice:
     """One choice's text on its way out; positions count its characters from the start."""
 
-    __slots__ = ("_index", "_received", "_scanner", "_skip", "_tokens", "_waiting", "ended")
+    __slots__ = ("_index", "_received", "_scanner", "_search", "_skip", "_tokens", "_waiting", "ended")
 
     def __init__(self, index: int, stops: StopSet, skip: int) -> None:
         self.ended = False
         self._index = index
         self._scanner = StopScanner(stops)
         self._skip = skip
-        self._tokens = TokenAligner()
+        self._search = stops.first.search
+        self._tokens: TokenAligner | None = None
+        """Made when the first log probabilities come: most calls have none."""
         self._received = 0
-        self._waiting: deque[tuple[int, Delta]] = deque()
+        self._waiting: deque[tuple[int, Delta]] | None = None
         """(position of its first character, delta or what is left of it), in order."""
+
+    def passes(self, delta: Delta) -> bool:
+        """True: no stop can begin in this text, nothing waits, and it is counted. False: nothing happened."""
+        if self._waiting or self.ended or self._skip or self._scanner.held or self._search(delta.text) is not None:
+            return False
+        if delta.logprobs is not None or self._tokens is not None:
+            return False
+        self._received += len(delta.text)
+        return True
 
     def add(self, delta: Delta) -> list[Event]:
         if self.ended:
@@ -88,13 +118,18 @@ class _Choice:
         start = self._received
         until, stop = self._scan(delta.text)
         tokens = delta.logprobs or ()
+        if tokens and self._tokens is None:
+            self._tokens = TokenAligner(start)
         if stop is None and until == self._received and not self._waiting:
             # Tokens of reasoning or a tool call spell no text of ours; they go with their fields.
-            elsewhere = not delta.text and bool(delta.fields) and self._tokens.idle
-            if elsewhere or self._tokens.passes(delta.text, tokens):
+            elsewhere = not delta.text and bool(delta.fields) and (self._tokens is None or self._tokens.idle)
+            if elsewhere or self._tokens is None or self._tokens.passes(delta.text, tokens):
                 return [delta]
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append((start, delta))
-        self._tokens.feed(delta.text, tokens)
+        if self._tokens is not None:
+            self._tokens.feed(delta.text, tokens)
         events = self._release(until)
         if stop is not None:
             self.ended = True
@@ -116,8 +151,7 @@ class _Choice:
         self.ended = True
         self._scanner.flush()
         events = self._release(self._received)
-        tokens = self._tokens.rest(engine_stop)
-        if tokens:
+        if self._tokens is not None and (tokens := self._tokens.rest(engine_stop)):
             events.append(Delta(self._index, logprobs=tokens))
         return events
 
@@ -141,7 +175,7 @@ class _Choice:
             part = Delta(
                 self._index,
                 delta.text[: end - start],
-                self._tokens.take(end) or None,
+                (self._tokens.take(end) or None) if self._tokens is not None else None,
                 delta.fields,
                 delta.extras,
             )
@@ -156,6 +190,6 @@ class _Choice:
         """Fields that came before the stop was complete; the text beside them is part of it, or after it."""
         return [
             Delta(self._index, fields=delta.fields, extras=delta.extras)
-            for _, delta in self._waiting
+            for _, delta in self._waiting or ()
             if delta.fields or delta.extras
         ]

@@ -65,6 +65,29 @@ class SseParser:
                 raise
         return events
 
+    def plain(self, data: bytes) -> list[bytes] | None:
+        """What ``feed`` would give, as the bare data of unnamed events; None, and nothing done, where that may differ.
+
+        The straight way for what nearly every read of every server holds: whole events, each of one ``data: `` line
+        with LF ends and something in it.
+        """
+        if not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
+            return None
+        if self._line or self._data or self._event or self._head or self._after_cr or self._fault is not None:
+            return None
+        if len(data) > self._max_event or not _is_utf8(data):
+            return None
+        if data.count(b"\n") == 2:
+            said = [data[6:-2]]
+        else:
+            said = data[6:-2].split(b"\n\ndata: ")
+            if data.count(b"\n") != 2 * len(said):
+                return None
+        if not all(said):
+            return None
+        self._head = None
+        return said
+
     def close(self) -> list[SseEvent]:
         """The stream ended in good order: the last event, if it lacks only its line ends.
 
@@ -136,6 +159,16 @@ class SseParser:
             f"the model's server sent an event or a line of more than {self._max_event} bytes; "
             "look at what stands between the gateway and the model"
         )
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _decoded(value: bytes) -> str:

@@ -8,17 +8,19 @@ and only if it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import orjson
 
 from gateway.core.completion import Choice, Completion
+from gateway.core.dialogue import NOTHING
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.wire.logprobs import to_chat, to_completions
 
 DONE = b"data: [DONE]\n\n"
+_MARK = "the text"
 
 
 def frame(body: Mapping[str, Any]) -> bytes:
@@ -50,6 +52,10 @@ class Speaker(Protocol):
         """The frame for an event; empty for events that have none."""
         ...
 
+    def frames(self, events: Sequence[Event]) -> bytes:
+        """The frames of a batch, as ``chunk`` would give them one by one."""
+        ...
+
     def usage(self) -> bytes:
         """The usage chunk; empty if it was not asked for or nothing was counted."""
         ...
@@ -78,6 +84,8 @@ class _Speaker:
         self._include_usage = include_usage
         self._usage: Usage | None = None
         self._gateway = gateway
+        self._around: dict[int, tuple[bytes, bytes]] = {}
+        """By choice: see ``_surroundings``."""
         self._top = top_logprobs
 
     def whole(self, completion: Completion) -> dict[str, Any]:
@@ -101,9 +109,36 @@ class _Speaker:
             return self._chunk([self._finish(event)])
         if isinstance(event, Usage):
             self._usage = event
-        elif isinstance(event, Begun):
+        elif isinstance(event, Begun) and event.fields:
             self._head.update(event.fields)
+            self._around.clear()
         return b""
+
+    def frames(self, events: Sequence[Event]) -> bytes:
+        said: list[bytes] = []
+        for event in events:
+            if (
+                type(event) is Delta
+                and event.text
+                and event.logprobs is None
+                and event.fields is NOTHING
+                and event.extras is NOTHING
+            ):
+                around = self._around.get(event.index)
+                if around is not None:
+                    said += (around[0], orjson.dumps(event.text), around[1])
+                    continue
+                said.append(self.chunk(event))
+                if self._gateway is None:
+                    self._around[event.index] = self._surroundings(event.index)
+            else:
+                said.append(self.chunk(event))
+        return b"".join(said)
+
+    def _surroundings(self, index: int) -> tuple[bytes, bytes]:
+        """What stands before and behind the text of a delta that has nothing else, once its choice is introduced."""
+        before, _, behind = self._chunk([self._delta(Delta(index, _MARK))]).rpartition(orjson.dumps(_MARK))
+        return before, behind
 
     def usage(self) -> bytes:
         if not self._include_usage or self._usage is None:

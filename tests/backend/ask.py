@@ -16,6 +16,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
 from tests.backend.clients import new_client
+from tests.events import singly
 
 USER = ({"role": "user", "content": "1+1=?"},)
 
@@ -72,7 +73,7 @@ async def listen(backend: Backend, asked: Exchange) -> Heard:
     heard = Heard()
     try:
         async with asyncio.timeout(10), backend.open(asked) as events:
-            async for event in events:
+            async for event in singly(events):
                 heard.events.append(event)
     except GatewayError as error:
         heard.error = error

@@ -15,7 +15,7 @@ HEADERS = {"content-type": "application/json"}
 
 
 async def post(client: HttpClient, url: str, limit: int = 1 << 20) -> bytes:
-    async with client.request(url + "/completions", b'{"prompt": "a"}', HEADERS) as answer:
+    async with client.target(url + "/completions", HEADERS).post(b'{"prompt": "a"}') as answer:
         return await read_whole(answer, limit)
 
 

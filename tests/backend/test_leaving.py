@@ -15,6 +15,7 @@ from gateway.core.events import Event, Finish
 from gateway.core.exchange import Backend, Exchange
 from tests.backend.ask import chat_exchange, exchange, target
 from tests.backend.clients import new_client
+from tests.events import singly
 from tests.upstream.server import RudeServer
 
 WITHIN = 0.25
@@ -45,7 +46,7 @@ async def first_events(backend: Backend, asked: Exchange, count: int) -> list[Ev
     async with backend.open(asked) as events:
         if count == 0:
             return got
-        async for event in events:
+        async for event in singly(events):
             got.append(event)
             if len(got) == count:
                 break
@@ -95,7 +96,7 @@ def test_leaving_a_running_stream_closes_the_upstream(up: RudeServer, door: Door
 
 async def fail_inside(backend: Backend, asked: Exchange) -> None:
     async with backend.open(asked) as events:
-        await anext(events)
+        await events.more()
         raise ZeroDivisionError
 
 
@@ -117,7 +118,7 @@ def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: RudeServer)
         backend, asked = completions_stream(up.url("late-close"), client)
         started = time.monotonic()
         async with backend.open(asked) as events:
-            assert [event async for event in events if isinstance(event, Finish)]
+            assert [event async for event in singly(events) if isinstance(event, Finish)]
         assert time.monotonic() - started < LINGER
         assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
         await client.aclose()

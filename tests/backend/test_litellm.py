@@ -19,6 +19,7 @@ from gateway.backend.litellm import LiteLLMBackend, load
 from gateway.core.events import Document
 from gateway.core.exchange import Exchange
 from tests.backend.ask import Heard, chat_exchange, exchange, listen, target
+from tests.events import singly
 from tests.upstream.server import RudeServer, refused_url
 from tests.upstream.talk import TEXT
 
@@ -183,7 +184,7 @@ def test_a_raw_prompt_is_refused(up: RudeServer, ask: Ask) -> None:
 
 async def _take(asked: Exchange, url: str, count: int) -> None:
     async with backend(url).open(asked) as events:
-        async for _ in events:
+        async for _ in singly(events):
             count -= 1
             if count <= 0:
                 return

@@ -13,6 +13,7 @@ from gateway.backend.embedded.engine import Engine
 from gateway.core.errors import Overloaded
 from gateway.core.events import Begun, Delta
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
+from tests.events import singly
 
 ENDLESS = exchange(RIGHT.format("1+1"), temperature=0, max_tokens=400, ignore_eos=True)
 
@@ -66,7 +67,7 @@ def test_leaving_frees_the_place(demo: EmbeddedBackend, when: str) -> None:
     async def story() -> None:
         async with slow(demo, 0.01).open(ENDLESS) as events:
             for _ in range(LEAVING[when]):
-                await anext(events)
+                await events.more()
         await until_idle(demo.engine)
 
     asyncio.run(story())
@@ -87,7 +88,8 @@ def test_a_cancelled_task_frees_the_place(demo: EmbeddedBackend) -> None:
 
 def test_tokens_come_one_by_one_and_a_slow_target_slows_nobody_else(demo: EmbeddedBackend) -> None:
     async def story() -> None:
-        async with slow(demo, 0.05).open(ENDLESS) as events:
+        async with slow(demo, 0.05).open(ENDLESS) as batches:
+            events = singly(batches)
             assert isinstance(await anext(events), Begun)
             assert isinstance(await anext(events), Delta)
             began = time.monotonic()

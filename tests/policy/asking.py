@@ -10,6 +10,7 @@ from typing import Any
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
+from tests.events import singly
 
 
 @dataclass
@@ -64,7 +65,7 @@ async def listen(backend: Backend, asked: Exchange | None = None) -> Heard:
     start = loop.time()
     try:
         async with asyncio.timeout(10), backend.open(asked or exchange()) as events:
-            async for event in events:
+            async for event in singly(events):
                 heard.events.append(event)
     except GatewayError as error:
         heard.error = error
@@ -77,7 +78,7 @@ def leave_after(backend: Backend, count: int, asked: Exchange | None = None) -> 
 
     async def run() -> None:
         async with backend.open(asked or exchange()) as events:
-            await _take(events, count)
+            await _take(singly(events), count)
 
     asyncio.run(run())
 

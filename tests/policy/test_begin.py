@@ -10,6 +10,7 @@ from gateway.backend.scripted import Script, ScriptedBackend
 from gateway.core.errors import UpstreamTimeout
 from gateway.core.events import Begun, Delta, Finish, Usage
 from gateway.policy.deliver.begin import MAX_HELD, Begin, is_content
+from tests.events import singly
 from tests.policy.asking import ask, cancel_after, exchange, leave_after
 
 CONTENT = {  # name: (event, does it tell the client anything?)
@@ -39,7 +40,7 @@ def test_the_gate_opens_with_the_first_meaningful_event_and_loses_nothing() -> N
         start = loop.time()
         async with Begin(inner, 1.0).open(exchange()) as events:
             opened = loop.time() - start
-            return opened, [event async for event in events]
+            return opened, [event async for event in singly(events)]
 
     opened, events = asyncio.run(run())
     assert opened >= 0.045

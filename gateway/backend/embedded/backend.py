@@ -15,7 +15,8 @@ from gateway.backend.request import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ContextLengthExceeded, GatewayError, InvalidValue, RequestError
 from gateway.core.events import Begun, Event
-from gateway.core.exchange import Exchange, RawPrompt
+from gateway.core.exchange import Events, Exchange, RawPrompt
+from gateway.stream.batches import Singles
 
 if TYPE_CHECKING:
     from gateway.backend.embedded.engine import Engine
@@ -37,7 +38,7 @@ class EmbeddedBackend:
         self._options = read_options(target)
 
     @asynccontextmanager
-    async def open(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """Compute the exchange; leaving frees its place in the engine before the next step."""
         # A template that writes its own BOS gets no second one, whatever the client says (design 4.3).
         bos = bos_rule(exchange, "add_special_tokens", self._adds_bos)
@@ -51,7 +52,7 @@ class EmbeddedBackend:
 
         call = self.engine.submit(work, lambda news: _unit(loop.call_soon_threadsafe(put, news)))
         try:
-            yield self._events(inbox, bos.notices)
+            yield Singles(self._events(inbox, bos.notices))
         finally:
             self.engine.cancel(call)
 

@@ -8,14 +8,16 @@ The gate holds what comes before it (a role, an empty delta), and lets all of it
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
+from typing import Any
 
+from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Usage
-from gateway.core.exchange import Backend, Exchange
+from gateway.core.exchange import Backend, Events, Exchange
+from gateway.policy.deliver.ticker import Clock, Ticker
 
 MAX_HELD = 64
 
@@ -26,75 +28,107 @@ class Begin:
     def __init__(self, inner: Backend, first_token: float) -> None:
         self._inner = inner
         self._first_token = first_token
+        self._ticker = Ticker()
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Resumed]:
         """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
 
         A whole answer comes at its end, however long the model writes: only the total bounds it.
         """
-        return _Opening(self._inner.open(exchange), self._first_token if exchange.stream else None)
+        inner = self._inner.open(exchange)
+        return _Opening(inner, _FirstToken(self._ticker, self._first_token) if exchange.stream else None)
 
 
 class _Opening:
     """One exchange, entered when its answer has begun."""
 
-    __slots__ = ("_first_token", "_inner")
+    __slots__ = ("_clock", "_inner")
 
-    def __init__(self, inner: AbstractAsyncContextManager[AsyncIterator[Event]], first_token: float | None) -> None:
+    def __init__(self, inner: AbstractAsyncContextManager[Events], clock: _FirstToken | None) -> None:
         self._inner = inner
-        self._first_token = first_token
+        self._clock = clock
 
     async def __aenter__(self) -> Resumed:
-        if self._first_token is None:
+        clock = self._clock
+        if clock is None:
             return await self._begin()
+        clock.start()
         try:
-            async with asyncio.timeout(self._first_token):
-                return await self._begin()
-        except TimeoutError:
-            raise UpstreamTimeout(f"the model's server sent no content within {self._first_token:g} s") from None
+            return await self._begin()
+        except BaseException as error:
+            clock.convert(error)
+            raise
+        finally:
+            clock.stop()
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._inner.__aexit__(kind, error, trace)
+    ) -> Coroutine[Any, Any, bool | None]:
+        return self._inner.__aexit__(kind, error, trace)
 
     async def _begin(self) -> Resumed:
         events = await self._inner.__aenter__()
         try:
-            return Resumed(await _until_meaningful(events), events)
+            held = await _until_meaningful(events)
         except BaseException as error:
             await self._inner.__aexit__(type(error), error, error.__traceback__)
             raise
+        return Resumed(held, events)
+
+
+class _FirstToken(Clock):
+    """Bounds the wait for the first content."""
+
+    __slots__ = ("_end", "_first_token", "_loop", "_ticker")
+
+    def __init__(self, ticker: Ticker, first_token: float) -> None:
+        super().__init__()
+        self._ticker = ticker
+        self._first_token = first_token
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + self._first_token
+        self._ticker.set(self, self._end, self._loop)
+
+    def look(self, now: float) -> None:
+        """See ``Clock``."""
+        if now < self._end:
+            self._ticker.set(self, self._end, self._loop)
+        else:
+            self.ring(UpstreamTimeout(f"the model's server sent no content within {self._first_token:g} s"))
 
 
 class Resumed:
-    """Events already taken from an iterator, then the rest of it."""
+    """Events already taken, then the rest: once the first are handed out, it is no longer in the way."""
 
-    __slots__ = ("_rest", "held")
+    __slots__ = ("_rest", "held", "more")
 
-    def __init__(self, held: deque[Event], rest: AsyncIterator[Event]) -> None:
+    def __init__(self, held: Sequence[Event], rest: Events) -> None:
         self.held = held
         """What the gate has kept; the first of them says who answers."""
         self._rest = rest
+        self.more: Callable[[], Coroutine[Any, Any, Sequence[Event]]] = self._first
 
-    def __aiter__(self) -> Resumed:
-        return self
-
-    async def __anext__(self) -> Event:
-        return self.held.popleft() if self.held else await self._rest.__anext__()
+    async def _first(self) -> Sequence[Event]:
+        self.more = self._rest.more
+        held, self.held = self.held, ()
+        return held or await self._rest.more()
 
 
 def is_content(event: Event) -> bool:
     """Does this event tell the client anything? A role alone, an empty delta or a count does not."""
     if isinstance(event, Delta):
-        return bool(event.text or event.logprobs or event.extras) or any(event.fields.values())
+        if event.text or event.logprobs:
+            return True
+        return bool(event.extras) or (event.fields is not NOTHING and any(event.fields.values()))
     return not isinstance(event, Begun | Usage)
 
 
-async def _until_meaningful(events: AsyncIterator[Event]) -> deque[Event]:
-    held: deque[Event] = deque()
-    async for event in events:
-        held.append(event)
-        if is_content(event) or len(held) >= MAX_HELD:
+async def _until_meaningful(events: Events) -> Sequence[Event]:
+    held: Sequence[Event] = ()
+    while batch := await events.more():
+        held = [*held, *batch] if held else batch
+        if any(map(is_content, batch)) or len(held) >= MAX_HELD:
             return held
     raise UpstreamInvalidResponse("the model's server answered with an empty stream")

@@ -1,21 +1,22 @@
 """How long may an answer take? Idle between two pieces of content, and in total.
 
 Only content moves the idle clock: comments never reach us, and empty deltas do not count
-(``specs/reliability.md`` 4.2). One timer a call, set anew only when it fires: an event costs a
-look at the clock.
+(``specs/reliability.md`` 4.2). A clock is set anew only when it was looked at in vain:
+a batch of events costs a look at the time, a whole answer none.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout, UpstreamTimeout
 from gateway.core.events import Event
-from gateway.core.exchange import Backend, Exchange
+from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.begin import is_content
+from gateway.policy.deliver.ticker import Clock, Ticker
 
 
 class Clocks:
@@ -25,114 +26,89 @@ class Clocks:
         self._inner = inner
         self._idle = idle
         self._total = total
+        self._ticker = Ticker()
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Raises ``UpstreamTimeout`` before the first event, then ``DeadlineExceeded`` or ``UpstreamIdleTimeout``.
 
         A whole answer has no silences: only the total bounds it.
         """
         idle = self._idle if exchange.stream else None
-        return _Clocked(self._inner.open(exchange), idle, self._total, exchange.deadline)
+        return _Clocked(self._inner.open(exchange), self._ticker, idle, self._total, exchange.deadline)
 
 
-class _Clocked:
-    """One exchange under its clocks.
+class _Clocked(Clock):
+    """One exchange under its clock, and the events in which the clock hears content."""
 
-    When time is up, the task that owns the exchange is cancelled, wherever it waits; on its way out through
-    here the cancellation becomes an error, as ``asyncio.timeout`` does it.
-    """
-
-    __slots__ = ("_deadline", "_heard", "_idle", "_inner", "_loop", "_owner", "_timer", "_total", "_up")
+    __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_loop", "_ticker", "_total")
 
     def __init__(
         self,
-        inner: AbstractAsyncContextManager[AsyncIterator[Event]],
+        inner: AbstractAsyncContextManager[Events],
+        ticker: Ticker,
         idle: float | None,
         total: float,
         deadline: float | None,
     ) -> None:
+        super().__init__()
         self._inner = inner
-        self._deadline = deadline if deadline is not None else asyncio.get_running_loop().time() + total
+        self._ticker = ticker
+        self._loop = asyncio.get_running_loop()
+        self._deadline = deadline if deadline is not None else self._loop.time() + total
         self._idle = idle
         self._total = total
         self._heard: float | None = None
         """When content was last heard; None before the answer has begun."""
-        self._up: UpstreamTimeout | None = None
-        """The error that the owner was cancelled for."""
 
-    async def __aenter__(self) -> AsyncIterator[Event]:
-        self._loop = asyncio.get_running_loop()
-        owner = asyncio.current_task()
-        assert owner is not None
-        self._owner = owner
-        self._timer = self._loop.call_at(self._deadline, self._look)
+    async def __aenter__(self) -> Events:
+        self._ticker.set(self, self._deadline, self._loop)
         try:
             events = await self._inner.__aenter__()
         except BaseException as error:
-            self._timer.cancel()
-            self._convert(error)
+            self.stop()
+            self.convert(error)
             raise
         if self._idle is None:
             return events
         self._heard = self._loop.time()
-        self._set(self._heard + self._idle)
-        return _Heard(events, self)
+        self._events = events
+        self._reset(self._heard + self._idle)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
+        self.stop()
         await self._inner.__aexit__(kind, error, trace)
-        self._convert(error)
+        if self._up is not None:
+            self.convert(error)
 
-    def heard(self) -> None:
-        """Content has come."""
-        self._heard = self._loop.time()
+    async def more(self) -> Sequence[Event]:
+        """See ``Events``."""
+        batch = await self._events.more()
+        for event in batch:
+            if is_content(event):
+                self._heard = self._loop.time()
+                break
+        return batch
 
-    def _look(self) -> None:
-        """The timer has fired: is time really up, or has content come since?"""
-        now = self._loop.time()
+    def look(self, now: float) -> None:
+        """See ``Clock``: is time really up, or has content come since?"""
         if now >= self._deadline:
-            self._up = self._late()
-            self._owner.cancel()
-        elif self._idle is not None and self._heard is not None:
-            if now >= self._heard + self._idle:
-                self._up = UpstreamIdleTimeout(f"the model's server was silent for {self._idle:g} s")
-                self._owner.cancel()
-            else:
-                self._set(self._heard + self._idle)
+            self.ring(self._late())
+        elif self._idle is None or self._heard is None:
+            self._ticker.set(self, self._deadline, self._loop)
+        elif now >= self._heard + self._idle:
+            self.ring(UpstreamIdleTimeout(f"the model's server was silent for {self._idle:g} s"))
         else:
-            self._set(self._deadline)
+            self._reset(self._heard + self._idle)
 
-    def _set(self, when: float) -> None:
-        self._timer.cancel()
-        self._timer = self._loop.call_at(min(when, self._deadline), self._look)
+    def _reset(self, when: float) -> None:
+        self.stop()
+        self._ticker.set(self, min(when, self._deadline), self._loop)
 
     def _late(self) -> UpstreamTimeout:
         allowed = f"{self._total:g} s, the total its policy allows"
         if self._heard is None:
             return UpstreamTimeout(f"the model's server did not answer within {allowed}")
         return DeadlineExceeded(f"the call took longer than {allowed}")
-
-    def _convert(self, error: BaseException | None) -> None:
-        if self._up is not None and isinstance(error, asyncio.CancelledError) and self._owner.uncancel() <= 0:
-            raise self._up from None
-
-
-class _Heard:
-    """Events whose content is heard by the clock."""
-
-    __slots__ = ("_clock", "_events")
-
-    def __init__(self, events: AsyncIterator[Event], clock: _Clocked) -> None:
-        self._events = events
-        self._clock = clock
-
-    def __aiter__(self) -> _Heard:
-        return self
-
-    async def __anext__(self) -> Event:
-        event = await self._events.__anext__()
-        if is_content(event):
-            self._clock.heard()
-        return event

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Any
 
 from gateway.core.errors import (
     GatewayError,
@@ -23,8 +24,8 @@ from gateway.core.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from gateway.core.events import Begun, Event
-from gateway.core.exchange import Exchange
+from gateway.core.events import Begun
+from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.begin import Begin, Resumed
 
 
@@ -84,7 +85,7 @@ class Failover:
         self._rng = rng or random.Random()
         self._next = 0
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Opens the first replica that begins to answer; raises the last failure otherwise."""
         start, self._next = self._next, (self._next + 1) % len(self._replicas)
         return _Trying(self, exchange, start)
@@ -127,14 +128,14 @@ class _Trying:
         self._exchange = exchange
         self._start = start
 
-    async def __aenter__(self) -> AsyncIterator[Event]:
+    async def __aenter__(self) -> Events:
         self._opened, events = await self._failover.begin(self._exchange, self._start)
         return events
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._opened.__aexit__(kind, error, trace)
+    ) -> Coroutine[Any, Any, bool | None]:
+        return self._opened.__aexit__(kind, error, trace)
 
 
 def _may_go_on(error: GatewayError, survived: dict[type[GatewayError], int], fresh: bool) -> bool:
@@ -148,8 +149,10 @@ def _may_go_on(error: GatewayError, survived: dict[type[GatewayError], int], fre
 
 def _labelled(events: Resumed, label: str, attempts: int) -> Resumed:
     """The same events; the ``Begun`` among those the gate holds says who answered and how many had to be asked."""
-    held = events.held
-    for at, event in enumerate(held):
-        if isinstance(event, Begun):
-            held[at] = replace(event, target=label, attempts=attempts)
+    first = events.held[0]
+    if type(first) is not Begun or first.target != label or first.attempts != attempts:
+        events.held = [
+            replace(event, target=label, attempts=attempts) if isinstance(event, Begun) else event
+            for event in events.held
+        ]
     return events

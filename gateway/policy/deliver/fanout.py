@@ -15,7 +15,8 @@ from functools import reduce
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamError, UpstreamRejectedRequest
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
-from gateway.core.exchange import Backend, Exchange
+from gateway.core.exchange import Backend, Events, Exchange
+from gateway.stream.batches import Singles
 from gateway.stream.cut import Cutter
 
 
@@ -44,7 +45,7 @@ class FanOut:
         self._habits = habits
         self._total = total
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """One call for one choice is passed on as it is; for more, further calls follow inside the iteration."""
         if len(exchange.prompts) == 1 and exchange.prompt_is_list and not self._habits.lists:
             exchange = replace(exchange, prompt_is_list=False)
@@ -53,7 +54,7 @@ class FanOut:
         return self._open_many(exchange)
 
     @asynccontextmanager
-    async def _open_many(self, exchange: Exchange) -> AsyncIterator[AsyncIterator[Event]]:
+    async def _open_many(self, exchange: Exchange) -> AsyncIterator[Events]:
         total = max(len(exchange.prompts), 1) * exchange.n
         exchange = replace(exchange, deadline=asyncio.get_running_loop().time() + self._total)
         async with AsyncExitStack() as first_call:
@@ -64,9 +65,9 @@ class FanOut:
                 events = await first_call.enter_async_context(self._inner.open(_single(exchange, 0)))
                 answer = self._one_by_one(exchange, first_call, events, total)
             async with aclosing(answer):  # further calls are opened inside the iteration; leaving closes those too
-                yield answer
+                yield Singles(answer)
 
-    async def _try_whole(self, stack: AsyncExitStack, exchange: Exchange) -> AsyncIterator[Event] | None:
+    async def _try_whole(self, stack: AsyncExitStack, exchange: Exchange) -> Events | None:
         """The events of one call for everything; None where the engine does not take that."""
         if not self._takes_whole(exchange):
             return None
@@ -87,7 +88,7 @@ class FanOut:
         return lists_fit and choices_fit and clear
 
     async def _filled(
-        self, exchange: Exchange, first_call: AsyncExitStack, events: AsyncIterator[Event], told: _Told
+        self, exchange: Exchange, first_call: AsyncExitStack, events: Events, told: _Told
     ) -> AsyncGenerator[Event, None]:
         async with aclosing(_cut_short(events, exchange, told.total)) as said:
             async for event in said:
@@ -106,7 +107,7 @@ class FanOut:
             yield told.usage
 
     async def _one_by_one(
-        self, exchange: Exchange, first_call: AsyncExitStack, events: AsyncIterator[Event], total: int
+        self, exchange: Exchange, first_call: AsyncExitStack, events: Events, total: int
     ) -> AsyncGenerator[Event, None]:
         told = _Told(total)
         async with aclosing(_cut_short(events, exchange, 1)) as said:
@@ -165,30 +166,32 @@ class _Told:
         return reduce(_sum, counts) if counts and len(counts) == len(self._counts) else None
 
 
-async def _cut_short(events: AsyncIterator[Event], exchange: Exchange, expected: int) -> AsyncGenerator[Event, None]:
+async def _cut_short(events: Events, exchange: Exchange, expected: int) -> AsyncGenerator[Event, None]:
     """The events of one call, up to the stops.
 
     Ends the call as soon as every choice heard of has ended and one of them had to be cut here: an engine that
     runs past a stop would go on for ever (row C19). What it never said is asked for again.
     """
     if not exchange.stops or exchange.params.get("echo"):
-        async for event in events:
-            yield event
+        while batch := await events.more():
+            for event in batch:
+                yield event
         return
     cutter = Cutter(exchange.stops, expected)
     heard: set[int] = set()
     ended: set[int] = set()
     cut = False
-    async for event in events:
-        for said in cutter.feed(event):
-            if isinstance(said, Delta | Finish):
-                heard.add(said.index)
-            if isinstance(said, Finish):
-                ended.add(said.index)
-                cut = cut or said.source == "gateway"
-            yield said
-        if cut and exchange.stream and ended == heard:
-            return
+    while batch := await events.more():
+        for event in batch:
+            for said in cutter.feed(event):
+                if isinstance(said, Delta | Finish):
+                    heard.add(said.index)
+                if isinstance(said, Finish):
+                    ended.add(said.index)
+                    cut = cut or said.source == "gateway"
+                yield said
+            if cut and exchange.stream and ended == heard:
+                return
     for said in cutter.close():
         yield said
 

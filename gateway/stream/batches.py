@@ -1,0 +1,25 @@
+"""How do the few layers that are generators give batches? One event each.
+
+The way of every call does not come through here: a batch is handed on as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from gateway.core.events import Event
+
+
+class Singles:
+    """The events of an iterator, each a batch of its own."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, events: AsyncIterator[Event]) -> None:
+        self._events = events
+
+    async def more(self) -> Sequence[Event]:
+        """See ``Events``."""
+        async for event in self._events:
+            return (event,)
+        return ()

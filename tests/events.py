@@ -1,0 +1,16 @@
+"""Events one by one, for tests that do not look at batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from gateway.core.events import Event
+from gateway.core.exchange import Events
+
+
+async def singly(events: Events) -> AsyncGenerator[Event, None]:
+    """Every event of an answer; an answer that is over stays over."""
+    while batch := await events.more():
+        for event in batch:
+            yield event
+    assert not await events.more()
