@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter_ns
 
+import orjson
+
+from gateway.backend.answers import COMPLETIONS, Answer
 from gateway.core.events import Delta, Finish, TokenLogprob
 from gateway.stream.cut import Cutter
 from gateway.stream.fold import Fold
 from gateway.stream.sse import SseParser
+from gateway.wire.speak import SPEAKERS
 
 EVENT = (
     b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m",'
@@ -37,13 +41,24 @@ def main() -> None:
     plain, half = Delta(0, " hello"), Delta(0, " 1 < 2\n")
     scored = Delta(0, " hello", (TokenLogprob(" hello", -0.1),))
     many = EVENT * 100
+    batch, answer, chunk = [plain], Answer(COMPLETIONS, "m/0", 1), orjson.loads(EVENT[6:])
+    speaker = SPEAKERS["chat"](id_="chatcmpl-1", model="m", created=1, include_usage=False)
+    answer.take(chunk)
+    bench("sse: one event per read, the straight way", lambda: parser.plain(EVENT))
+    bench("sse: 100 events per read, the straight way", lambda: parser.plain(many), 100)
     bench("sse: one event per read", lambda: parser.feed(EVENT))
     bench("sse: 100 events per read", lambda: parser.feed(many), 100)
+    bench("json: one chunk", lambda: orjson.loads(EVENT[6:]))
+    bench("answer: one chunk, the straight way", lambda: answer.ordinary(chunk))
+    bench("answer: one chunk", lambda: answer.take(chunk))
+    bench("cut: a batch of one, nothing to hold", lambda: cutter.cut(batch))
     bench("cut: nothing to hold", lambda: cutter.feed(plain))
     bench("cut: nothing to hold, with logprobs", lambda: cutter.feed(scored))
     bench("cut: the end is held each time", lambda: cutter.feed(half))
     bench("cut: make a cutter and end at once", lambda: Cutter(STOPS).feed(Finish(0, "stop")))
     bench("fold: one delta", lambda: fold.add(plain))
+    bench("speak: a batch of one, the straight way", lambda: speaker.frames(batch))
+    bench("speak: one delta", lambda: speaker.chunk(plain))
 
 
 if __name__ == "__main__":

@@ -125,3 +125,12 @@ def test_a_document_is_content_of_the_upstream(progress: Progress, clock: Clock)
     clock.now = 101.0
     progress.saw([Document({"object": "list"})])
     assert progress.freeze("ok", 200).upstream_first == 1.0
+
+
+def test_what_left_together_has_no_gaps_in_between(progress: Progress, clock: Clock) -> None:
+    clock.now = 101.0
+    progress.wrote([Begun("m/0"), Delta(0, "a"), Delta(0, "b")])
+    clock.now = 101.5
+    progress.wrote([Delta(0, "c"), Delta(0, ""), Delta(1, "d"), Finish(0, "stop")])
+    record = progress.freeze("ok", 200)
+    assert (record.first_token, record.gaps) == (1.0, (0.0, 0.5, 0.0))

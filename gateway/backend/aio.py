@@ -208,6 +208,11 @@ _NAMES: tuple[tuple[type[BaseException], type[GatewayError], str], ...] = (
     (aiohttp.ClientSSLError, UpstreamUnreachable, "the TLS handshake with the model's server failed"),
     (aiohttp.ClientConnectorError, UpstreamUnreachable, "the model's server does not accept connections"),
     (aiohttp.InvalidURL, UpstreamUnreachable, "the configured address of the model's server is not a valid URL"),
+    (
+        aiohttp.NonHttpUrlClientError,
+        UpstreamUnreachable,
+        "the configured address of the model's server is not a valid URL",
+    ),
     (aiohttp.ClientPayloadError, UpstreamDisconnected, "the model's server closed the connection inside its answer"),
     (aiohttp.ClientResponseError, UpstreamInvalidResponse, "the model's server does not answer in valid HTTP"),
     (HttpProcessingError, UpstreamInvalidResponse, "the model's server does not answer in valid HTTP"),

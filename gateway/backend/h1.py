@@ -130,8 +130,8 @@ class H1Client:
 
     def target(self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0) -> H1Target:
         """See ``HttpClient``."""
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             tls, host, port = parts.scheme == "https", parts.hostname, parts.port
         except ValueError:
             host = None

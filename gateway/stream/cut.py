@@ -47,11 +47,12 @@ class Cutter:
         passed = 0
         for event in batch:
             if type(event) is Delta:
-                choice = self._choices.get(event.index)
-                if choice is None or not choice.passes(event):
+                if not self._choice(event.index).passes(event):
                     break
             elif isinstance(event, Finish):
-                break
+                if not self._choice(event.index).ends():
+                    break
+                self._open.discard(event.index)
             passed += 1
         else:
             return batch
@@ -110,6 +111,13 @@ class _Choice:
         if delta.logprobs is not None or self._tokens is not None:
             return False
         self._received += len(delta.text)
+        return True
+
+    def ends(self) -> bool:
+        """True: nothing is held, and the choice takes no more. False: nothing happened."""
+        if self._waiting or self.ended or self._scanner.held or self._tokens is not None:
+            return False
+        self.ended = True
         return True
 
     def add(self, delta: Delta) -> list[Event]:

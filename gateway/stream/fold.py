@@ -13,7 +13,7 @@ from typing import Any
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamIncomplete
-from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 
 WHOLE = frozenset({"role", "id", "type", "name"})
 """Strings that arrive whole, and perhaps again in each delta; never joined."""
@@ -31,18 +31,17 @@ class Fold:
 
     def add(self, event: Event) -> None:
         """Of several finishes of a choice the first stands, of several usages the last (row C30)."""
-        match event:
-            case Delta():
-                self._parts(event.index).add(event)
-            case Finish():
-                parts = self._parts(event.index)
-                parts.finish = parts.finish or event
-            case Usage():
-                self._usage = event
-            case Begun():
-                self._begun = self._begun or event
-            case Document():
-                raise TypeError("a Document is a whole answer; there is nothing to fold")
+        if isinstance(event, Delta):
+            self._parts(event.index).add(event)
+        elif isinstance(event, Finish):
+            parts = self._parts(event.index)
+            parts.finish = parts.finish or event
+        elif isinstance(event, Usage):
+            self._usage = event
+        elif isinstance(event, Begun):
+            self._begun = self._begun or event
+        else:
+            raise TypeError("a Document is a whole answer; there is nothing to fold")
 
     def result(self) -> Completion:
         """The answer; ``UpstreamIncomplete`` if there is no choice, or one without a finish."""
@@ -76,20 +75,23 @@ class _Parts:
         if delta.logprobs is not None:
             self.logprobs = self.logprobs or []
             self.logprobs.extend(delta.logprobs)
-        _gather(self.fields, delta.fields)
-        _gather(self.extras, delta.extras)
+        if delta.fields is not NOTHING:
+            _gather(self.fields, delta.fields)
+        if delta.extras is not NOTHING:
+            _gather(self.extras, delta.extras)
 
     def choice(self) -> Choice:
         if self.finish is None:
             raise UpstreamIncomplete(f"the model's server gave choice {self.index} no finish_reason")
-        _gather(self.extras, self.finish.extras)
+        if self.finish.extras is not NOTHING:
+            _gather(self.extras, self.finish.extras)
         return Choice(
             self.index,
             "".join(self.text),
             self.finish,
             None if self.logprobs is None else tuple(self.logprobs),
-            {key: _joined(key, values) for key, values in self.fields.items()} or NOTHING,
-            {key: _last(values) for key, values in self.extras.items()} or NOTHING,
+            {key: _joined(key, values) for key, values in self.fields.items()} if self.fields else NOTHING,
+            {key: _last(values) for key, values in self.extras.items()} if self.extras else NOTHING,
         )
 
 

@@ -34,8 +34,9 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
-        **usage.details,
     }
+    if usage.details is not NOTHING:
+        body.update(usage.details)
     if usage.source != "upstream":
         body["source"] = usage.source
     return body
@@ -94,8 +95,9 @@ class _Speaker:
             "object": self.whole_object,
             "choices": [self._choice(choice) for choice in completion.choices],
             "usage": usage_object(completion.usage) if completion.usage else None,
-            **(completion.begun.fields if completion.begun else {}),
         }
+        if completion.begun is not None and completion.begun.fields is not NOTHING:
+            body.update(completion.begun.fields)
         if self._gateway is not None:
             body["gateway"] = self._gateway()
         return body
@@ -176,13 +178,18 @@ class ChatSpeaker(_Speaker):
     def _choice(self, choice: Choice) -> dict[str, Any]:
         # Content is null only beside tool calls: clients index into a string.
         content = None if not choice.text and choice.fields.get("tool_calls") else choice.text
-        return {
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if choice.fields is not NOTHING:
+            message.update(choice.fields)
+        said: dict[str, Any] = {
             "index": choice.index,
-            "message": {"role": "assistant", "content": content, **choice.fields},
+            "message": message,
             "logprobs": self._logprobs(choice.logprobs),
             "finish_reason": choice.finish.reason,
-            **choice.extras,
         }
+        if choice.extras is not NOTHING:
+            said.update(choice.extras)
+        return said
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
         said: dict[str, Any] = self._role(delta.index)

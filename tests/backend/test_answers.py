@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from gateway.backend.answers import CHAT, COMPLETIONS, Answer, read_usage
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.backend.answers import CHAT, COMPLETIONS, Answer, Shape, read_usage
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta, Finish, Usage
 from tests.backend.ask import chat, complete
@@ -159,3 +163,84 @@ USAGE = {
 def test_usage_is_believed_only_when_it_makes_sense(name: str) -> None:
     given, expected = USAGE[name]
     assert read_usage(given) == expected
+
+
+# ---------------------------------------------------------------- the straight way for ordinary chunks
+
+ODD_VALUES: list[Any] = [None, "", "a", "stop", 0, 1, True, [], {}, {"content": ["a"]}, 1.5]
+SAID = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.sampled_from(ODD_VALUES),
+        "role": st.sampled_from(["assistant", None]),
+        "tool_calls": st.sampled_from(ODD_VALUES),
+        "refusal": st.sampled_from(ODD_VALUES),
+    },
+)
+CHOICE = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": st.sampled_from([0, 0, 0, 1, 2, None, True, "0"]),
+        "text": st.sampled_from(["a", "a b", *ODD_VALUES]),
+        "delta": SAID | st.sampled_from(ODD_VALUES),
+        "message": SAID | st.none(),
+        "logprobs": st.none() | st.just({}),
+        "finish_reason": st.sampled_from([None, None, "", "stop", "length"]),
+        "stop_reason": st.sampled_from([None, None, "x"]),
+        "token_ids": st.sampled_from([None, None, [1]]),
+    },
+)
+CHUNK = st.fixed_dictionaries(
+    {"choices": st.lists(CHOICE, max_size=2) | st.none()},
+    optional={
+        "error": st.sampled_from([None, None, "", "bad", {"message": "bad"}]),
+        "object": st.sampled_from(["text_completion", "error"]),
+        "usage": st.sampled_from([None, None, {"prompt_tokens": 1}]),
+        "message": st.just("x"),
+    },
+)
+
+
+@pytest.mark.parametrize("shape", [COMPLETIONS, CHAT], ids=["completions", "chat"])
+@given(chunks=st.lists(CHUNK, max_size=4))
+def test_an_ordinary_chunk_says_the_same_either_way(shape: Shape, chunks: list[dict[str, Any]]) -> None:
+    general, straight = Answer(shape, "m/0", 2), Answer(shape, "m/0", 2)
+    for answer in (general, straight):
+        answer.take({"choices": [{"index": 0, "text": "x", "delta": {"content": "x"}}]})
+    for chunk in chunks:
+        one = straight.ordinary(chunk)
+        try:
+            expected = general.take(chunk)
+        except GatewayError:
+            assert one is None
+            return
+        assert (straight.take(chunk) if one is None else [one]) == expected
+
+
+ORDINARY = {
+    "completions": (COMPLETIONS, {"index": 0, "text": "a", "logprobs": None, "finish_reason": None}),
+    "completions of vllm": (
+        COMPLETIONS,
+        {"index": 0, "text": "a", "logprobs": None, "finish_reason": None, "stop_reason": None, "token_ids": None},
+    ),
+    "chat": (CHAT, {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}),
+    "chat with a role each time": (CHAT, {"index": 0, "delta": {"role": "assistant", "content": "a"}}),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_chunks_take_the_straight_way_once_their_choice_has_begun(name: str) -> None:
+    shape, choice = ORDINARY[name]
+    answer = Answer(shape, "m/0", 1)
+    assert answer.ordinary({"choices": [choice]}) is None
+    answer.take({"choices": [choice]})
+    assert answer.ordinary({"choices": [choice], "usage": None}) == Delta(0, "a")
+
+
+def test_half_a_character_is_waited_for_the_careful_way() -> None:
+    answer = Answer(COMPLETIONS, "m/0", 1)
+    answer.take({"choices": [{"index": 0, "text": "a\ud83d"}]}, odd=True)
+    plain = {"choices": [{"index": 0, "text": "b"}]}
+    assert answer.ordinary(plain) is None
+    assert answer.take(plain) == [Delta(0, "\ufffdb")]
+    assert answer.ordinary(plain) == Delta(0, "b")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
+from gateway.backend.connection import COPIED
 from gateway.backend.http import HttpClient, read_whole
-from gateway.core.errors import GatewayError, UpstreamTooLarge
+from gateway.core.errors import GatewayError, UpstreamTooLarge, UpstreamUnreachable
 from tests.backend.clients import new_client
 from tests.upstream.server import RudeServer
 
@@ -100,3 +102,26 @@ def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
         await client.aclose()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [0, 100, COPIED - 1, COPIED, 5 * COPIED])
+def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
+    body = {"prompt": "x" * size}
+
+    async def run() -> None:
+        client = new_client()
+        target = client.target(up.url("ok") + "/completions", HEADERS)
+        for number in ("1", "2"):
+            async with target.post(json.dumps(body).encode(), {"x-request-id": number}) as answer:
+                assert await read_whole(answer)
+            assert up.heard[-1].body == body
+            assert up.heard[-1].headers["x-request-id"] == number
+        await client.aclose()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("url", ["", "nowhere", "ftp://127.0.0.1/v1", "http://127.0.0.1:99999/v1", "http://[/v1"])
+def test_an_address_that_is_none_is_unreachable(url: str) -> None:
+    (error,) = posts(url)
+    assert isinstance(error, UpstreamUnreachable)

@@ -251,3 +251,31 @@ def test_skip_is_per_choice() -> None:
     cutter = Cutter(("#",), 3, skip=(2, 0))
     out = cut(cutter, [Delta(index, "a#b#c") for index in range(3)])
     assert [text(out, index) for index in range(3)] == ["a#b", "a", "a"]
+
+
+# ---------------------------------------------------------------- batches
+
+PIECES = st.sampled_from(["a", "", "<", "<e", "ob>", "<eob>", "x<eob>y", " b "])
+EVENTS = st.one_of(
+    st.builds(Delta, st.integers(0, 1), PIECES),
+    st.builds(lambda index, text: Delta(index, text, tokens(text)), st.integers(0, 1), PIECES),
+    st.builds(Delta, st.integers(0, 1), PIECES, fields=st.just({"reasoning_content": "r"})),
+    st.builds(Finish, st.integers(0, 1), st.just("stop"), st.sampled_from([None, "<eob>"])),
+    st.sampled_from([Begun("m/0"), Usage(1, 2)]),
+)
+
+
+@given(st.lists(st.lists(EVENTS, max_size=5), max_size=6))
+def test_batches_are_cut_as_their_events_are(batches: list[list[Event]]) -> None:
+    whole, single = Cutter(("<eob>", "\n"), 2), Cutter(("<eob>", "\n"), 2)
+    for batch in batches:
+        assert list(whole.cut(batch)) == [out for event in batch for out in single.feed(event)]
+        assert whole.done == single.done
+    assert whole.close() == single.close()
+
+
+def test_a_batch_that_no_stop_touches_is_passed_as_it_is() -> None:
+    cutter = Cutter(("<eob>",), 1)
+    for batch in ([Begun("m/0"), Delta(0, "a")], [Delta(0, "b"), Delta(0, "c")], [Delta(0, "d"), STOP, Usage(1, 4)]):
+        assert cutter.cut(batch) is batch
+    assert cutter.done

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,15 +46,70 @@ STREAMS = {  # name: (bytes, events)
 }
 
 
-def read(parts: list[bytes]) -> list[SseEvent]:
+Way = Callable[[SseParser, bytes], list[SseEvent]]
+
+
+def straight(parser: SseParser, data: bytes) -> list[SseEvent]:
+    """The straight way wherever it may be taken."""
+    said = parser.plain(data)
+    return parser.feed(data) if said is None else [SseEvent("message", data) for data in said]
+
+
+WAYS: dict[str, Way] = {"general": SseParser.feed, "straight": straight}
+BOTH = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+
+
+def read(parts: list[bytes], way: Way = SseParser.feed) -> list[SseEvent]:
     parser = SseParser()
-    return [event for part in parts for event in parser.feed(part)] + parser.close()
+    return [event for part in parts for event in way(parser, part)] + parser.close()
 
 
+@BOTH
 @pytest.mark.parametrize(("stream", "events"), STREAMS.values(), ids=STREAMS.keys())
-def test_every_slicing_gives_the_same_events(stream: bytes, events: list[SseEvent]) -> None:
+def test_every_slicing_gives_the_same_events(stream: bytes, events: list[SseEvent], way: Way) -> None:
     for parts in slicings(stream):
-        assert read(parts) == events, parts
+        assert read(parts, way) == events, parts
+
+
+def test_ordinary_reads_take_the_straight_way() -> None:
+    parser = SseParser()
+    assert parser.plain(b"data: a\n\n") == [b"a"]
+    assert parser.plain("data: é\n\ndata: c\n\n".encode()) == ["é".encode(), b"c"]
+    assert parser.feed(b"data: d") == []
+    assert parser.plain(b"data: e\n\n") is None  # it ends a line that has begun
+    assert parser.feed(b"\n\n") == [SseEvent("message", b"d")]
+    assert parser.plain(b"data: f\n\n") == [b"f"]
+
+
+PIECES = [
+    b"data: ",
+    b"data:",
+    b"a",
+    b"\n",
+    b"\n\n",
+    b"\r",
+    b": ",
+    b"event: x",
+    b"\xc3\xa9",
+    b"\xc3",
+    b"\xef\xbb\xbf",
+    b"z" * 20,
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), max_size=6))
+def test_the_straight_way_is_the_general_one_for_any_bytes(parts: list[bytes]) -> None:
+    def outcome(way: Way) -> tuple[list[SseEvent], bool]:
+        parser, events = SseParser(max_event=40), []
+        try:
+            for part in parts:
+                events += way(parser, part)
+            events += parser.close()
+        except UpstreamInvalidStream:
+            return events, True
+        return events, False
+
+    assert outcome(straight) == outcome(SseParser.feed)
 
 
 @given(st.data())
@@ -61,7 +118,7 @@ def test_random_slicings_of_all_streams_in_a_row_change_nothing(data: st.DataObj
     chosen = data.draw(st.lists(st.sampled_from(names), max_size=6))
     stream = b"".join(STREAMS[name][0] for name in chosen)
     places = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted))
-    assert read(sliced(stream, places)) == [event for name in chosen for event in STREAMS[name][1]]
+    assert read(sliced(stream, places), straight) == [event for name in chosen for event in STREAMS[name][1]]
 
 
 @given(st.lists(st.binary(max_size=12)))
@@ -98,14 +155,15 @@ FAULTS = {  # name: bytes after one good event, with max_event=32
 }
 
 
+@BOTH
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_an_error_after_the_good_events_in_every_slicing(fault: bytes) -> None:
+def test_a_fault_is_an_error_after_the_good_events_in_every_slicing(fault: bytes, way: Way) -> None:
     for parts in slicings(b"data: good\n\n" + fault, cuts=1):
         parser, events = SseParser(max_event=32), []
 
         def run(parser: SseParser, parts: list[bytes], events: list[SseEvent]) -> None:
             for part in parts:
-                events += parser.feed(part)
+                events += way(parser, part)
             events += parser.close()
 
         with pytest.raises(UpstreamInvalidStream):

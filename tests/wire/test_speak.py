@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.completion import Choice, Completion
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
@@ -197,3 +199,31 @@ USAGES = {
 @pytest.mark.parametrize(("usage", "body"), USAGES.values(), ids=USAGES)
 def test_usage_says_who_counted(usage: Usage, body: dict[str, Any]) -> None:
     assert usage_object(usage) == body
+
+
+# ---------------------------------------------------------------- frames of a batch
+
+TEXTS = st.text(max_size=6) | st.sampled_from(['the text"', "the text", "\u2028", '"\\', "😀"])
+SAYINGS = st.one_of(
+    st.builds(Delta, st.integers(0, 1), TEXTS),
+    st.builds(Delta, st.integers(0, 1), TEXTS, st.just((TOKEN,))),
+    st.builds(Delta, st.integers(0, 1), TEXTS, fields=st.sampled_from([{}, {"reasoning_content": "the text"}])),
+    st.builds(Delta, st.integers(0, 1), TEXTS, extras=st.sampled_from([{}, {"token_ids": [1]}])),
+    st.builds(Finish, st.integers(0, 1), st.just("stop")),
+    st.builds(Begun, st.just("m/0"), fields=st.sampled_from([{}, {"system_fingerprint": "the text"}])),
+    st.just(Usage(1, 2)),
+)
+
+
+@pytest.mark.parametrize("explain", [False, True], ids=["", "explained"])
+@pytest.mark.parametrize("usage", [False, True], ids=["", "with usage"])
+@pytest.mark.parametrize("endpoint", SPEAKERS)
+@given(batches=st.lists(st.lists(SAYINGS, max_size=5), max_size=4))
+def test_a_batch_is_spoken_byte_for_byte_as_its_events_are(
+    endpoint: str, usage: bool, explain: bool, batches: list[list[Event]]
+) -> None:
+    more: dict[str, Any] = {"gateway": lambda: {"target": "the text"}} if explain else {}
+    whole, single = speaker(endpoint, usage=usage, **more), speaker(endpoint, usage=usage, **more)
+    for batch in batches:
+        assert whole.frames(batch) == b"".join(single.chunk(event) for event in batch)
+    assert whole.usage() == single.usage()

@@ -1,0 +1,120 @@
+"""What the client sees of the events: whole batches, cut, checked, and ended once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import GatewayError, UpstreamDisconnected
+from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.progress import Progress
+from gateway.watched import Watched
+from tests.policy.asking import exchange
+
+BEGUN, STOP = Begun("m/0"), Finish(0, "stop")
+CUT = Finish(0, "stop", matched="<eob>", source="gateway")
+SCORED = Delta(0, "a", (TokenLogprob("a", -0.5),))
+
+Batches = list[Sequence[Event]]
+
+
+class Played:
+    """Events in given batches, then an error if there is one."""
+
+    def __init__(self, batches: Batches, error: GatewayError | None) -> None:
+        self.left = list(batches)
+        self.error = error
+
+    async def more(self) -> Sequence[Event]:
+        if not self.left and self.error is not None:
+            raise self.error
+        return self.left.pop(0) if self.left else ()
+
+
+async def estimate(written: str) -> Usage:
+    return Usage(1, len(written), source="estimated")
+
+
+def watch(
+    batches: Batches, error: GatewayError | None = None, counts: bool = False, **asked: Any
+) -> tuple[Batches, str | None, int]:
+    """The batches that came out, the code they ended with, and how many were left upstream."""
+
+    async def run() -> tuple[Batches, str | None, int]:
+        played = Played(batches, error)
+        progress = Progress("chat", "req_1", 0.0)
+        watched = Watched(exchange(**asked), played, progress, estimate if counts else None)
+        out: Batches = []
+        try:
+            while batch := await watched.more():
+                out.append(list(batch))
+            assert not await watched.more()
+        except GatewayError as raised:
+            with pytest.raises(type(raised)):  # and it stays so
+                await watched.more()
+            return out, raised.code, len(played.left)
+        return out, None, len(played.left)
+
+    return asyncio.run(run())
+
+
+def test_a_batch_comes_out_as_one() -> None:
+    batches: Batches = [[BEGUN, Delta(0, "a"), Delta(0, "b")], [Delta(0, "c"), STOP, Usage(1, 3)]]
+    assert watch(batches, stops=("<eob>",)) == (batches, None, 0)
+
+
+def test_what_is_held_back_makes_no_empty_batch() -> None:
+    batches: Batches = [[BEGUN], [Delta(0, "<e")], [Delta(0, "x")], [STOP]]
+    out, code, _ = watch(batches, stops=("<eob>",))
+    assert (out, code) == ([[BEGUN], [Delta(0, "<e"), Delta(0, "x")], [STOP]], None)
+
+
+def test_an_engine_that_runs_on_is_not_listened_to() -> None:
+    batches: Batches = [[BEGUN, Delta(0, "a<eob>junk")], [Delta(0, "more")], [STOP]]
+    assert watch(batches, stops=("<eob>",)) == ([[BEGUN, Delta(0, "a"), CUT]], None, 2)
+
+
+def test_the_first_end_of_a_choice_stands() -> None:
+    assert watch([[BEGUN, STOP, Finish(0, "length")]]) == ([[BEGUN, STOP]], None, 0)
+
+
+def test_what_came_before_a_failure_is_handed_out_first() -> None:
+    batches: Batches = [[BEGUN, Delta(0, "a")]]
+    assert watch(batches, UpstreamDisconnected("gone")) == (batches, "upstream_disconnected", 0)
+
+
+def test_an_answer_without_its_end_is_incomplete() -> None:
+    batches: Batches = [[BEGUN, Delta(0, "a")]]
+    assert watch(batches) == (batches, "upstream_incomplete", 0)
+
+
+SCORES = {  # name: (logprobs asked for, batch, what comes out, code)
+    "scores that came": (0, [BEGUN, SCORED, STOP], [[BEGUN, SCORED, STOP]], None),
+    "scores that did not": (0, [BEGUN, Delta(0, "a"), STOP], [[BEGUN]], "upstream_ignored_parameter"),
+    "nobody asked": (False, [BEGUN, Delta(0, "a"), STOP], [[BEGUN, Delta(0, "a"), STOP]], None),
+    "text that has none of its own": (1, [BEGUN, Delta(0), SCORED, STOP], [[BEGUN, Delta(0), SCORED, STOP]], None),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_that_were_asked_for_must_come(name: str) -> None:
+    logprobs, batch, out, code = SCORES[name]
+    assert watch([batch], params={"logprobs": logprobs})[:2] == (out, code)
+
+
+COUNTS = {  # name: (batches, what is counted here)
+    "an answer without counts": ([[BEGUN, Delta(0, "ab")], [Delta(0, "c"), STOP]], [Usage(1, 3, source="estimated")]),
+    "cut here": ([[BEGUN, Delta(0, "ab<eob>cd")]], [Usage(1, 2, source="estimated")]),
+    "an answer with counts": ([[BEGUN, Delta(0, "ab"), STOP, Usage(4, 4)]], [Usage(4, 4)]),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_what_the_upstream_did_not_count_is_counted_here(name: str) -> None:
+    batches, counted = COUNTS[name]
+    out, code, _ = watch(batches, counts=True, stops=("<eob>",))
+    assert code is None
+    assert [event for batch in out for event in batch if isinstance(event, Usage)] == counted
