@@ -7,7 +7,6 @@ The gate holds what comes before it (a role, an empty delta), and lets all of it
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -17,7 +16,7 @@ from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Usage
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.policy.deliver.ticker import Clock, Ticker
+from gateway.policy.deliver.clock import Clock
 
 MAX_HELD = 64
 
@@ -28,7 +27,6 @@ class Begin:
     def __init__(self, inner: Backend, first_token: float) -> None:
         self._inner = inner
         self._first_token = first_token
-        self._ticker = Ticker()
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Resumed]:
         """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
@@ -36,7 +34,7 @@ class Begin:
         A whole answer comes at its end, however long the model writes: only the total bounds it.
         """
         inner = self._inner.open(exchange)
-        return _Opening(inner, _FirstToken(self._ticker, self._first_token) if exchange.stream else None)
+        return _Opening(inner, _FirstToken(self._first_token) if exchange.stream else None)
 
 
 class _Opening:
@@ -79,24 +77,18 @@ class _Opening:
 class _FirstToken(Clock):
     """Bounds the wait for the first content."""
 
-    __slots__ = ("_end", "_first_token", "_loop", "_ticker")
+    __slots__ = ("_seconds",)
 
-    def __init__(self, ticker: Ticker, first_token: float) -> None:
+    def __init__(self, seconds: float) -> None:
         super().__init__()
-        self._ticker = ticker
-        self._first_token = first_token
+        self._seconds = seconds
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + self._first_token
-        self._ticker.set(self, self._end, self._loop)
+        self.set(self._loop.time() + self._seconds)
 
-    def look(self, now: float) -> None:
+    def look(self) -> None:
         """See ``Clock``."""
-        if now < self._end:
-            self._ticker.set(self, self._end, self._loop)
-        else:
-            self.ring(UpstreamTimeout(f"the model's server sent no content within {self._first_token:g} s"))
+        self.ring(UpstreamTimeout(f"the model's server sent no content within {self._seconds:g} s"))
 
 
 class Resumed:

@@ -7,7 +7,6 @@ a batch of events costs a look at the time, a whole answer none.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -16,7 +15,7 @@ from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout, UpstreamT
 from gateway.core.events import Event
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.begin import is_content
-from gateway.policy.deliver.ticker import Clock, Ticker
+from gateway.policy.deliver.clock import Clock
 
 
 class Clocks:
@@ -26,7 +25,6 @@ class Clocks:
         self._inner = inner
         self._idle = idle
         self._total = total
-        self._ticker = Ticker()
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Raises ``UpstreamTimeout`` before the first event, then ``DeadlineExceeded`` or ``UpstreamIdleTimeout``.
@@ -34,26 +32,23 @@ class Clocks:
         A whole answer has no silences: only the total bounds it.
         """
         idle = self._idle if exchange.stream else None
-        return _Clocked(self._inner.open(exchange), self._ticker, idle, self._total, exchange.deadline)
+        return _Clocked(self._inner.open(exchange), idle, self._total, exchange.deadline)
 
 
 class _Clocked(Clock):
     """One exchange under its clock, and the events in which the clock hears content."""
 
-    __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_loop", "_ticker", "_total")
+    __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_total")
 
     def __init__(
         self,
         inner: AbstractAsyncContextManager[Events],
-        ticker: Ticker,
         idle: float | None,
         total: float,
         deadline: float | None,
     ) -> None:
         super().__init__()
         self._inner = inner
-        self._ticker = ticker
-        self._loop = asyncio.get_running_loop()
         self._deadline = deadline if deadline is not None else self._loop.time() + total
         self._idle = idle
         self._total = total
@@ -61,7 +56,7 @@ class _Clocked(Clock):
         """When content was last heard; None before the answer has begun."""
 
     async def __aenter__(self) -> Events:
-        self._ticker.set(self, self._deadline, self._loop)
+        self.set(self._deadline)
         try:
             events = await self._inner.__aenter__()
         except BaseException as error:
@@ -92,12 +87,13 @@ class _Clocked(Clock):
                 break
         return batch
 
-    def look(self, now: float) -> None:
+    def look(self) -> None:
         """See ``Clock``: is time really up, or has content come since?"""
+        now = self._loop.time()
         if now >= self._deadline:
             self.ring(self._late())
         elif self._idle is None or self._heard is None:
-            self._ticker.set(self, self._deadline, self._loop)
+            self.set(self._deadline)
         elif now >= self._heard + self._idle:
             self.ring(UpstreamIdleTimeout(f"the model's server was silent for {self._idle:g} s"))
         else:
@@ -105,7 +101,7 @@ class _Clocked(Clock):
 
     def _reset(self, when: float) -> None:
         self.stop()
-        self._ticker.set(self, min(when, self._deadline), self._loop)
+        self.set(min(when, self._deadline))
 
     def _late(self) -> UpstreamTimeout:
         allowed = f"{self._total:g} s, the total its policy allows"
