@@ -1,4 +1,4 @@
-"""A real gateway for tests: uvicorn on a free loopback port, in a thread with a loop of its own."""
+"""A real gateway for tests: on a free loopback port, in a thread with a loop of its own."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import uvloop
 
-from gateway.cli.listen import _Server
-from gateway.edge.app import App
+from gateway.cli.listen import listening
 from gateway.runtime import Runtime
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,16 +70,20 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     bound.bind(("127.0.0.1", 0))
     bound.listen(512)
     ready = threading.Event()
-    stop: list[object] = []
+    stop: list[Callable[[], object]] = []
     failure: list[BaseException] = []
 
     async def serve() -> None:
         await runtime.start(snapshot)
-        server = _Server(runtime, App(runtime), snapshot.server, signals=False)
-        stop.append(server)
+        loop, leave = asyncio.get_running_loop(), asyncio.Event()
+        server = listening(runtime, snapshot.server)
+        await server.open([bound])
+        stop.append(lambda: loop.call_soon_threadsafe(leave.set))
         ready.set()
         try:
-            await server.serve(sockets=[bound])
+            await leave.wait()
+            server.drain()
+            await server.left(snapshot.server.drain)
         finally:
             await runtime.stop()
 
@@ -102,7 +105,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
         yield served
     finally:
         served.http.close()
-        stop[0].should_exit = True  # type: ignore[attr-defined]
+        stop[0]()
         thread.join(15)
         assert not thread.is_alive(), "the gateway did not stop"
         if failure:

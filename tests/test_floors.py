@@ -37,7 +37,7 @@ LAZY = {
     "numpy": "backend/embedded/",
     "tokenizers": ("backend/embedded/", "backend/tokens.py"),
     "aiohttp": "backend/aio.py",
-    "uvicorn": ("cli/listen.py", "cli/protocol.py"),
+    "uvicorn": "cli/uvicorn_listener.py",
     "prometheus_client": ("telemetry/metrics.py", "telemetry/instruments.py"),
     "yaml": ("config/", "backend/scripted.py"),
     "pydantic": "wire/",

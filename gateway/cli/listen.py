@@ -1,4 +1,4 @@
-"""How does the process listen? uvicorn around the app, with our signals and our order of leaving."""
+"""How does the process listen? Sockets, signals, a listener around the app, and the order of leaving."""
 
 from __future__ import annotations
 
@@ -10,37 +10,65 @@ import signal
 import socket
 import sys
 import time
-from types import FrameType
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-import uvicorn
 import uvloop
 
-from gateway.cli.protocol import HttpProtocol
 from gateway.config.server import in_url
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.edge.app import App
+from gateway.edge.listener import BACKLOG, Listener
 from gateway.runtime import Runtime
 from gateway.telemetry.lines import Lines
 
-LEAVE = 2.0
-"""Seconds beyond ``server.drain`` after which uvicorn cuts what is left."""
+CUT = 1
+"""The exit code after a second signal: calls were cut."""
 
 
 class PortBusy(Exception):
     """The address cannot be listened on."""
 
 
-def serve(runtime: Runtime, snapshot: Snapshot, log_level: str) -> int:
-    """Serve until a signal ends it; the exit code."""
+class Listening(Protocol):
+    """What speaks HTTP: our own ``Listener``, or uvicorn."""
+
+    async def open(self, sockets: Sequence[socket.socket]) -> None:
+        """Begin to listen on ready sockets."""
+
+    def drain(self) -> None:
+        """Take no new connections, let running answers end."""
+
+    async def left(self, seconds: float) -> None:
+        """Wait until all is answered; what still runs after ``seconds`` is told so, and cut."""
+
+    async def abort(self) -> None:
+        """Cut everything, now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Bound and listening."""
+
+    main: socket.socket
+    admin: socket.socket | None
+
+
+def bind(server: ServerSpec) -> Sockets:
+    """The sockets of a process; raises ``PortBusy``."""
+    return Sockets(_listen(server.host, server.port), _listen(*_split(server.admin)) if server.admin else None)
+
+
+def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, sockets: Sockets | None = None) -> int:
+    """Serve until a signal ends it, on ``sockets`` if they are ready; the exit code."""
     _log_to_stderr(log_level)
-    server = snapshot.server
-    main = _listen(server.host, server.port)
-    admin = _listen(*_split(server.admin)) if server.admin else None
+    ready = sockets or bind(snapshot.server)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(runtime, snapshot, main, admin))
+        return runner.run(_serve(runtime, snapshot, ready))
 
 
-async def _serve(runtime: Runtime, snapshot: Snapshot, main: socket.socket, admin: socket.socket | None) -> int:
+async def _serve(runtime: Runtime, snapshot: Snapshot, sockets: Sockets) -> int:
     await runtime.start(snapshot)
     _settle_memory()
     loop = asyncio.get_running_loop()
@@ -52,53 +80,60 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, main: socket.socket, admi
         task.add_done_callback(reloads.discard)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
+    leave, now = _on_signals(loop)
     try:
-        listeners = [_Server(runtime, App(runtime), snapshot.server).serve(sockets=[main])]
-        if admin is not None:
-            quiet = _Server(runtime, App(runtime, admin=True), snapshot.server, signals=False)
-            listeners[0] = _with_admin(listeners[0], quiet, admin)
-        print(greeting(snapshot, main.getsockname()[1]), file=sys.stderr, flush=True)
-        await listeners[0]
+        main, admin = listening(runtime, snapshot.server), None
+        await main.open([sockets.main])
+        if sockets.admin is not None:
+            admin = Listener(App(runtime, admin=True))
+            await admin.open([sockets.admin])
+        print(greeting(snapshot, sockets.main.getsockname()[1]), file=sys.stderr, flush=True)
+        await leave.wait()
+        code = await _leave(runtime, main, snapshot.server.drain, now)
+        if admin is not None:  # to the end, so that readiness can be asked for
+            await admin.abort()
     finally:
         await runtime.stop()
-    return 0
+    return code
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server, told what a signal means to us."""
+def listening(runtime: Runtime, server: ServerSpec) -> Listening:
+    """What speaks HTTP to the clients (``server.http_server``)."""
+    app = App(runtime)
+    if server.http_server == "h1":
+        return Listener(app)
+    from gateway.cli.uvicorn_listener import UvicornListener
 
-    def __init__(self, runtime: Runtime, app: App, server: ServerSpec, *, signals: bool = True) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                http=HttpProtocol,
-                ws="none",
-                loop="none",
-                access_log=False,
-                proxy_headers=False,  # nobody's word on where a request comes from is taken
-                log_config=None,
-                server_header=False,
-                timeout_graceful_shutdown=int(server.drain + LEAVE),
-            )
-        )
-        self._runtime = runtime
-        self._signals = signals
+    return UvicornListener(app)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, a second one leaves at once.
 
-        uvicorn's own would raise the signal again at the end, and a clean exit would not look like one.
-        """
-        self._runtime.draining = True
-        self.force_exit = self.should_exit
-        self.should_exit = True
+def _on_signals(loop: asyncio.AbstractEventLoop) -> tuple[asyncio.Event, asyncio.Event]:
+    """Set by the first signal, and by a second one."""
+    leave, now = asyncio.Event(), asyncio.Event()
 
-    def capture_signals(self):  # type: ignore[no-untyped-def]  # a context manager of uvicorn's own type
-        """The admin listener leaves signals to the main one."""
-        from contextlib import nullcontext
+    def signalled() -> None:
+        (now if leave.is_set() else leave).set()
 
-        return super().capture_signals() if self._signals else nullcontext()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    return leave, now
+
+
+async def _leave(runtime: Runtime, main: Listening, drain: float, now: asyncio.Event) -> int:
+    """Readiness first, then the listener; a second signal cuts the wait short."""
+    runtime.draining = True
+    main.drain()
+    waits = [asyncio.create_task(main.left(drain)), asyncio.create_task(now.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    left, second = waits
+    second.cancel()
+    if left.done():
+        left.result()
+        return 0
+    left.cancel()
+    await asyncio.wait([left])
+    await main.abort()
+    return CUT
 
 
 def _settle_memory() -> None:
@@ -111,22 +146,13 @@ def _settle_memory() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _with_admin(main: object, admin: _Server, bound: socket.socket) -> None:
-    side = asyncio.create_task(admin.serve(sockets=[bound]))
-    try:
-        await main  # type: ignore[misc]
-    finally:
-        admin.should_exit = True
-        await side
-
-
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
-        bound.listen(2048)
+        bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
         place = f"{in_url(host)}:{port}"

@@ -56,6 +56,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "A second listener for metrics and health; without it the main one serves them, `/metrics` on loopback only."),
     Row(GATEWAY, "server.http_client", choice("h1", "aiohttp"), "h1",
         "What speaks HTTP to the targets: the gateway's own client, or aiohttp."),
+    Row(GATEWAY, "server.http_server", choice("h1", "uvicorn"), "h1",
+        "What speaks HTTP to the clients: the gateway's own server, or uvicorn."),
     Row(GATEWAY, "server.insecure_no_keys", kinds.SWITCH, False,
         "Serve without client keys on an address other than loopback: anyone who reaches it may use the models."),
     Row(GATEWAY, "models.<name>.template", kinds.TEXT, REQUIRED,

@@ -20,11 +20,13 @@ GatewayError                          500 internal_error
 │   ├── ModelNotFound                 404 model_not_found
 │   ├── RouteNotFound                 404 route_not_found
 │   ├── MethodNotAllowed              405 method_not_allowed
-│   ├── BodyTimeout                   408 request_timeout
+│   ├── RequestTimeout                408 request_timeout
 │   ├── BodyTooLarge                  413 body_too_large
 │   ├── UnsupportedMediaType          415 unsupported_media_type
-│   └── UnsupportedEncoding           415 unsupported_encoding
+│   ├── UnsupportedEncoding           415 unsupported_encoding
+│   └── HeadTooLarge                  431 head_too_large
 ├── Overloaded                        503 overloaded: we cannot now
+│   └── ServerDraining                503 server_draining
 ├── TemplateError                     500 template_error: a template cannot be applied
 ├── UpstreamError                     502 upstream_error: the model's server failed
 │   ├── UpstreamUnreachable           502 upstream_unreachable
@@ -200,8 +202,8 @@ class MethodNotAllowed(RequestError):
     code = "method_not_allowed"
 
 
-class BodyTimeout(RequestError):
-    """The body did not arrive in time."""
+class RequestTimeout(RequestError):
+    """The head or the body did not arrive in time."""
 
     status = 408
     code = "request_timeout"
@@ -228,6 +230,13 @@ class UnsupportedEncoding(RequestError):
     code = "unsupported_encoding"
 
 
+class HeadTooLarge(RequestError):
+    """The request line and the header fields are larger, or more, than we read."""
+
+    status = 431
+    code = "head_too_large"
+
+
 # ---------------------------------------------------------------- our side
 
 
@@ -237,6 +246,13 @@ class Overloaded(GatewayError):
     status = 503
     code = "overloaded"
     retryable = True
+
+
+class ServerDraining(Overloaded):
+    """The process leaves, and could not wait for this call to end."""
+
+    code = "server_draining"
+    retryable = False
 
 
 class TemplateError(GatewayError):

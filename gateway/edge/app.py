@@ -1,16 +1,15 @@
-"""Where does a request go? The ASGI application: one table of paths, one way out for errors."""
+"""Where does a request go? One table of paths, one way out for errors."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from urllib.parse import unquote
 
 from gateway.config.server import loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
-from gateway.edge.asked import Asked, Receive, Scope, Send, asked
+from gateway.edge.asked import Asked
 from gateway.edge.calls import Calls
 from gateway.edge.catalogue import MODEL, Catalogue
 from gateway.edge.guard import HostGuard
@@ -39,44 +38,46 @@ class App:
         self._catalogue = Catalogue(runtime)
         self._routes = self._admin() if admin else self._public(runtime, server.admin is None and loopback(server.host))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI 3, HTTP only."""
-        request = asked(scope, receive, send)
+    async def __call__(self, asked: Asked) -> None:
+        """Answer one request, whatever happens."""
         try:
-            if request.path not in HEALTH:
-                self._guard.check(request)
-            handler, request = self._find(request)
-            await handler(request)
+            if asked.path not in HEALTH:
+                self._guard.check(asked)
+            method, handler = self._routes.get(asked.path) or self._find(asked)
+            if asked.method == method or (asked.method == "HEAD" and method == "GET"):
+                await handler(asked)
+            else:
+                _refuse_method(method, asked)
         except ClientGone:
-            return
+            pass
         except GatewayError as error:
-            await send_error(request, error)
+            send_error(asked, error)
         except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
-            LOG.exception("%s failed inside the gateway", request.request_id)
-            await send_error(request, GatewayError("the gateway made a mistake; its log has the details"))
+            LOG.exception("%s failed inside the gateway", asked.request_id)
+            send_error(asked, GatewayError("the gateway made a mistake; its log has the details"))
+        finally:
+            if not asked.answered:
+                asked.abandon()
 
-    def _find(self, request: Asked) -> tuple[Handler, Asked]:
-        row = self._row(request.path)
-        if row is None:
-            row, request = self._below_model(request)
-        method, handler = row
-        if request.method != method and not (request.method == "HEAD" and method == "GET"):
-            return partial(_refuse_method, method), request
-        return handler, request
+    def _find(self, asked: Asked) -> tuple[str, Handler]:
+        """The row of a path that stands for others, or for a model: ``/{model}/v1/…``."""
+        return self._row(asked.path) or self._below_model(asked)
 
     def _row(self, path: str) -> tuple[str, Handler] | None:
         return self._routes.get(MODEL if path.startswith(MODEL) else path)
 
-    def _below_model(self, request: Asked) -> tuple[tuple[str, Handler], Asked]:
+    def _below_model(self, asked: Asked) -> tuple[str, Handler]:
         """``/{model}/v1/…`` for clients that cannot name a model in the body.
 
         Whether there is such a model is told by the handlers, which ask for the key first.
         """
-        name, slash, rest = request.path[1:].partition("/v1/")
+        name, slash, rest = asked.path[1:].partition("/v1/")
         row = self._row(f"/v1/{rest}") if name and slash else None
         if row is None:
             raise RouteNotFound("no such path; POST /v1/chat/completions and GET /v1/models are good places to begin")
-        return row, replace(request, path=f"/v1/{rest}", model=unquote(name))
+        asked.path = f"/v1/{rest}"
+        asked.model = unquote(name)
+        return row
 
     def _public(self, runtime: Runtime, with_metrics: bool) -> Routes:
         calls = Calls(runtime)
@@ -104,6 +105,6 @@ class App:
         }
 
 
-async def _refuse_method(allowed: str, asked: Asked) -> None:
+def _refuse_method(allowed: str, asked: Asked) -> None:
     """405, with the method that would do (RFC 9110, 15.5.6)."""
-    await send_error(asked, MethodNotAllowed(f"this path takes {allowed} requests"), [("allow", allowed)])
+    send_error(asked, MethodNotAllowed(f"this path takes {allowed} requests"), f"allow: {allowed}\r\n".encode("ascii"))

@@ -1,64 +1,97 @@
-"""What has arrived? One HTTP request, before its body is read."""
+"""What has arrived, and how is it answered? One HTTP request as the handlers see it.
+
+Whoever speaks HTTP makes it: our own server (``request.py``) or an adapter for any ASGI server (``asgi.py``).
+Answers are whole (``reply``) or streams (``begin``, ``write``, ``end``). Header blocks are bytes,
+``name: value`` and CRLF for each field; what every answer has (``date``, ``x-request-id``, lengths, ``connection``)
+is added below.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from abc import ABC, abstractmethod
 from random import getrandbits
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers
+from gateway.edge.hangup import Work
 
-from gateway.core.frozen import dataclass
+if TYPE_CHECKING:
+    from gateway.pipeline import Prepared, Route
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-_PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
 
-class Line(Protocol):
-    """A connection that calls when it goes dead; what our own server puts into ``scope["extensions"][LINE]``."""
+class Asked(Work, ABC):
+    """One request."""
 
-    on_hangup: Callable[[], None] | None
-    """Called once, in the event loop, when the client has left; None: nobody wants to know."""
+    __slots__ = (
+        "answered",
+        "closing",
+        "headers",
+        "known",
+        "method",
+        "model",
+        "path",
+        "received",
+        "request_id",
+        "status",
+    )
 
-    def dead(self) -> bool:
-        """Has the client left already?"""
-        ...
+    def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
+        # Written out: a call of the base's costs as much as three assignments.
+        self._task = None
+        self._why = None
+        self._settled = False
+        self.method = method
+        self.path = path
+        """As it was sent, not unquoted: ``%2f`` is no slash, so no rule in front of us can be talked round."""
+        self.headers = headers
+        """By lower-case name; a repeated field is joined by commas (RFC 9110, 5.3)."""
+        theirs = headers.get(b"x-request-id")
+        # An id has to differ, not to be secret: the kernel's randomness would cost more than the rest of the head.
+        if theirs is not None and _PLAIN_ID.match(theirs):
+            self.request_id = theirs.decode("ascii")
+        else:
+            self.request_id = f"req_{getrandbits(128):032x}"
+        self.received = time.monotonic()
+        """Monotonic seconds."""
+        self.model: str | None = None
+        """The model named by the path (``/{model}/v1/…``); None: the body names it."""
+        self.known: tuple[Route, Prepared] | None = None
+        """What a handler has found out, for the headers of whatever is answered."""
+        self.status = 0
+        """The status of the answer; 0: nothing has been said yet."""
+        self.answered = False
+        """The answer is complete."""
+        self.closing = False
+        """Close the connection behind the answer."""
 
+    def header(self, name: str) -> str | None:
+        """A field of the head, by its lower-case name."""
+        value = self.headers.get(name.encode("ascii"))
+        return None if value is None else value.decode("latin-1")
 
-LINE = "gateway.line"
+    @abstractmethod
+    async def body(self, limit: int) -> bytes:
+        """The whole body; ``BodyTooLarge`` beyond ``limit`` bytes, ``RequestTimeout`` if it takes too long."""
 
+    @abstractmethod
+    def reply(self, status: int, headers: bytes, body: bytes) -> None:
+        """A whole answer."""
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One request's head, and the two ends of its connection."""
+    @abstractmethod
+    def begin(self, status: int, headers: bytes) -> None:
+        """A stream's head; it leaves with the first frames."""
 
-    method: str
-    path: str
-    """As it was sent, not unquoted: ``%2f`` is no slash, so no rule in front of us can be talked round."""
-    headers: Headers
-    receive: Receive
-    send: Send
-    request_id: str
-    received: float
-    """Monotonic seconds."""
-    line: Line | None = None
-    """The connection, if the server is ours."""
-    model: str | None = None
-    """The model named by the path (``/{model}/v1/…``); None: the body names it."""
+    @abstractmethod
+    async def write(self, frames: bytes) -> None:
+        """A part of a stream; waits while the client reads too slowly."""
 
+    @abstractmethod
+    def end(self, last: bytes = b"") -> None:
+        """The end of a stream, with its last part."""
 
-def asked(scope: Scope, receive: Receive, send: Send) -> Asked:
-    """Read the head; a client's ``x-request-id`` is kept if it is plain, else replaced."""
-    headers = Headers(scope=scope)
-    theirs = headers.get("x-request-id", "")
-    # An id has to differ, not to be secret: the kernel's randomness would cost more than the rest of the head.
-    request_id = theirs if theirs and _PLAIN_ID.match(theirs) else f"req_{getrandbits(128):032x}"
-    line = (scope.get("extensions") or {}).get(LINE)
-    path = scope["raw_path"].decode("latin-1")
-    return Asked(scope["method"], path, headers, receive, send, request_id, time.monotonic(), line)
+    @abstractmethod
+    def abandon(self) -> None:
+        """There will be no (more) answer: cut the connection."""

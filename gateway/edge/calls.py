@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,10 +16,10 @@ from gateway.core.events import Document
 from gateway.core.exchange import Events
 from gateway.edge.asked import Asked
 from gateway.edge.body import read_body
-from gateway.edge.hangup import ClientGone, until_hangup
+from gateway.edge.hangup import ClientGone
 from gateway.edge.provenance import explanation, provenance, rendering
 from gateway.edge.reach import reach
-from gateway.edge.replies import error_event, send_error, send_json, start
+from gateway.edge.replies import error_event, send_error, send_json
 from gateway.pipeline import Prepared, Route, Run, prepare
 from gateway.progress import Progress
 from gateway.runtime import Runtime
@@ -42,24 +41,9 @@ READERS: dict[str, Callable[..., Call]] = {
 GONE = 499
 """The status of a call whose client left; for records only, nobody is there to read it."""
 
-STREAM_HEADERS = (
-    ("content-type", "text/event-stream"),
-    ("cache-control", "no-cache"),
-    ("x-accel-buffering", "no"),
-)
+STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
-
-@dataclass(slots=True)
-class Sent:
-    """What the client has of the answer so far."""
-
-    status: int = 0
-    """0: nothing yet."""
-    provenance: Callable[[], list[tuple[str, str]]] = list
-    """The ``x-gateway-*`` headers, as far as they are known."""
-
-
-Work = Callable[[Asked, Progress, Sent], Awaitable[None]]
+Work = Callable[[Asked, Progress], Awaitable[None]]
 
 
 class Calls:
@@ -89,7 +73,7 @@ class Calls:
         """The call and the model it is for."""
         stack = self._runtime.stack
         assert stack is not None
-        key = stack.keyring.admit(asked.headers.get("authorization"))
+        key = stack.keyring.admit(asked.header("authorization"))
         if asked.model is not None:
             reach(stack, key, asked.model)
         body = parse_object(await read_body(asked, stack.snapshot.server.max_body))
@@ -105,27 +89,28 @@ class Calls:
     async def _serve(self, asked: Asked, endpoint: str, work: Work) -> None:
         metrics = self._runtime.metrics
         progress = Progress(endpoint, asked.request_id, asked.received)
-        sent = Sent()
         end = ("internal_error", 500, "")
         metrics.in_flight(endpoint, 1)
         self._running += 1
         try:
-            self._make_room()
-            await work(asked, progress, sent)
-            end = ("ok", sent.status, "")
+            try:
+                self._make_room(asked)
+                await work(asked, progress)
+                end = ("ok", asked.status, "")
+            except asyncio.CancelledError:
+                end = ("cancelled", asked.status or GONE, "")
+                asked.resign()
+                raise
         except ClientGone:
             end = ("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
         except GatewayError as error:
-            end = (error.code, sent.status or error.status, "")
-            await _report(asked, error, progress, sent)
+            end = (error.code, asked.status or error.status, "")
+            _report(asked, error, progress)
         except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
             LOG.exception("%s failed inside the gateway", asked.request_id)
             failure = GatewayError("the gateway made a mistake; its log has the details under this request id")
-            end = (failure.code, sent.status or failure.status, "")
-            await _report(asked, failure, progress, sent)
-        except asyncio.CancelledError:
-            end = ("cancelled", sent.status or GONE, "")
-            raise
+            end = (failure.code, asked.status or failure.status, "")
+            _report(asked, failure, progress)
         finally:
             self._running -= 1
             metrics.in_flight(endpoint, -1)
@@ -133,71 +118,68 @@ class Calls:
             metrics.record(record)
             log_call(record)
 
-    def _make_room(self) -> None:
+    def _make_room(self, asked: Asked) -> None:
         stack = self._runtime.stack
         assert stack is not None
         if self._runtime.draining:
             self._runtime.metrics.count("gateway_shed_total", "draining")
+            asked.closing = True
             raise Overloaded("the gateway is shutting down; ask again in a moment")
         if self._running > stack.snapshot.server.max_in_flight:
             self._runtime.metrics.count("gateway_shed_total", "in_flight")
             raise Overloaded("the gateway has as many calls under way as it may have (server.max_in_flight)")
 
-    async def _render(self, asked: Asked, progress: Progress, sent: Sent) -> None:
+    async def _render(self, asked: Asked, progress: Progress) -> None:
         call, route = await self.read(asked, "chat", progress)
         prepared, body = await rendering(route, call)
-        await send_json(asked, 200, body, provenance(route, prepared))
-        sent.status = 200
+        asked.settle()
+        send_json(asked, 200, body, provenance(route, prepared))
 
-    async def _answer(self, asked: Asked, progress: Progress, sent: Sent) -> None:
+    async def _answer(self, asked: Asked, progress: Progress) -> None:
         call, route = await self.read(asked, progress.endpoint, progress)
         prepared = await prepare(route, call)
-        sent.provenance = partial(provenance, route, prepared, progress)
+        asked.known = route, prepared
         progress.render = prepared.render_seconds
         if prepared.prompt is not None:
             progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
-        async with until_hangup(asked.receive, asked.line) as settle:
-            async with Run(route, prepared, progress) as events:
-                if call.stream:
-                    speaker = _speaker(call, route, prepared, progress)
-                    await _stream(asked, events, speaker, progress, sent)
-                else:
-                    answer = await _whole(events)
-            settle()
+        async with Run(route, prepared, progress) as events:
             if call.stream:
-                await asked.send({"type": "http.response.body", "body": speaker.usage() + DONE, "more_body": False})
+                speaker = _speaker(call, route, prepared, progress)
+                await _stream(asked, events, speaker, progress)
             else:
-                # Spoken when the upstream is closed, so that an explanation knows as much as the headers.
-                body = _spoken(answer, call, route, prepared, progress)
-                await send_json(asked, 200, body, sent.provenance())
-                sent.status = 200
+                answer = await _whole(events)
+        asked.settle()
+        if call.stream:
+            asked.end(speaker.usage() + DONE)
+        else:
+            # Spoken when the upstream is closed, so that an explanation knows as much as the headers.
+            body = _spoken(answer, call, route, prepared, progress)
+            send_json(asked, 200, body, _known(asked, progress))
 
 
-async def _report(asked: Asked, error: GatewayError, progress: Progress, sent: Sent) -> None:
+def _known(asked: Asked, progress: Progress) -> bytes:
+    """The ``x-gateway-*`` headers, as far as they are known."""
+    return b"" if asked.known is None else provenance(*asked.known, progress)
+
+
+def _report(asked: Asked, error: GatewayError, progress: Progress) -> None:
     """Tell the client: with a real status if nothing is out yet, else as the last event."""
     progress.attempts = max(progress.attempts, error.attempts)
-    if not sent.status:
-        await send_error(asked, error, sent.provenance())
+    if not asked.status:
+        send_error(asked, error, _known(asked, progress))
     else:
-        await asked.send({"type": "http.response.body", "body": error_event(error), "more_body": False})
+        asked.end(error_event(error))
 
 
-async def _stream(
-    asked: Asked,
-    events: Events,
-    speaker: Speaker,
-    progress: Progress,
-    sent: Sent,
-) -> None:
+async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Progress) -> None:
     while batch := await events.more():
         frames = speaker.frames(batch)
         if not frames:
             continue
-        if not sent.status:
+        if not asked.status:
             # Nothing is promised before the first frame exists: until here a failure is a real status.
-            await start(asked, 200, (*STREAM_HEADERS, *sent.provenance()))
-            sent.status = 200
-        await asked.send({"type": "http.response.body", "body": frames, "more_body": True})
+            asked.begin(200, STREAM_HEADERS + _known(asked, progress))
+        await asked.write(frames)
         progress.wrote(batch)
 
 

@@ -9,13 +9,16 @@ from urllib.parse import unquote
 from gateway.assembly import Stack
 from gateway.edge.asked import Asked
 from gateway.edge.reach import reach
-from gateway.edge.replies import send_bytes, send_json
+from gateway.edge.replies import send_json
 from gateway.policy.admit.keys import allows
 from gateway.runtime import Runtime
 from gateway.telemetry.metrics import CONTENT_TYPE
 
 MODEL = "/v1/models/"
 """What stands before the name in a model's own path."""
+
+
+METRICS = f"content-type: {CONTENT_TYPE}\r\n".encode("ascii")
 
 
 class Catalogue:
@@ -28,34 +31,34 @@ class Catalogue:
     async def models(self, asked: Asked) -> None:
         """``GET /v1/models``: what this client may call."""
         stack = self._stack()
-        key = stack.keyring.admit(asked.headers.get("authorization"))
+        key = stack.keyring.admit(asked.header("authorization"))
         if asked.model is not None:
             reach(stack, key, asked.model)
         names = [name for name in stack.routes if allows(key, name)]
-        await send_json(asked, 200, {"object": "list", "data": [self._card(name) for name in names]})
+        send_json(asked, 200, {"object": "list", "data": [self._card(name) for name in names]})
 
     async def model(self, asked: Asked) -> None:
         """``GET /v1/models/{id}``."""
         stack = self._stack()
-        key = stack.keyring.admit(asked.headers.get("authorization"))
+        key = stack.keyring.admit(asked.header("authorization"))
         if asked.model is not None:
             reach(stack, key, asked.model)
         name = unquote(asked.path.removeprefix(MODEL))
         reach(stack, key, name)
-        await send_json(asked, 200, self._card(name))
+        send_json(asked, 200, self._card(name))
 
     async def live(self, asked: Asked) -> None:
         """``GET /health`` and ``/health/live``: the process answers."""
-        await send_json(asked, 200, {"status": "ok"})
+        send_json(asked, 200, {"status": "ok"})
 
     async def ready(self, asked: Asked) -> None:
         """``GET /health/ready``: send traffic here, or not (draining)."""
         ready = self._runtime.stack is not None and not self._runtime.draining
-        await send_json(asked, 200 if ready else 503, {"status": "ready" if ready else "draining"})
+        send_json(asked, 200 if ready else 503, {"status": "ready" if ready else "draining"})
 
     async def metrics(self, asked: Asked) -> None:
         """``GET /metrics`` in Prometheus' text format."""
-        await send_bytes(asked, 200, self._runtime.metrics.exposition(), CONTENT_TYPE)
+        asked.reply(200, METRICS, self._runtime.metrics.exposition())
 
     def _stack(self) -> Stack:
         assert self._runtime.stack is not None

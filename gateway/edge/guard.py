@@ -9,6 +9,9 @@ from gateway.edge.asked import Asked
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
+MANY = 256
+"""Spellings of allowed hosts (ports, letters) that are remembered."""
+
 
 class HostGuard:
     """The hosts answered for: loopback names on a loopback listener, and the configured ones."""
@@ -17,12 +20,19 @@ class HostGuard:
         configured = {host.lower() for host in server.allowed_hosts}
         self._any = "*" in configured
         self._hosts = configured | ({*LOOPBACK, in_url(server.host).lower()} if loopback(server.host) else set())
+        self._seen: set[bytes | None] = set()
+        """Host headers as they were sent, found good before."""
 
     def check(self, asked: Asked) -> None:
         """Raise ``BadHost`` unless exactly one Host header names an allowed host."""
-        hosts = asked.headers.getlist("host")
-        if len(hosts) != 1 or not (self._any or _name(hosts[0]) in self._hosts):
+        host = asked.headers.get(b"host")
+        if host in self._seen:
+            return
+        # A comma: two of them, joined.
+        if host is None or b"," in host or not (self._any or _name(host.decode("latin-1")) in self._hosts):
             raise BadHost("the Host header names a host this gateway does not answer for (server.allowed_hosts)")
+        if len(self._seen) < MANY:
+            self._seen.add(host)
 
 
 def _name(host: str) -> str:

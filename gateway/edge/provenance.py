@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from gateway.backend.tokens import token_ids
 from gateway.core.call import Call
+from gateway.edge.replies import header_value
 from gateway.pipeline import Prepared, Route, prepare
 from gateway.progress import Progress
 
 
-def provenance(route: Route, prepared: Prepared, progress: Progress | None = None) -> list[tuple[str, str]]:
+def provenance(route: Route, prepared: Prepared, progress: Progress | None = None) -> bytes:
     """The ``x-gateway-*`` headers (design 5)."""
-    rows = [
-        ("x-gateway-model", route.spec.name),
-        ("x-gateway-template", route.template_id if prepared.prompt is not None else "none"),
-        ("x-gateway-prompt-sha256", prepared.prompt_sha256),
-        ("x-gateway-policy", route.spec.policy.name),
-    ]
+    spec, template = route.spec, route.template.spec
+    digest = template.digest if prepared.prompt is not None else ""
+    rows = f"{_of_route(spec.name, template.name, digest, spec.policy.name)}{prepared.prompt_sha256}\r\n"
     notices = [str(notice) for notice in prepared.notices]
     if progress is not None:
-        rows += [
-            ("x-gateway-target", progress.target),
-            ("x-gateway-attempts", str(progress.attempts)),
-            ("x-gateway-overhead-ms", f"{progress.overhead() * 1000:.3f}"),
-            ("openai-processing-ms", str(round(progress.elapsed() * 1000))),
-        ]
+        rows += (
+            f"x-gateway-target: {_clean(progress.target)}\r\n"
+            f"x-gateway-attempts: {progress.attempts}\r\n"
+            f"x-gateway-overhead-ms: {progress.overhead() * 1000:.3f}\r\n"
+            f"openai-processing-ms: {round(progress.elapsed() * 1000)}\r\n"
+        )
         notices += progress.delivery_notices
     if notices:
-        rows.append(("x-gateway-notice", "; ".join(notices)))
-    return rows
+        rows += f"x-gateway-notice: {header_value('; '.join(notices))}\r\n"
+    return rows.encode("ascii")
+
+
+@lru_cache(maxsize=1024)
+def _of_route(model: str, template: str, digest: str, policy: str) -> str:
+    """What is the same for every call of a route, up to the prompt's hash; no ``digest``: never templated."""
+    rows = {
+        "x-gateway-model": model,
+        "x-gateway-template": f"{template}@sha256:{digest}" if digest else "none",
+        "x-gateway-policy": policy,
+    }
+    return "".join(f"{name}: {header_value(value)}\r\n" for name, value in rows.items()) + "x-gateway-prompt-sha256: "
+
+
+_clean = lru_cache(maxsize=1024)(header_value)
+"""For names of targets, of which there are few."""
 
 
 def explanation(

@@ -1,140 +1,161 @@
-"""The listener beside the work: who is told what when the client leaves, or when we are stopped."""
+"""Who is told what when the client leaves, when the process leaves, or when somebody else stops the work?"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.edge.asked import Message
-from gateway.edge.hangup import ClientGone, until_hangup
+from gateway.core.errors import ServerDraining
+from gateway.edge.hangup import ClientGone, Work
 
 
-async def stays() -> Message:
-    await asyncio.Event().wait()
-    raise AssertionError
+def ended(work: Callable[[Work], Awaitable[str]], then: Callable[[Work], None] = lambda work: None) -> str:
+    """How ``work`` ends when ``then`` happens as soon as it waits."""
 
+    async def answer(job: Work) -> str:
+        try:
+            return await work(job)
+        except asyncio.CancelledError:
+            job.resign()
+            raise
 
-async def leaves() -> Message:
-    return {"type": "http.disconnect"}
-
-
-async def lets_go_slowly() -> Message:
-    """A server that takes a moment to give up waiting."""
-    try:
-        return await stays()
-    finally:
-        await asyncio.sleep(0.05)
-
-
-async def breaks() -> Message:
-    raise OSError("the connection broke in an odd way")
-
-
-def test_a_client_that_leaves_ends_the_work() -> None:
-    async def run() -> None:
-        async with until_hangup(leaves):
-            await asyncio.sleep(10)
-
-    with pytest.raises(ClientGone):
-        asyncio.run(run())
-
-
-def test_a_client_that_stays_changes_nothing() -> None:
     async def run() -> str:
-        async with until_hangup(stays):
-            return "done"
+        job, how = Work(), ["never ended"]
 
-    assert asyncio.run(run()) == "done"
+        async def owner() -> None:
+            try:
+                how[0] = await answer(job)
+            except (ClientGone, ServerDraining) as why:
+                how[0] = type(why).__name__
+            except asyncio.CancelledError:
+                how[0] = "cancelled"
+                raise
 
+        task = asyncio.create_task(owner())
+        job.owned_by(task)
+        await asyncio.sleep(0)
+        then(job)
+        await asyncio.wait([task], timeout=5)
+        return how[0]
 
-@pytest.mark.parametrize("moment", [0.0, 0.02], ids=["in the work", "while the listener ends"])
-def test_a_cancellation_from_outside_goes_on_its_way(moment: float) -> None:
-    async def work() -> str:
-        async with until_hangup(lets_go_slowly):
-            await asyncio.sleep(0.01)
-        return "swallowed"
-
-    async def run() -> bool:
-        task = asyncio.create_task(work())
-        await asyncio.sleep(moment)
-        task.cancel()
-        await asyncio.wait([task])
-        return task.cancelled()
-
-    assert asyncio.run(run())
+    return asyncio.run(run())
 
 
-def test_a_listener_that_breaks_is_heard_of() -> None:
-    async def run() -> None:
-        async with until_hangup(breaks):
-            await asyncio.sleep(0)
-
-    with pytest.raises(OSError, match="odd way"):
-        asyncio.run(run())
+async def long(job: Work) -> str:
+    await asyncio.sleep(10)
+    return "done"
 
 
-class DeadWhenTold:
-    """A line of our own server, as far as the work can see it."""
-
-    def __init__(self, *, dead: bool = False) -> None:
-        self.on_hangup: Callable[[], None] | None = None
-        self._dead = dead
-
-    def dead(self) -> bool:
-        return self._dead
-
-    def hang_up(self) -> None:
-        if self.on_hangup is not None:
-            self.on_hangup()
+def gone(job: Work) -> None:
+    job.leave(ClientGone())
 
 
-def test_a_line_that_is_dead_already_ends_the_work_before_it_begins() -> None:
-    async def run() -> None:
-        async with until_hangup(stays, DeadWhenTold(dead=True)):
-            raise AssertionError("nobody is there to work for")
-
-    with pytest.raises(ClientGone):
-        asyncio.run(run())
+def stopped(job: Work) -> None:
+    assert job.task is not None
+    job.task.cancel()
 
 
-@pytest.mark.parametrize("waits", [True, False], ids=["in the work", "as the work is done"])
-def test_a_line_that_goes_dead_ends_the_work(waits: bool) -> None:
-    async def run() -> None:
-        line = DeadWhenTold()
-        async with until_hangup(stays, line):
-            line.hang_up()
-            if waits:
-                await asyncio.sleep(10)
-
-    with pytest.raises(ClientGone):
-        asyncio.run(run())
+def both(job: Work) -> None:
+    gone(job)
+    stopped(job)
 
 
-def test_a_line_that_goes_dead_after_the_last_byte_is_an_ordinary_end() -> None:
-    async def run() -> str:
-        line = DeadWhenTold()
-        async with until_hangup(stays, line) as settle:
-            settle()
-            line.hang_up()
-            await asyncio.sleep(0)
-        line.hang_up()
+THEN: dict[str, tuple[Callable[[Work], None], str]] = {
+    "the client leaves": (gone, "ClientGone"),
+    "the process leaves": (lambda job: job.leave(ServerDraining("")), "ServerDraining"),
+    "the client leaves before the process": (
+        lambda job: (gone(job), job.leave(ServerDraining("")))[0], "ClientGone",
+    ),
+    "somebody else stops it": (stopped, "cancelled"),
+    "the client leaves and somebody else stops it": (both, "cancelled"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("then", "how"), THEN.values(), ids=THEN)
+def test_the_reason_comes_out_of_the_work(then: Callable[[Work], None], how: str) -> None:
+    assert ended(long, then) == how
+
+
+def test_work_that_nobody_ends_is_done() -> None:
+    async def work(job: Work) -> str:
+        await asyncio.sleep(0)
+        job.settle()
         return "done"
 
-    assert asyncio.run(run()) == "done"
+    assert ended(work) == "done"
 
 
-def test_a_cancellation_from_outside_is_not_the_client_leaving() -> None:
-    async def work() -> None:
-        async with until_hangup(stays, DeadWhenTold()):
-            await asyncio.sleep(10)
+def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
+    async def run() -> str:
+        job = Work()
 
-    async def run() -> bool:
-        task = asyncio.create_task(work())
-        await asyncio.sleep(0)
-        task.cancel()
+        async def owner() -> str:
+            raise AssertionError("nobody is there to work for")
+
+        task = asyncio.create_task(owner())
+        job.owned_by(task)
+        gone(job)
         await asyncio.wait([task])
-        return task.cancelled()
+        return "cancelled" if task.cancelled() else "ran"
 
-    assert asyncio.run(run())
+    assert asyncio.run(run()) == "cancelled"
+
+
+def test_a_client_that_leaves_as_the_work_is_done_is_noticed() -> None:
+    async def work(job: Work) -> str:
+        gone(job)  # its cancellation would come at the next wait, and there is none
+        job.settle()
+        return "done"
+
+    assert ended(work) == "ClientGone"
+
+
+def test_a_lost_cancellation_is_noticed_when_the_work_is_done() -> None:
+    async def work(job: Work) -> str:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            pass  # as a careless library does
+        job.settle()
+        return "done"
+
+    assert ended(work, gone) == "ClientGone"
+
+
+def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
+    async def work(job: Work) -> str:
+        job.settle()
+        gone(job)
+        await asyncio.sleep(0)
+        return "done"
+
+    assert ended(work) == "done"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5.0], ids=["at the same moment as its timer", "before its timer"])
+def test_a_clock_inside_the_work_does_not_hide_the_client(seconds: float) -> None:
+    """The timer's cancellation and ours are counted apart (``asyncio.timeout`` takes back its own only)."""
+
+    async def work(job: Work) -> str:
+        async with asyncio.timeout(seconds):
+            await asyncio.sleep(0 if seconds else 10)
+            if not seconds:
+                gone(job)
+            await asyncio.sleep(10)
+        return "done"
+
+    assert ended(work, gone if seconds else (lambda job: None)) == "ClientGone"
+
+
+def test_a_clock_that_rings_in_the_work_is_no_hangup() -> None:
+    async def work(job: Work) -> str:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(10)
+        except TimeoutError:
+            return "late"
+        return "done"
+
+    assert ended(work) == "late"

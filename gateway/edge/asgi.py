@@ -1,0 +1,128 @@
+"""Can any ASGI server carry the app? An adapter that makes an ``Asked`` out of scope, receive and send.
+
+Slower than our own server: a second task a request listens for the client's leaving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any
+
+from gateway.core.errors import RequestTimeout
+from gateway.edge.asked import Asked
+from gateway.edge.hangup import ClientGone
+from gateway.edge.request import BODY_SECONDS, too_large
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Asgi:
+    """``app`` for an ASGI server."""
+
+    def __init__(self, app: Callable[[Asked], Coroutine[Any, Any, None]]) -> None:
+        self._app = app
+        self.running: set[Asked] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI 3, HTTP only."""
+        asked = _AsgiAsked(scope, receive, send)
+        self.running.add(asked)
+        try:
+            await self._app(asked)
+        finally:
+            self.running.discard(asked)
+            await asked.leave_off()
+
+
+class _AsgiAsked(Asked):
+    """One request; what is said at once goes out when the app is done, or with the next part of a stream."""
+
+    __slots__ = ("_listener", "_receive", "_said", "_send")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            headers[name] = value if name not in headers else headers[name] + b", " + value
+        super().__init__(scope["method"], scope["raw_path"].decode("latin-1"), headers)
+        self._receive = receive
+        self._send = send
+        self._said: list[Message] = []
+        self._listener: asyncio.Task[None] | None = None
+        task = asyncio.current_task()
+        assert task is not None
+        self.owned_by(task)
+
+    async def body(self, limit: int) -> bytes:
+        """See ``Asked``."""
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await self._read(limit)
+        except TimeoutError:
+            raise RequestTimeout(f"the request body did not arrive within {BODY_SECONDS:g} s") from None
+        self._listener = asyncio.create_task(self._listen(), name="hangup")
+        return body
+
+    def reply(self, status: int, headers: bytes, body: bytes) -> None:
+        """See ``Asked``."""
+        if not self.answered:
+            self.begin(status, headers + b"content-length: %d\r\n" % len(body))
+            self.end(b"" if self.method == "HEAD" else body)
+
+    def begin(self, status: int, headers: bytes) -> None:
+        """See ``Asked``."""
+        self.status = status
+        block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b" % (self.request_id.encode("ascii"), headers)
+        rows = [tuple(line.split(b": ", 1)) for line in block.split(b"\r\n")[:-1]]
+        if self.closing:
+            rows.append((b"connection", b"close"))
+        self._said.append({"type": "http.response.start", "status": status, "headers": rows})
+
+    async def write(self, frames: bytes) -> None:
+        """See ``Asked``."""
+        self._said.append({"type": "http.response.body", "body": frames, "more_body": True})
+        await self._speak()
+
+    def end(self, last: bytes = b"") -> None:
+        """See ``Asked``."""
+        if not self.answered:
+            self._said.append({"type": "http.response.body", "body": last, "more_body": False})
+            self.answered = True
+
+    def abandon(self) -> None:
+        """See ``Asked``: a server that is told nothing more cuts the connection."""
+        self._said.clear()
+
+    async def leave_off(self) -> None:
+        """The app is done: say what is left."""
+        if self._listener is not None:
+            self._listener.cancel()
+        await self._speak()
+
+    async def _speak(self) -> None:
+        said, self._said = self._said, []
+        for message in said:
+            await self._send(message)
+
+    async def _read(self, limit: int) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise too_large(limit)
+            chunks.append(chunk)
+            if not message.get("more_body"):
+                return b"".join(chunks)
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.leave(ClientGone())

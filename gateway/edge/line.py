@@ -1,0 +1,345 @@
+"""What is one connection of a client? Bytes in, requests out, and their answers in order.
+
+An asyncio protocol around llhttp. Requests are answered one at a time; those that came ahead of their turn wait, and
+reading pauses until they have been answered. What is not HTTP/1.1 is refused with OpenAI's error object.
+
+An offer to switch protocols (``Upgrade: h2c``, which Java's HTTP client makes with every request, or ``websocket``)
+is declined by going on in HTTP/1.1: the parser takes the bytes behind such a head for the other protocol, and the
+request's body would be lost, so the head is read again without the offer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from gateway.core.errors import GatewayError, HeadTooLarge, RequestError, RequestTimeout
+from gateway.edge.hangup import ClientGone
+from gateway.edge.replies import error_body
+from gateway.edge.request import BODY_SECONDS, CLOSE, Request, status_line
+
+if TYPE_CHECKING:
+    from gateway.edge.listener import Listener
+
+MAX_HEAD = 64 * 1024
+"""Bytes of a request line and all fields."""
+MAX_FIELDS = 100
+HEAD_SECONDS = 10.0
+IDLE_SECONDS = 75.0
+
+DECLINED = frozenset({b"upgrade", b"http2-settings"})
+METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE")}
+
+
+class Line(asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = (
+        "_current", "_deaf", "_fields", "_head_bytes", "_headers", "_incoming", "_listener", "_lost", "_parser",
+        "_paused", "_queue", "_refusal", "_since", "_size", "_took", "_transport", "_url", "drained",
+    )  # fmt: skip
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._queue: deque[Request] = deque()
+        self._current: Request | None = None
+        """The request that is being answered."""
+        self._incoming: Request | None = None
+        """The request whose body is being read."""
+        self._refusal: GatewayError | None = None
+        self._deaf = False
+        """Whatever else comes is not read: no further request is answered on this line."""
+        self._lost = False
+        self._paused = False
+        self._took = False
+        """The last bytes held some of a body."""
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._fields = 0
+        self._head_bytes = 0
+        """Bytes of a head that is not complete yet, or of what stands between the pieces of a body."""
+        self._size = 0
+        self._since = 0.0
+        """When the present wait began; 0: not at all."""
+        self.drained: asyncio.Future[None] | None = None
+        """Done when the client has read enough; None: it has."""
+
+    # ---------------------------------------------------------------- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: connected."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
+        self._parser = httptools.HttpRequestParser(self)
+        self._since = self._listener.now
+        self._listener.lines.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """asyncio: the client, or we, have closed the connection."""
+        self._lost = True
+        self._deaf = True
+        self._queue.clear()
+        del self._parser  # it holds our methods
+        self.resume_writing()
+        if self._current is not None:
+            self._current.leave(ClientGone())
+        self._listener.lost(self)
+
+    def pause_writing(self) -> None:
+        """asyncio: the client reads too slowly."""
+        if self.drained is None:
+            self.drained = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """asyncio: the client has caught up."""
+        if self.drained is not None:
+            if not self.drained.done():
+                self.drained.set_result(None)
+            self.drained = None
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes have come."""
+        if self._deaf:
+            return
+        self._size = len(data)
+        self._took = False
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._read_again(data, offer.args[0])
+        except httptools.HttpParserError:
+            self._broken()
+        queue = self._queue
+        if queue:
+            if self._current is None:
+                self._begin(queue.popleft())
+            if queue:
+                self.hold()
+        if self._headers or self._url or self._incoming is not None:
+            self._unfinished(len(data))
+
+    # ---------------------------------------------------------------- the parser's side
+
+    def on_url(self, url: bytes) -> None:
+        """llhttp: (a part of) the request's target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """llhttp: a field, of the head or behind the last chunk; the latter belong to nobody."""
+        self._fields += 1
+        if self._fields > MAX_FIELDS:
+            self._refusal = HeadTooLarge(f"the request has more than {MAX_FIELDS} header fields")
+            raise self._refusal
+        name = name.lower()
+        headers = self._headers
+        headers[name] = value if name not in headers else headers[name] + b", " + value
+
+    def on_headers_complete(self) -> None:
+        """llhttp: the head is complete."""
+        parser, url, headers = self._parser, self._url, self._headers
+        raw = parser.get_method()
+        if self._head_bytes + self._size > MAX_HEAD:
+            self._check_size(url, headers)
+        if parser.should_upgrade():
+            if raw == b"CONNECT":
+                raise RequestError("CONNECT")
+            return  # an offer: this head is going to be read again
+        request = Request(self, METHODS.get(raw) or raw.decode("ascii"), _path(url), headers)
+        keep = parser.should_keep_alive()
+        if not keep or b"connection" in headers:
+            request.old = parser.get_http_version() != "1.1"
+            request.closing = request.old or not keep
+        if b"expect" in headers:
+            request.expects = headers[b"expect"].lower() == b"100-continue" and not request.old
+        self._url = b""
+        self._headers = {}
+        self._fields = 0
+        self._head_bytes = 0
+        self._incoming = request
+        self._queue.append(request)
+
+    def on_body(self, body: bytes) -> None:
+        """llhttp: a piece of the body."""
+        self._took = True
+        self._head_bytes = 0
+        if self._incoming is not None:
+            self._incoming.take(body)
+
+    def on_message_complete(self) -> None:
+        """llhttp: the request is complete."""
+        request = self._incoming
+        if request is None:
+            return  # an offer
+        self._incoming = None
+        if self._fields or self._head_bytes:  # behind the last chunk
+            self._headers = {}
+            self._fields = self._head_bytes = 0
+        if request.closing:
+            self._deaf = True
+        request.complete()
+
+    # ---------------------------------------------------------------- the request's side
+
+    def opening(self, status: int) -> bytes:
+        """An answer's first bytes, up to the request's id."""
+        listener = self._listener
+        return listener.openings.get(status) or listener.opening(status)
+
+    def closes(self, request: Request) -> bool:
+        """Is the connection closed behind this answer? A client told nothing may or may not send the body now."""
+        return request.closing or request.expects or self._listener.draining
+
+    def send(self, data: bytes) -> None:
+        """Bytes to the client, if it is there."""
+        if not self._lost:
+            self._transport.write(data)
+
+    def done(self, request: Request) -> None:
+        """An answer is complete: the next one may begin."""
+        if request is not self._current:
+            return
+        self._current = None
+        if self._lost:
+            return
+        self._since = self._listener.now
+        if request.closing or request.expects or self._listener.draining:
+            self.close()
+        elif self._queue:
+            self._begin(self._queue.popleft())
+            if not self._queue:
+                self.read_on()
+        elif self._refusal is not None:
+            self._refuse(self._refusal)
+        else:
+            self.read_on()
+
+    def hold(self) -> None:
+        """Read no more for now."""
+        if not self._paused and not self._lost:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        """Read again."""
+        if self._paused and not self._lost:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close when everything has been sent."""
+        self._deaf = True
+        self._queue.clear()
+        if not self._lost:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._deaf = True
+        if not self._lost:
+            self._transport.abort()
+
+    # ---------------------------------------------------------------- the listener's side
+
+    @property
+    def current(self) -> Request | None:
+        """The request that is being answered."""
+        return self._current
+
+    def look(self, now: float) -> None:
+        """Close what has waited too long: half a head, half a body, or for nothing at all."""
+        waited = now - self._since
+        current = self._current
+        if self._incoming is not None:
+            if waited < BODY_SECONDS:
+                return
+            if current is None:
+                self.close()  # answered long ago; the rest of the body was to be skipped
+            elif current is self._incoming:
+                current.late()
+        elif current is None and self._head_bytes:
+            if waited >= HEAD_SECONDS:
+                self._refuse(RequestTimeout(f"the request's head did not arrive within {HEAD_SECONDS:g} s"))
+        elif current is None and waited >= IDLE_SECONDS:
+            self.close()
+
+    def drain(self) -> None:
+        """No further request is answered; one under way may end."""
+        if self._current is None:
+            self.close()
+
+    # ---------------------------------------------------------------- odd cases
+
+    def _begin(self, request: Request) -> None:
+        self._current = request
+        if not request.whole:
+            self._since = self._listener.now
+        request.owned_by(self._listener.start(request))
+
+    def _unfinished(self, size: int) -> None:
+        """A head, or what stands between the pieces of a body, has not ended: it may not grow for ever."""
+        if self._deaf or self._took:
+            return
+        if not self._head_bytes and self._incoming is None and self._current is None:
+            self._since = self._listener.now
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD:
+            self._refusal = HeadTooLarge(f"the request's head is larger than {MAX_HEAD} bytes")
+            self._broken()
+
+    def _check_size(self, url: bytes, headers: dict[bytes, bytes]) -> None:
+        if len(url) + sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEAD:
+            self._refusal = HeadTooLarge(f"the request's head is larger than {MAX_HEAD} bytes")
+            raise self._refusal
+
+    def _broken(self) -> None:
+        """What came is not HTTP: refuse it when the requests before it have been answered."""
+        if self._deaf:
+            return  # said behind the last request of this line
+        self._deaf = True
+        if self._refusal is None:
+            self._refusal = RequestError("the request is not valid HTTP/1.1")
+        half = self._incoming
+        self._incoming = None
+        if half is not None and half is not self._current:
+            self._queue.remove(half)
+        elif half is not None:  # the request under way is the broken one
+            if half.status:
+                self.abort()
+            else:
+                self._refuse(self._refusal)
+            return
+        if self._current is None and not self._queue:
+            self._refuse(self._refusal)
+
+    def _refuse(self, error: GatewayError) -> None:
+        """Tell what is wrong with bytes that never became a request, and close."""
+        body = error_body(error)
+        self.send(
+            b"%bcontent-type: application/json\r\n%bx-request-id: req_%b\r\ncontent-length: %d\r\n\r\n%b"
+            % (status_line(error.status), CLOSE, uuid.uuid4().hex.encode("ascii"), len(body), body)
+        )
+        self.close()
+
+    def _read_again(self, data: bytes, at: int) -> None:
+        """Give a new parser the same head without the offer, then what stood behind it."""
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
+        lines += [name + b": " + value for name, value in self._headers.items() if name not in DECLINED]
+        self._url, self._headers, self._fields = b"", {}, 0
+        self._parser = httptools.HttpRequestParser(self)
+        try:
+            self._parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
+            if at < len(data):
+                self._parser.feed_data(data[at:])
+        except httptools.HttpParserUpgrade as offer:
+            self._read_again(data[at:], offer.args[0])
+        except httptools.HttpParserError:
+            self._broken()
+
+
+def _path(url: bytes) -> str:
+    if url[:1] != b"/" or b"?" in url or b"#" in url:
+        url = httptools.parse_url(url).path or b"/"
+    return url.decode("ascii")
