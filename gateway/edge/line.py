@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -28,11 +29,18 @@ if TYPE_CHECKING:
 MAX_HEAD = 64 * 1024
 """Bytes of a request line and all fields."""
 MAX_FIELDS = 100
-HEAD_SECONDS = 10.0
-IDLE_SECONDS = 75.0
 
 DECLINED = frozenset({b"upgrade", b"http2-settings"})
 METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE")}
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a line waits for its client, in seconds."""
+
+    head: float = 10.0
+    body: float = BODY_SECONDS
+    idle: float = 75.0
 
 
 class Line(asyncio.Protocol):
@@ -251,18 +259,18 @@ class Line(asyncio.Protocol):
     def look(self, now: float) -> None:
         """Close what has waited too long: half a head, half a body, or for nothing at all."""
         waited = now - self._since
-        current = self._current
+        current, patience = self._current, self._listener.patience
         if self._incoming is not None:
-            if waited < BODY_SECONDS:
+            if waited < patience.body:
                 return
             if current is None:
                 self.close()  # answered long ago; the rest of the body was to be skipped
             elif current is self._incoming:
-                current.late()
+                current.late(patience.body)
         elif current is None and self._head_bytes:
-            if waited >= HEAD_SECONDS:
-                self._refuse(RequestTimeout(f"the request's head did not arrive within {HEAD_SECONDS:g} s"))
-        elif current is None and waited >= IDLE_SECONDS:
+            if waited >= patience.head:
+                self._refuse(RequestTimeout(f"the request's head did not arrive within {patience.head:g} s"))
+        elif current is None and waited >= patience.idle:
             self.close()
 
     def drain(self) -> None:

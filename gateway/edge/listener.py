@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.core.errors import ServerDraining
 from gateway.edge.asked import Asked
-from gateway.edge.line import Line
+from gateway.edge.line import Line, Patience
 from gateway.edge.request import Request, status_line
 
 App = Callable[[Asked], Coroutine[Any, Any, None]]
@@ -30,8 +30,10 @@ CUT_OFF = "the gateway is shutting down and could not wait for this answer to en
 class Listener:
     """Serves ``app`` on ready sockets, in the running loop."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, patience: Patience = Patience(), look: float = LOOK) -> None:  # noqa: B008  # frozen
         self._app = app
+        self._seconds = look
+        self.patience = patience
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
@@ -102,7 +104,7 @@ class Listener:
         self.openings.clear()
         for line in tuple(self.lines):
             line.look(self.now)
-        self._timer = self._loop.call_later(LOOK, self._look)
+        self._timer = self._loop.call_later(self._seconds, self._look)
 
     def _running(self) -> list[asyncio.Task[None]]:
         current = [line.current for line in self.lines]

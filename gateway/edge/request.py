@@ -87,9 +87,9 @@ class Request(Asked):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def late(self) -> None:
+    def late(self, seconds: float) -> None:
         """The body has not come in time."""
-        self._fail(RequestTimeout(f"the request body did not arrive within {BODY_SECONDS:g} s"))
+        self._fail(RequestTimeout(f"the request body did not arrive within {seconds:g} s"))
 
     def _fail(self, error: Exception) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,0 +1,109 @@
+"""A process that is told to go: what its clients, its probes and its operators see (rows E01 to E05, H03)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.edge.raw import closes, read_reply
+from tests.journeys.process import Process, free_port, serving
+from tests.serving import eventually
+
+SERVERS = ("h1", "uvicorn")
+
+CONFIG = """\
+server: {{drain: {drain}, http_server: {server}, admin: "127.0.0.1:{admin}"}}
+models:
+  endless: {{template: chat, targets: [{{speaks: scripted, script: endless.yaml}}]}}
+  silent: {{template: chat, targets: [{{speaks: scripted, script: silent.yaml}}]}}
+  quick: {{template: chat, targets: [{{speaks: scripted, script: quick.yaml}}]}}
+"""
+
+
+def files(admin: int, server: str = "h1", drain: str = "1s") -> dict[str, str]:
+    return {
+        "gateway.yaml": CONFIG.format(admin=admin, server=server, drain=drain),
+        "endless.yaml": "[begun, {pause: 50}, {finish: stop}]\n",
+        "silent.yaml": "[{pause: 50}, late, {finish: stop}]\n",
+        "quick.yaml": "[quick, {finish: stop}]\n",
+    }
+
+
+def ask(process: Process, model: str, *, stream: bool = False) -> socket.socket:
+    """A call on a connection of its own."""
+    body = json.dumps({"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}]}).encode()
+    link = socket.create_connection(("127.0.0.1", process.port), timeout=10)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    link.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    return link
+
+
+def rest(link: socket.socket) -> bytes:
+    said = b""
+    while more := link.recv(65536):
+        said += more
+    return said
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, server: str) -> None:
+    with serving(tmp_path, files(free_port(), server)) as process:
+        begun, waiting = ask(process, "endless", stream=True), ask(process, "silent")
+        assert b"begun" in begun.recv(65536) + begun.recv(65536)
+        started = time.monotonic()
+        process.signal(signal.SIGTERM)
+        reply = read_reply(waiting)
+        said = rest(begun)
+        assert 0.8 < time.monotonic() - started < 4
+        assert (reply.status, reply.json()["error"]["code"]) == (503, "server_draining")
+        assert b'"code":"server_draining"' in said
+        assert b"data: [DONE]\n\n" in said
+        assert said.endswith(b"0\r\n\r\n")
+        assert b'finish_reason":"' not in said
+        assert process.process.wait(10) == 0
+    assert process.log.count("outcome=server_draining") == 2
+    assert "Traceback" not in process.log
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, server: str) -> None:
+    admin = free_port()
+    with serving(tmp_path, files(admin, server)) as process:
+        idle, busy = ask(process, "quick"), ask(process, "endless", stream=True)
+        assert read_reply(idle).status == 200
+        assert b"begun" in busy.recv(65536) + busy.recv(65536)
+        assert httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False).status_code == 200
+        process.signal(signal.SIGTERM)
+        assert closes(idle, 2)
+        assert eventually(lambda: not process.accepts())
+        assert httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False).status_code == 503
+        assert httpx.get(f"http://127.0.0.1:{admin}/health/live", trust_env=False).status_code == 200
+        assert process.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_second_signal_cuts_what_runs(tmp_path: Path, server: str) -> None:
+    with serving(tmp_path, files(free_port(), server, drain="30s")) as process:
+        begun = ask(process, "endless", stream=True)
+        assert b"begun" in begun.recv(65536) + begun.recv(65536)
+        process.signal(signal.SIGTERM)
+        assert eventually(lambda: not process.accepts())
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(5) == 1
+        assert process.log.count("endless status=") == 1
+
+
+def test_a_call_on_a_line_that_is_still_open_is_turned_away(tmp_path: Path) -> None:
+    with serving(tmp_path, files(free_port())) as process:
+        link = ask(process, "endless", stream=True)  # the next request waits behind this one's answer
+        other = ask(process, "silent")
+        assert b"begun" in link.recv(65536) + link.recv(65536)
+        process.signal(signal.SIGTERM)
+        assert read_reply(other).headers["connection"] == "close"
+        assert b"server_draining" in rest(link)
