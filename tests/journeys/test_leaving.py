@@ -51,11 +51,19 @@ def rest(link: socket.socket) -> bytes:
     return said
 
 
+def until(link: socket.socket, word: bytes) -> None:
+    said = b""
+    while word not in said:
+        more = link.recv(65536)
+        assert more
+        said += more
+
+
 @pytest.mark.parametrize("server", SERVERS)
 def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, server: str) -> None:
     with serving(tmp_path, files(free_port(), server)) as process:
         begun, waiting = ask(process, "endless", stream=True), ask(process, "silent")
-        assert b"begun" in begun.recv(65536) + begun.recv(65536)
+        until(begun, b"begun")
         started = time.monotonic()
         process.signal(signal.SIGTERM)
         reply = read_reply(waiting)
@@ -77,7 +85,7 @@ def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, ser
     with serving(tmp_path, files(admin, server)) as process:
         idle, busy = ask(process, "quick"), ask(process, "endless", stream=True)
         assert read_reply(idle).status == 200
-        assert b"begun" in busy.recv(65536) + busy.recv(65536)
+        until(busy, b"begun")
         assert httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False).status_code == 200
         process.signal(signal.SIGTERM)
         assert closes(idle, 2)
@@ -91,19 +99,9 @@ def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, ser
 def test_a_second_signal_cuts_what_runs(tmp_path: Path, server: str) -> None:
     with serving(tmp_path, files(free_port(), server, drain="30s")) as process:
         begun = ask(process, "endless", stream=True)
-        assert b"begun" in begun.recv(65536) + begun.recv(65536)
+        until(begun, b"begun")
         process.signal(signal.SIGTERM)
         assert eventually(lambda: not process.accepts())
         process.signal(signal.SIGTERM)
         assert process.process.wait(5) == 1
         assert process.log.count("endless status=") == 1
-
-
-def test_a_call_on_a_line_that_is_still_open_is_turned_away(tmp_path: Path) -> None:
-    with serving(tmp_path, files(free_port())) as process:
-        link = ask(process, "endless", stream=True)  # the next request waits behind this one's answer
-        other = ask(process, "silent")
-        assert b"begun" in link.recv(65536) + link.recv(65536)
-        process.signal(signal.SIGTERM)
-        assert read_reply(other).headers["connection"] == "close"
-        assert b"server_draining" in rest(link)
