@@ -64,7 +64,7 @@ class Line(asyncio.Protocol):
         self._lost = False
         self._paused = False
         self._took = False
-        """The last bytes held some of a body."""
+        """The last bytes held the end of a head, or some of a body."""
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._fields = 0
@@ -117,7 +117,7 @@ class Line(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            self._read_again(data, offer.args[0])
+            self._decline(memoryview(data)[offer.args[0] :])
         except httptools.HttpParserError:
             self._broken()
         queue = self._queue
@@ -149,8 +149,9 @@ class Line(asyncio.Protocol):
         """llhttp: the head is complete."""
         parser, url, headers = self._parser, self._url, self._headers
         raw = parser.get_method()
-        if self._head_bytes + self._size > MAX_HEAD:
-            self._check_size(url, headers)
+        if self._head_bytes + self._size > MAX_HEAD and self._head_size() > MAX_HEAD:
+            self._refusal = _head_too_large()
+            raise self._refusal
         if parser.should_upgrade():
             if raw == b"CONNECT":
                 raise RequestError("CONNECT")
@@ -166,6 +167,7 @@ class Line(asyncio.Protocol):
         self._headers = {}
         self._fields = 0
         self._head_bytes = 0
+        self._took = True
         self._incoming = request
         self._queue.append(request)
 
@@ -260,7 +262,10 @@ class Line(asyncio.Protocol):
         """Close what has waited too long: half a head, half a body, or for nothing at all."""
         waited = now - self._since
         current, patience = self._current, self._listener.patience
-        if self._incoming is not None:
+        if self._deaf and current is None:
+            if waited >= patience.idle:
+                self.abort()  # it does not take the end of its answer
+        elif self._incoming is not None:
             if waited < patience.body:
                 return
             if current is None:
@@ -288,19 +293,21 @@ class Line(asyncio.Protocol):
 
     def _unfinished(self, size: int) -> None:
         """A head, or what stands between the pieces of a body, has not ended: it may not grow for ever."""
-        if self._deaf or self._took:
+        if self._deaf:
             return
+        if self._took:
+            if self._incoming is not None:
+                return
+            size = self._head_size() or 1  # what stands before it in the same bytes does not count
         if not self._head_bytes and self._incoming is None and self._current is None:
             self._since = self._listener.now
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD:
-            self._refusal = HeadTooLarge(f"the request's head is larger than {MAX_HEAD} bytes")
+            self._refusal = _head_too_large()
             self._broken()
 
-    def _check_size(self, url: bytes, headers: dict[bytes, bytes]) -> None:
-        if len(url) + sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEAD:
-            self._refusal = HeadTooLarge(f"the request's head is larger than {MAX_HEAD} bytes")
-            raise self._refusal
+    def _head_size(self) -> int:
+        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers.items())
 
     def _broken(self) -> None:
         """What came is not HTTP: refuse it when the requests before it have been answered."""
@@ -331,20 +338,31 @@ class Line(asyncio.Protocol):
         )
         self.close()
 
-    def _read_again(self, data: bytes, at: int) -> None:
-        """Give a new parser the same head without the offer, then what stood behind it."""
+    def _decline(self, rest: memoryview) -> None:
+        """Read a head again without its offer, then what stands behind it, which may hold more offers."""
+        try:
+            self._read_again()
+            while rest:
+                try:
+                    self._parser.feed_data(rest)
+                    return
+                except httptools.HttpParserUpgrade as offer:
+                    rest = rest[offer.args[0] :]
+                    self._read_again()
+        except httptools.HttpParserError:
+            self._broken()
+
+    def _read_again(self) -> None:
+        """Give a new parser the same head without the offer."""
         lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
         lines += [name + b": " + value for name, value in self._headers.items() if name not in DECLINED]
         self._url, self._headers, self._fields = b"", {}, 0
         self._parser = httptools.HttpRequestParser(self)
-        try:
-            self._parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
-            if at < len(data):
-                self._parser.feed_data(data[at:])
-        except httptools.HttpParserUpgrade as offer:
-            self._read_again(data[at:], offer.args[0])
-        except httptools.HttpParserError:
-            self._broken()
+        self._parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
+
+
+def _head_too_large() -> HeadTooLarge:
+    return HeadTooLarge(f"the request's head is larger than {MAX_HEAD} bytes")
 
 
 def _path(url: bytes) -> str:
