@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
@@ -46,7 +47,15 @@ class Runtime:
         self.stack: Stack | None = None
         self.bound: ServerSpec | None = None
         """How this process listens until it ends: the first configuration's ``server``."""
+        self.born = int(time.time())
+        """Seconds since the epoch; all workers tell the same."""
         self.draining = False
+        self.leave = asyncio.Event()
+        """Set when the process shall drain and end."""
+        self.cut = asyncio.Event()
+        """Set when it shall not wait for the calls under way."""
+        self._next: Stack | None = None
+        """Prepared by a reload, not serving yet."""
 
     def load(self) -> Snapshot:
         """Read the files as they are now; raises ``ConfigError`` with every problem. Blocks."""
@@ -58,12 +67,32 @@ class Runtime:
         return outcome.snapshot
 
     async def start(self, snapshot: Snapshot) -> None:
+        """Build the first stack, and look after it; raises if it cannot be built."""
+        await self.open(snapshot)
+        self.metrics.workers(1)
+        self.watch()
+
+    async def open(self, snapshot: Snapshot) -> None:
         """Build the first stack; raises if it cannot be built."""
         self.bound = snapshot.server
         self.doors = open_doors(snapshot.server, self.metrics)
-        self.stack = await asyncio.to_thread(assemble, snapshot, self.doors)
-        self._serve(self.stack)
+        await self.prepare(snapshot)
+        await self.take(snapshot)
+
+    def watch(self) -> None:
+        """Look at the files from now on."""
         self._watcher = asyncio.create_task(self._look(), name="config-watch")
+
+    def signalled(self) -> None:
+        """Told to end by a signal: the first drains, a second one cuts."""
+        if self.leave.is_set():
+            self.cut.set()
+        self.drain()
+
+    def drain(self) -> None:
+        """Take no more calls; end when those under way have ended."""
+        self.draining = True
+        self.leave.set()
 
     async def stop(self) -> None:
         """Close connections and engines; running calls are over by then."""
@@ -76,12 +105,11 @@ class Runtime:
 
     async def reload(self) -> bool:
         """Take the files as they are now; False, and the old stack, if they cannot be used."""
-        assert self.doors is not None
         async with self._reloading:
             try:
                 snapshot = await asyncio.to_thread(self.load)
                 self._guard(snapshot)
-                stack = await asyncio.to_thread(assemble, snapshot, self.doors)
+                await self.prepare(snapshot)
             except GatewayError as error:
                 self.metrics.count("gateway_reloads_total", "error")
                 LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
@@ -92,8 +120,7 @@ class Runtime:
                 return False
             if late := self._late(snapshot.server):
                 LOG.warning("a change of %s takes effect at the next start", ", ".join(late))
-            self.stack = stack
-            self._serve(stack)
+            await self.take(snapshot)
             self.metrics.count("gateway_reloads_total", "ok")
             LOG.info("configuration %s serves now: %s", snapshot.revision, ", ".join(snapshot.models))
             return True
@@ -114,8 +141,19 @@ class Runtime:
         names = [field.name for field in fields(ServerSpec) if field.name not in AT_ONCE]
         return [f"server.{name}" for name in names if getattr(server, name) != getattr(self.bound, name)]
 
-    def _serve(self, stack: Stack) -> None:
-        self.metrics.built(__version__, stack.snapshot.revision)
+    async def prepare(self, snapshot: Snapshot) -> None:
+        """Build the stack of a snapshot beside the one that serves; raises if it cannot be built."""
+        assert self.doors is not None
+        self._next = await asyncio.to_thread(assemble, snapshot, self.doors)
+
+    async def take(self, snapshot: Snapshot) -> None:
+        """Serve what has been prepared; calls under way end with what they began with."""
+        self.stack, self._next = self._next, None
+        self.metrics.built(__version__, snapshot.revision)
+
+    async def exposition(self) -> bytes:
+        """The body of ``/metrics``."""
+        return self.metrics.exposition()
 
     async def _look(self) -> None:
         while True:

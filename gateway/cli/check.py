@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from gateway.cli.options import add_config, print_problems
+from gateway.cli.options import add_config, note_copies, print_problems
 
 EXAMPLES = """examples:
   gateway check
@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if problems or snapshot is None:
         print_problems(ConfigError(problems))
         return 1
+    note_copies(snapshot)
     if not args.quiet:
         models = len(snapshot.models)
         print(f"{args.config}: {models} models, {len(outcome.files)} files read, every example right: no problems")

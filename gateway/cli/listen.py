@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
-import os
 import signal
 import socket
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import uvloop
 
-from gateway.config.server import in_url
+from gateway.cli.greeting import greeting
+from gateway.cli.sockets import bind, split
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.edge.app import App
 from gateway.edge.listener import BACKLOG, Listener
 from gateway.runtime import Runtime
-from gateway.telemetry.lines import Lines
+from gateway.telemetry.lines import log_to_stderr
 
 CUT = 1
 """The exit code after a second signal: calls were cut."""
-
-
-class PortBusy(Exception):
-    """The address cannot be listened on."""
 
 
 class Listening(Protocol):
@@ -48,27 +42,39 @@ class Listening(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sockets:
-    """Bound and listening."""
+class Place:
+    """Where one process listens."""
 
     main: socket.socket
+    """Bound; it need not listen yet."""
     admin: socket.socket | None
+    begin: Callable[[], Awaitable[None]]
+    """Awaited when everything is ready, before the first connection is taken."""
 
 
-def bind(server: ServerSpec) -> Sockets:
-    """The sockets of a process; raises ``PortBusy``."""
-    return Sockets(_listen(server.host, server.port), _listen(*_split(server.admin)) if server.admin else None)
-
-
-def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, sockets: Sockets | None = None) -> int:
-    """Serve until a signal ends it, on ``sockets`` if they are ready; the exit code."""
-    _log_to_stderr(log_level)
-    ready = sockets or bind(snapshot.server)
+def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, place: Place | None = None) -> int:
+    """Serve until a signal ends it; the exit code. Without a ``place`` its own sockets are bound (``PortBusy``)."""
+    log_to_stderr(log_level)
+    if place is None:
+        place = _own_place(snapshot)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(runtime, snapshot, ready))
+        return runner.run(_serve(runtime, snapshot, place))
 
 
-async def _serve(runtime: Runtime, snapshot: Snapshot, sockets: Sockets) -> int:
+def _own_place(snapshot: Snapshot) -> Place:
+    server = snapshot.server
+    main = bind(server.host, server.port)
+    admin = bind(*split(server.admin)) if server.admin else None
+
+    async def greet() -> None:
+        for bound in filter(None, (main, admin)):
+            bound.listen(BACKLOG)  # who reads the greeting may connect at once
+        print(greeting(snapshot, main.getsockname()[1]), file=sys.stderr, flush=True)
+
+    return Place(main, admin, greet)
+
+
+async def _serve(runtime: Runtime, snapshot: Snapshot, place: Place) -> int:
     await runtime.start(snapshot)
     _settle_memory()
     loop = asyncio.get_running_loop()
@@ -80,16 +86,17 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, sockets: Sockets) -> int:
         task.add_done_callback(reloads.discard)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
-    leave, now = _on_signals(loop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.signalled)
     try:
         main, admin = listening(runtime, snapshot.server), None
-        await main.open([sockets.main])
-        if sockets.admin is not None:
+        await place.begin()
+        await main.open([place.main])
+        if place.admin is not None:
             admin = Listener(App(runtime, admin=True))
-            await admin.open([sockets.admin])
-        print(greeting(snapshot, sockets.main.getsockname()[1]), file=sys.stderr, flush=True)
-        await leave.wait()
-        code = await _leave(runtime, main, snapshot.server.drain, now)
+            await admin.open([place.admin])
+        await runtime.leave.wait()
+        code = await _leave(main, snapshot.server.drain, runtime.cut)
         if admin is not None:  # to the end, so that readiness can be asked for
             await admin.abort()
     finally:
@@ -107,26 +114,13 @@ def listening(runtime: Runtime, server: ServerSpec) -> Listening:
     return UvicornListener(app)
 
 
-def _on_signals(loop: asyncio.AbstractEventLoop) -> tuple[asyncio.Event, asyncio.Event]:
-    """Set by the first signal, and by a second one."""
-    leave, now = asyncio.Event(), asyncio.Event()
-
-    def signalled() -> None:
-        (now if leave.is_set() else leave).set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
-    return leave, now
-
-
-async def _leave(runtime: Runtime, main: Listening, drain: float, now: asyncio.Event) -> int:
-    """Readiness first, then the listener; a second signal cuts the wait short."""
-    runtime.draining = True
+async def _leave(main: Listening, drain: float, cut: asyncio.Event) -> int:
+    """Let running answers end, for so many seconds; ``cut`` cuts the wait short."""
     main.drain()
-    waits = [asyncio.create_task(main.left(drain)), asyncio.create_task(now.wait())]
+    waits = [asyncio.create_task(main.left(drain)), asyncio.create_task(cut.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    left, second = waits
-    second.cancel()
+    left, hurried = waits
+    hurried.cancel()
     if left.done():
         left.result()
         return 0
@@ -144,45 +138,3 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-        bound.listen(BACKLOG)
-    except OSError as error:
-        bound.close()
-        place = f"{in_url(host)}:{port}"
-        raise PortBusy(f"cannot listen on {place}: {error.strerror}; choose another server.port") from None
-    bound.set_inheritable(True)
-    return bound
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""An address that stands for all of them → the one to ask from this machine."""
-
-
-def greeting(snapshot: Snapshot, port: int) -> str:
-    """What a newcomer wants to see: where it listens, what it offers, a line to try."""
-    host = in_url(ANYWHERE.get(snapshot.server.host, snapshot.server.host))
-    names = list(snapshot.models)
-    url = f"http://{host}:{port}/v1"
-    key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
-    body = f'{{"model": "{names[0]}", "messages": [{{"role": "user", "content": "1+1=?"}}]}}'
-    return (
-        f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')})\n"
-        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'"
-    )
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(level=level.upper(), handlers=[Lines(sys.stderr)])
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

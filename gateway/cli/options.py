@@ -53,6 +53,17 @@ def print_problems(error: ConfigError) -> None:
     print(f"{number} problem{'s' if number != 1 else ''}", file=sys.stderr)
 
 
+def note_copies(snapshot: Snapshot) -> None:
+    """Say on standard error which models lie in memory once for each worker."""
+    number = snapshot.server.workers
+    names = [
+        name for name, model in snapshot.models.items() if any(target.speaks == "embedded" for target in model.targets)
+    ]
+    if number > 1 and names:
+        print(f"note: each of the {number} workers loads its own copy of {', '.join(names)} (embedded)",
+              file=sys.stderr)  # fmt: skip
+
+
 def read_conversation(args: argparse.Namespace) -> dict[str, Any]:
     """A chat request's body without its model. Raises ``SystemExit`` with a sentence if there is none."""
     if args.message:

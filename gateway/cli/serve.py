@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from gateway.cli.options import CONFIG_FAILED, add_config, print_problems
+from gateway.cli.options import CONFIG_FAILED, add_config, note_copies, print_problems
 
 EXAMPLES = """examples:
   gateway serve
@@ -39,13 +39,21 @@ def run(args: argparse.Namespace) -> int:
     if not args.config.exists():
         print(f"{args.config}: no such file; name one with --config, or begin with:\n\n{FIRST}", file=sys.stderr)
         return CONFIG_FAILED
-    from gateway.cli.listen import PortBusy, serve
+    from gateway.cli.sockets import PortBusy
     from gateway.core.errors import ConfigError, GatewayError
     from gateway.runtime import Runtime
 
     runtime = Runtime(args.config, os.environ)
     try:
-        return serve(runtime, runtime.load(), args.log_level)
+        snapshot = runtime.load()
+        note_copies(snapshot)
+        if snapshot.server.workers > 1:
+            from gateway.cli import workers
+
+            return workers.serve(args.config, os.environ, args.log_level)
+        from gateway.cli import listen
+
+        return listen.serve(runtime, snapshot, args.log_level)
     except ConfigError as error:
         print_problems(error)
     except (GatewayError, PortBusy) as error:

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from gateway.config.cores import usable_cores
 from gateway.config.names import shown, suggest
 from gateway.config.yaml import plain
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+MOST_WORKERS = 64
 A_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 A_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 A_HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -118,15 +120,12 @@ def choice(*words: str) -> Kind:
     return Kind("one of " + ", ".join(words), read, literal=True)
 
 
-def only(value: int, why: str) -> Kind:
-    """A setting that has one value so far."""
-
-    def read(given: Any) -> int:
-        if given is not True and given == value:
-            return value
-        raise ValueError(f"only {value} is possible: {why}")
-
-    return Kind(str(value), read)
+def _workers(value: Any) -> int:
+    if value == "auto":
+        return min(usable_cores(), MOST_WORKERS)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_WORKERS:
+        raise ValueError(f"wants a whole number from 1 to {MOST_WORKERS}, or auto, got {got(value)}")
+    return value
 
 
 def duration(*, positive: bool = False) -> Kind:
@@ -253,6 +252,7 @@ def _moment(value: Any) -> float:
     return moment.timestamp()
 
 
+WORKERS = Kind(f"whole number from 1 to {MOST_WORKERS}, or auto", _workers)
 TEXT = Kind("text", _text, literal=True)
 PROSE = Kind("text", _prose, literal=True)
 SWITCH = Kind("true or false", _switch)

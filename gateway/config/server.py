@@ -83,8 +83,7 @@ class ServerSection:
 
     def spec(self) -> ServerSpec:
         """The section as a value; only when no problem was found."""
-        given = {name: value for name, value in self.values.items() if name != "workers"}
-        return ServerSpec(**{**given, "host": given["host"].strip("[]")})
+        return ServerSpec(**{**self.values, "host": self.values["host"].strip("[]")})
 
 
 def in_url(host: str) -> str:

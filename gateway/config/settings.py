@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from gateway.config import kinds
-from gateway.config.kinds import Kind, choice, duration, listing, only, whole
+from gateway.config.kinds import Kind, choice, duration, listing, whole
 from gateway.config.snapshot import Engine, Speaks
 
 GATEWAY: Final = "gateway.yaml"
@@ -42,14 +42,14 @@ ROWS: Final[tuple[Row, ...]] = (
         "The address to listen on; anything but loopback needs client keys and `allowed_hosts`."),
     Row(GATEWAY, "server.port", whole(0, 65535), 8000,
         "The port to listen on; 0 takes any free one."),
-    Row(GATEWAY, "server.workers", only(1, "one process serves; several workers come in a later version"), 1,
-        "How many processes serve; this version has one."),
+    Row(GATEWAY, "server.workers", kinds.WORKERS, 1,
+        "How many processes serve the port; `auto`: one for each core that may be used."),
     Row(GATEWAY, "server.drain", duration(), "25s",
         "How long running calls may go on after SIGTERM."),
     Row(GATEWAY, "server.max_body", kinds.SIZE, "4MiB",
         "The largest request body that is read; more is answered 413."),
     Row(GATEWAY, "server.max_in_flight", whole(1), 1024,
-        "How many calls run at once; more are answered 503 `overloaded`."),
+        "How many calls run at once, in all workers together; more are answered 503 `overloaded`."),
     Row(GATEWAY, "server.allowed_hosts", listing(kinds.HOST_NAME), [],
         "The host names that are answered for, beside localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
     Row(GATEWAY, "server.admin", kinds.LISTENER, None,

@@ -25,6 +25,8 @@ class ServerSpec:
 
     host: str = "127.0.0.1"
     port: int = 8000
+    workers: int = 1
+    """How many processes serve."""
     drain: float = 25.0
     """How long running calls may go on after SIGTERM."""
     max_body: int = 4 * 1024 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,7 +25,6 @@ class Catalogue:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._created = int(time.time())
 
     async def models(self, asked: Asked) -> None:
         """``GET /v1/models``: what this client may call."""
@@ -58,14 +56,19 @@ class Catalogue:
 
     async def metrics(self, asked: Asked) -> None:
         """``GET /metrics`` in Prometheus' text format."""
-        asked.reply(200, METRICS, self._runtime.metrics.exposition())
+        asked.reply(200, METRICS, await self._runtime.exposition())
 
     def _stack(self) -> Stack:
         assert self._runtime.stack is not None
         return self._runtime.stack
 
     def _card(self, name: str) -> dict[str, Any]:
-        card: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "meta-gateway"}
+        card: dict[str, Any] = {
+            "id": name,
+            "object": "model",
+            "created": self._runtime.born,
+            "owned_by": "meta-gateway",
+        }
         route = self._stack().routes[name]
         if route.spec.description:
             card["description"] = route.spec.description

@@ -42,6 +42,14 @@ class Number:
             count = self.series[labels] = Count()
         return count
 
+    def snapshot(self) -> dict[Labels, float]:
+        """The values as they are now."""
+        return {labels: count.value for labels, count in self.series.items()}
+
+    def restore(self, values: dict[Labels, float]) -> None:
+        """Have these values instead."""
+        self.series = {labels: Count(value) for labels, value in values.items()}
+
     def family(self) -> Family:
         """All series, for the exposition."""
         kind = CounterMetricFamily if self._row.kind == "counter" else GaugeMetricFamily
@@ -83,6 +91,17 @@ class Histogram:
         if spread is None:
             spread = self._series[labels] = Spread(self._row.buckets)
         return spread
+
+    def snapshot(self) -> dict[Labels, list[float]]:
+        """For each set of labels one count for each bucket and one beyond the last, then the sum."""
+        return {labels: [*spread.counts, spread.sum] for labels, spread in self._series.items()}
+
+    def restore(self, series: dict[Labels, list[float]]) -> None:
+        """Have these series instead."""
+        self._series = {labels: Spread(self._row.buckets) for labels in series}
+        for labels, told in series.items():
+            self._series[labels].counts = [int(number) for number in told[:-1]]
+            self._series[labels].sum = told[-1]
 
     def family(self) -> Family:
         """All series, with the cumulative buckets Prometheus wants."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,12 @@ EVERY = 0.1
 """Seconds between two writes, while there are only lines without hurry."""
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+def log_to_stderr(level: str) -> None:
+    """Set this process's logging up: lines of ``level`` and above go to standard error."""
+    logging.basicConfig(level=level.upper(), handlers=[Lines(sys.stderr)])
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
 class Lines(logging.Handler):

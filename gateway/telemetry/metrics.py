@@ -69,7 +69,9 @@ class Metrics(Collector):
         for name, values in FROM_THE_START.items():
             for value in values:
                 self.count(name, value, by=0)
-        ProcessCollector(registry=self.registry)
+        self.count("gateway_worker_restarts_total", by=0)
+        self.process = ProcessCollector(registry=self.registry)
+        """What the operating system tells of this process."""
         self.registry.register(self)
 
     def collect(self) -> Iterator[Family]:
@@ -81,6 +83,13 @@ class Metrics(Collector):
         """The body of ``/metrics``."""
         return generate_latest(self.registry)
 
+    def snapshot(self) -> tuple[dict[str, dict[Labels, float]], dict[str, dict[Labels, list[float]]]]:
+        """Our own counters and gauges, and our histograms, by name; cheap enough for every few seconds."""
+        return (
+            {name: number.snapshot() for name, number in self._numbers.items()},
+            {name: histogram.snapshot() for name, histogram in self._histograms.items()},
+        )
+
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         """Move a counter; labels in the order of its row."""
         self._numbers[name].at(labels).value += by
@@ -91,6 +100,10 @@ class Metrics(Collector):
         if count is None:
             count = self._in_flight[endpoint] = self._numbers["gateway_in_flight"].at((endpoint,))
         count.value += by
+
+    def workers(self, number: int) -> None:
+        """So many processes serve now."""
+        self._numbers["gateway_workers"].at(()).value = float(number)
 
     def built(self, version: str, revision: str) -> None:
         """Which build and configuration serve now; the series of an older one goes."""

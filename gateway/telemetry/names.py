@@ -73,6 +73,10 @@ METRICS = (
            "Clients that left; phase is before_first or mid_stream."),
     Metric("gateway_reloads_total", "counter", ("result",),
            "Configuration reloads; result is ok or error."),
+    Metric("gateway_workers", "gauge", (),
+           "Processes that serve; less than `server.workers` while one is being replaced."),
+    Metric("gateway_worker_restarts_total", "counter", (),
+           "Workers that ended by themselves or were killed, and were replaced."),
     Metric("gateway_build_info", "gauge", ("version", "revision"),
            "Always 1; which build and which configuration serve."),
 )  # fmt: skip

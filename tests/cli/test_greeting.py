@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.listen import PortBusy, _listen, greeting
+from gateway.cli.greeting import greeting
+from gateway.cli.sockets import PortBusy, bind
 from gateway.config.snapshot import KeySpec, ModelSpec, PolicySpec, ServerSpec, Snapshot
 from gateway.template.spec import TemplateSpec
 
@@ -35,4 +36,4 @@ def test_the_line_to_try_asks_for_a_key_where_one_is_needed() -> None:
 
 def test_an_address_of_another_machine_is_named_in_brackets() -> None:
     with pytest.raises(PortBusy, match=r"cannot listen on \[2001:db8::1\]:8000: "):
-        _listen("2001:db8::1", 8000)
+        bind("2001:db8::1", 8000)

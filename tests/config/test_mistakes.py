@@ -147,12 +147,17 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(head='server: {port: "8000"}\n'),
         ['gateway.yaml:1 server.port: wants a whole number from 0 to 65535, got the text "8000"'],
     ),
-    "several workers": (
-        gateway(head="server: {workers: 4}\n"),
-        [
-            "gateway.yaml:1 server.workers: only 1 is possible: one process serves; "
-            "several workers come in a later version"
-        ],
+    "no workers": (
+        gateway(head="server: {workers: 0}\n"),
+        ["gateway.yaml:1 server.workers: wants a whole number from 1 to 64, or auto, got the number 0"],
+    ),
+    "a word of workers": (
+        gateway(head="server: {workers: two}\n"),
+        ['gateway.yaml:1 server.workers: wants a whole number from 1 to 64, or auto, got the text "two"'],
+    ),
+    "more workers than any machine wants": (
+        gateway(head="server: {workers: 65}\n"),
+        ["gateway.yaml:1 server.workers: wants a whole number from 1 to 64, or auto, got the number 65"],
     ),
     "a duration without a unit": (
         gateway(head="server: {drain: 25}\n"),

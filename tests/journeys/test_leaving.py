@@ -51,6 +51,10 @@ def rest(link: socket.socket) -> bytes:
     return said
 
 
+def metrics(admin: int) -> bytes:
+    return httpx.get(f"http://127.0.0.1:{admin}/metrics", trust_env=False).content
+
+
 def until(link: socket.socket, word: bytes) -> None:
     said = b""
     while word not in said:
@@ -61,9 +65,11 @@ def until(link: socket.socket, word: bytes) -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, server: str) -> None:
-    with serving(tmp_path, files(free_port(), server)) as process:
+    admin = free_port()
+    with serving(tmp_path, files(admin, server)) as process:
         begun, waiting = ask(process, "endless", stream=True), ask(process, "silent")
         until(begun, b"begun")
+        assert eventually(lambda: b'gateway_in_flight{endpoint="chat"} 2.0' in metrics(admin))
         started = time.monotonic()
         process.signal(signal.SIGTERM)
         reply = read_reply(waiting)

@@ -1,0 +1,26 @@
+"""What does a newcomer want to see? Where the gateway listens, what it offers, a line to try."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gateway.config.server import in_url
+from gateway.config.snapshot import Snapshot
+
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""An address that stands for all of them → the one to ask from this machine."""
+
+
+def greeting(snapshot: Snapshot, port: int) -> str:
+    """The greeting, on two lines and a command; ``port``: the one that was taken."""
+    host = in_url(ANYWHERE.get(snapshot.server.host, snapshot.server.host))
+    names = list(snapshot.models)
+    url = f"http://{host}:{port}/v1"
+    key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
+    body = f'{{"model": "{names[0]}", "messages": [{{"role": "user", "content": "1+1=?"}}]}}'
+    workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
+    return (
+        f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')}{workers})\n"
+        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'"
+    )
