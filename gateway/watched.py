@@ -33,6 +33,9 @@ class Watched:
         "_written",
     )
 
+    over = False
+    """See ``Events``."""
+
     def __init__(self, exchange: Exchange, events: Events, progress: Progress, count: Count | None) -> None:
         """``count``: None where nothing here can count."""
         completes = exchange.endpoint != "embeddings"

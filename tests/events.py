@@ -9,8 +9,11 @@ from gateway.core.exchange import Events
 
 
 async def singly(events: Events) -> AsyncGenerator[Event, None]:
-    """Every event of an answer; an answer that is over stays over."""
+    """Every event of an answer; an answer that is over, or says so, stays over."""
     while batch := await events.more():
+        over = events.over
         for event in batch:
             yield event
+        if over:
+            break
     assert not await events.more()

@@ -24,6 +24,8 @@ Batches = list[Sequence[Event]]
 class Played:
     """Events in given batches, then an error if there is one."""
 
+    over = False
+
     def __init__(self, batches: Batches, error: GatewayError | None) -> None:
         self.left = list(batches)
         self.error = error

@@ -47,7 +47,7 @@ class BodyEvents:
     One object and no layers: everything that has arrived is turned into one batch.
     """
 
-    __slots__ = ("_answer", "_failure", "_http", "_over", "_parser")
+    __slots__ = ("_answer", "_failure", "_http", "_parser", "over")
 
     def __init__(self, http: HttpAnswer, answer: Answer) -> None:
         self._http = http
@@ -56,12 +56,13 @@ class BodyEvents:
         """Set once it is clear that this is a stream."""
         self._failure: GatewayError | None = None
         """Raised once everything before it has been handed out."""
-        self._over = False
+        self.over = False
+        """See ``Events``."""
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
         events: list[Event] = []
-        while not self._over:
+        while not self.over and self._failure is None:
             try:
                 if self._parser is None:
                     await self._begin(events)
@@ -78,7 +79,8 @@ class BodyEvents:
                         else:
                             self._end_of_stream(self._parser, events)
             except GatewayError as error:
-                self._failure, self._over = error, True
+                self._failure = error
+                self.over = False
             if events:
                 return events
         if self._failure is not None:
@@ -106,7 +108,7 @@ class BodyEvents:
         if not answer.begun_choices:
             raise UpstreamInvalidResponse("the model's server sent an answer without choices")
         events += [*told, *answer.end()]  # an answer that is not whole says nothing
-        self._over = True
+        self.over = True
 
     def _take(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
         answer = self._answer
@@ -143,25 +145,26 @@ class BodyEvents:
         self._close(events)
 
     def _close(self, events: list[Event]) -> None:
-        self._over = True
+        self.over = True
         events += self._answer.end()
 
 
 class DocumentEvents:
     """The events of an answer that is no completion: embeddings."""
 
-    __slots__ = ("_http", "_over", "_target")
+    __slots__ = ("_http", "_target", "over")
 
     def __init__(self, http: HttpAnswer, target: str) -> None:
         self._http = http
         self._target = target
-        self._over = False
+        self.over = False
+        """See ``Events``."""
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
-        if self._over:
+        if self.over:
             return ()
-        self._over = True
+        self.over = True
         body = parse_json(await read_whole(self._http))
         if not isinstance(body, dict):
             raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")

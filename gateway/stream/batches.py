@@ -15,6 +15,9 @@ class Singles:
 
     __slots__ = ("_events",)
 
+    over = False
+    """See ``Events``: an iterator does not tell."""
+
     def __init__(self, events: AsyncIterator[Event]) -> None:
         self._events = events
 

@@ -96,6 +96,9 @@ class Resumed:
 
     __slots__ = ("_rest", "held", "more")
 
+    over = False
+    """See ``Events``."""
+
     def __init__(self, held: Sequence[Event], rest: Events) -> None:
         self.held = held
         """What the gate has kept; the first of them says who answers."""

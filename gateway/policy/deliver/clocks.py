@@ -40,6 +40,9 @@ class _Clocked(Clock):
 
     __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_total")
 
+    over = False
+    """See ``Events``."""
+
     def __init__(
         self,
         inner: AbstractAsyncContextManager[Events],
