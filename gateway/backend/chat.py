@@ -19,7 +19,8 @@ class ChatBackend:
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
         self._upstream = Upstream(target, client, connect_timeout)
-        self._dialect = ENGINES[target.engine]
+        dialect = self._dialect = ENGINES[target.engine]
+        self._known = CHAT_PARAMS | dialect.sampling | dialect.chat
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Ask the server; ``UnsupportedParameter`` for a raw prompt, which messages cannot say."""
@@ -30,6 +31,5 @@ class ChatBackend:
         dialect = self._dialect
         shared = common_fields(exchange, dialect, dialect.chat_stops)
         body = {**exchange.params, "messages": list(exchange.messages), **shared}
-        known = CHAT_PARAMS | dialect.sampling | dialect.chat
-        notices = (*unsent_stops(exchange, dialect.chat_stops), *unverified(exchange, known))
+        notices = (*unsent_stops(exchange, dialect.chat_stops), *unverified(exchange, self._known))
         return self._upstream.complete(exchange, PATHS["chat"], body, CHAT, notices)

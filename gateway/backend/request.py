@@ -35,6 +35,8 @@ def unsent_stops(exchange: Exchange, max_stops: int | None) -> tuple[str, ...]:
 
 def unverified(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
     """The notice for fields that the engine is not known to understand, fit for a header."""
+    if not exchange.stream_options and exchange.params.keys() <= known:
+        return ()
     strange = {*exchange.params, *(f"stream_options.{key}" for key in exchange.stream_options)} - known
     return (f"unverified_parameter: {' '.join(sorted(map(_plain, strange))[:MAX_NAMED])}",) if strange else ()
 
@@ -48,7 +50,9 @@ def refuse_stream_options(exchange: Exchange) -> None:
 
 def _stop_token_ids(exchange: Exchange) -> list[int]:
     """The template's, then the client's own, as with stop strings."""
-    theirs = exchange.params.get("stop_token_ids", [])
+    theirs = exchange.params.get("stop_token_ids")
+    if theirs is None and "stop_token_ids" not in exchange.params:
+        return list(exchange.stop_token_ids)
     if not isinstance(theirs, list) or not all(type(token) is int for token in theirs):
         raise InvalidValue("stop_token_ids must be a list of token ids", param="stop_token_ids")
     return [*exchange.stop_token_ids, *theirs]
