@@ -6,8 +6,7 @@ See ``http.py`` for the rules both keep.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -36,12 +35,14 @@ class _Attempt:
 class AioAnswer:
     """See ``HttpAnswer``."""
 
-    __slots__ = ("_response", "complete", "status")
+    __slots__ = ("_client", "_response", "complete", "plain", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, client: AioClient, response: aiohttp.ClientResponse) -> None:
+        self._client = client
         self._response = response
         self.status = response.status
         self.complete = False
+        self.plain = 200 <= response.status < 300 and "content-encoding" not in response.headers
 
     @property
     def content_type(self) -> str:
@@ -59,6 +60,17 @@ class AioAnswer:
         except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             raise _named(error) from error
 
+    def whole(self) -> bytes | None:
+        """See ``HttpAnswer``."""
+        return None
+
+    def leave(self) -> None:
+        """See ``HttpAnswer``."""
+        if self.complete and not self._response.content.is_eof():
+            self._client.linger(self._response)
+        else:
+            self._response.close()  # after the end of the body this is a no-op: the connection is back in the pool
+
 
 @dataclass(frozen=True, slots=True)
 class AioTarget:
@@ -69,9 +81,10 @@ class AioTarget:
     headers: Mapping[str, str]
     connect_timeout: float
 
-    def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> AbstractAsyncContextManager[AioAnswer]:
+    async def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> AioAnswer:
         """See ``HttpTarget``."""
-        return self.client.request(self.url, body, {**self.headers, **headers}, self.connect_timeout)
+        response = await self.client.send(self.url, body, {**self.headers, **headers}, self.connect_timeout)
+        return AioAnswer(self.client, response)
 
 
 class AioClient:
@@ -89,21 +102,6 @@ class AioClient:
         """See ``HttpClient``."""
         return AioTarget(self, url, headers, connect_timeout)
 
-    @asynccontextmanager
-    async def request(
-        self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float
-    ) -> AsyncIterator[AioAnswer]:
-        """See ``HttpTarget``."""
-        response = await self._send(url, body, headers, connect_timeout)
-        answer = AioAnswer(response)
-        try:
-            yield answer
-        finally:
-            if answer.complete and not response.content.is_eof():
-                self._linger(response)
-            else:
-                response.close()  # after the end of the body this is a no-op: the connection is back in the pool
-
     async def aclose(self) -> None:
         """See ``HttpClient``."""
         for task in tuple(self._lingering):
@@ -113,9 +111,10 @@ class AioClient:
                 await session.close()
         self._pooled = self._fresh = None
 
-    async def _send(
+    async def send(
         self, url: str, body: bytes, headers: Mapping[str, str], connect_timeout: float
     ) -> aiohttp.ClientResponse:
+        """POST ``body``; the answer once its headers are there."""
         if self._pooled is None:
             self._pooled = _session(force_close=False)
         attempt = _Attempt()
@@ -137,7 +136,8 @@ class AioClient:
         except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             raise _named(error) from error
 
-    def _linger(self, response: aiohttp.ClientResponse) -> None:
+    def linger(self, response: aiohttp.ClientResponse) -> None:
+        """Give the end of a body a moment to arrive, so that its connection can be pooled."""
         task = asyncio.create_task(_await_end(response))
         self._lingering.add(task)
         task.add_done_callback(self._lingering.discard)

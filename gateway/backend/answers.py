@@ -7,7 +7,6 @@ error, because skipping it could lose text. A whole JSON answer is one chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
 from gateway.backend.statuses import error_in_body
@@ -15,7 +14,7 @@ from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
-from gateway.stream.finish import finish_reason
+from gateway.stream.finish import FINISH_REASONS, finish_reason
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from gateway.wire.logprobs import from_chat, from_completions
 
@@ -44,6 +43,8 @@ class Shape:
     said: Callable[[Mapping[str, Any]], Said]
     only_text: Callable[[Mapping[str, Any]], Any]
     """The text of a choice in a stream's chunk, if it can be had in one look; anything else: look closer."""
+    whole_text: Callable[[Mapping[str, Any]], Any]
+    """The text of a choice in a whole answer, on the same terms."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
     keys: frozenset[str]
     """The keys of a choice that are read; the others are extras."""
@@ -72,15 +73,27 @@ def _chat_text(choice: Mapping[str, Any]) -> object:
     return said.get("content")
 
 
+def _chat_whole_text(choice: Mapping[str, Any]) -> object:
+    said = choice.get("message")
+    if type(said) is not dict or choice.get("delta") is not None:
+        return None
+    for key in said.keys() - _SPOKEN:
+        if said[key] not in (None, "", []):
+            return None
+    return said.get("content")
+
+
 COMPLETIONS = Shape(
     said=lambda choice: Said(choice.get("text"), NOTHING),
     only_text=lambda choice: choice.get("text"),
+    whole_text=lambda choice: choice.get("text"),
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
 )
 CHAT = Shape(
     said=_chat_said,
     only_text=_chat_text,
+    whole_text=_chat_whole_text,
     logprobs=from_chat,
     keys=frozenset({"index", "delta", "message", "logprobs", "finish_reason"}),
 )
@@ -93,7 +106,8 @@ CHAT = Shape(
 class _Choice:
     """How far one choice has come."""
 
-    joiner: SurrogateJoiner = field(default_factory=SurrogateJoiner)
+    joiner: SurrogateJoiner | None = None
+    """Since half a character may have come."""
     finished: bool = False
 
 
@@ -169,7 +183,7 @@ class Answer:
         if type(text) is not str or not text or type(index) is not int:
             return None
         state = self._choices.get(index)
-        if state is None or state.finished or state.joiner.pending:
+        if state is None or state.finished or (state.joiner is not None and state.joiner.pending):
             return None
         return Delta(index, text)
 
@@ -206,7 +220,9 @@ class Answer:
                 raise self.invalid(f"the model's server sent more text for choice {index} after its finish_reason")
             return
         text = said.text or ""
-        if odd or state.joiner.pending:
+        if odd and state.joiner is None:
+            state.joiner = SurrogateJoiner()
+        if state.joiner is not None:
             text = state.joiner.feed(text) + (state.joiner.flush() if reason else "")
         fields = replace_lone(said.fields) if odd else said.fields
         extras: Mapping[str, Any] = NOTHING
@@ -225,6 +241,40 @@ class Answer:
             state.finished = True
             matched = next((value for value in last.values() if isinstance(value, str | int)), None) if last else None
             events.append(Finish(index, reason, matched, "engine", last))
+
+
+def ordinary_whole(answer: object, shape: Shape, target: str, notices: tuple[str, ...]) -> list[Event] | None:
+    """The events of a whole answer that holds one finished choice of text, and counts; None: ``Answer`` has to look.
+
+    For answers without lone surrogates, and exactly what ``Answer`` would give.
+    """
+    if type(answer) is not dict or answer.get("object") == "error":
+        return None
+    for key in answer.keys() - _ANSWER_KEYS:
+        if answer[key] is not None:
+            return None
+    choices, counts = answer.get("choices"), answer.get("usage")
+    if type(choices) is not list or len(choices) != 1 or type(counts) is not dict:
+        return None
+    for key in counts.keys() - _COUNTS:
+        if counts[key] is not None:
+            return None
+    choice = choices[0]
+    if type(choice) is not dict or choice.get("logprobs") is not None:
+        return None
+    for key in choice.keys() - shape.keys:
+        if choice[key] is not None:
+            return None
+    index, ended = choice.get("index", 0), choice.get("finish_reason")
+    if type(index) is not int or index or type(ended) is not str or (reason := FINISH_REASONS.get(ended)) is None:
+        return None
+    text = shape.whole_text(choice)
+    prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens", 0)
+    if type(text) is not str or not text or type(prompt) is not int or type(completion) is not int:
+        return None
+    if prompt < 0 or completion < 0:
+        return None
+    return [Begun(target, 1, NOTHING, notices), Delta(0, text), Finish(0, reason), Usage(prompt, completion)]
 
 
 def read_usage(usage: object) -> Usage | None:

@@ -19,8 +19,9 @@ from typing import Any
 
 import orjson
 
-from gateway.backend.answers import Answer, read_usage
-from gateway.backend.http import HttpAnswer, read_whole
+from gateway.backend.answers import Answer, Shape, ordinary_whole, read_usage
+from gateway.backend.asking import Asking
+from gateway.backend.http import HttpTarget, read_whole
 from gateway.backend.statuses import error_in_body
 from gateway.core.errors import (
     GatewayError,
@@ -41,17 +42,34 @@ _PEEK = 64
 """Bytes that are looked at where neither the first one nor the content type decides."""
 
 
-class BodyEvents:
-    """The events of a successful reply, be it JSON or a stream.
+class BodyEvents(Asking):
+    """A request for a completion, and the events of a successful reply, be it JSON or a stream.
 
     One object and no layers: everything that has arrived is turned into one batch.
     """
 
-    __slots__ = ("_answer", "_failure", "_http", "_parser", "over")
+    __slots__ = ("_answer", "_asked", "_failure", "_notices", "_parser", "_shape", "_target", "over")
 
-    def __init__(self, http: HttpAnswer, answer: Answer) -> None:
-        self._http = http
-        self._answer = answer
+    def __init__(
+        self,
+        way: HttpTarget,
+        content: bytes,
+        request_id: str,
+        shape: Shape,
+        target: str,
+        asked: int,
+        notices: tuple[str, ...],
+    ) -> None:
+        """See ``Asking``, then ``Answer``."""
+        self._way = way
+        self._content = content
+        self._request_id = request_id
+        self._shape = shape
+        self._target = target
+        self._asked = asked
+        self._notices = notices
+        self._answer: Answer
+        """Made where it is needed: an ordinary whole answer needs none."""
         self._parser: SseParser | None = None
         """Set once it is clear that this is a stream."""
         self._failure: GatewayError | None = None
@@ -64,8 +82,14 @@ class BodyEvents:
         events: list[Event] = []
         while not self.over and self._failure is None:
             try:
-                if self._parser is None:
-                    await self._begin(events)
+                parser = self._parser
+                if parser is None:
+                    body = self._http.whole()
+                    if body is not None and body.startswith(b"{"):
+                        events = self._told_whole(body)
+                        self.over = True
+                    else:
+                        await self._begin(body, events)
                 else:
                     try:
                         piece = await self._http.more()
@@ -75,9 +99,9 @@ class BodyEvents:
                         self._close(events)
                     else:
                         if piece:
-                            self._take(piece, self._parser, events)
+                            self._take(piece, parser, events)
                         else:
-                            self._end_of_stream(self._parser, events)
+                            self._end_of_stream(parser, events)
             except GatewayError as error:
                 self._failure = error
                 self.over = False
@@ -87,32 +111,46 @@ class BodyEvents:
             raise self._failure
         return ()
 
-    async def _begin(self, events: list[Event]) -> None:
-        """Find out which of the two it is; a whole answer is read to its end."""
-        ahead = b""
-        stream = None
+    async def _begin(self, body: bytes | None, events: list[Event]) -> None:
+        """Find out which of the two it is; a whole answer is read to its end. ``body``: all of it, if it is here."""
+        http = self._http
+        ahead, ended = body or b"", body is not None
+        stream = _is_stream(ahead, http.content_type, ended=True) if ended else None
         while stream is None:
-            piece = await self._http.more()
+            piece = await http.more()
+            ended = not piece
             ahead = ahead + piece if ahead else piece
-            stream = _is_stream(ahead, self._http.content_type, ended=not piece)
+            stream = _is_stream(ahead, http.content_type, ended=ended)
         if stream:
+            self._answer = Answer(self._shape, self._target, self._asked, self._notices)
             self._parser = SseParser()
             self._take(ahead, self._parser, events)
-            if not piece:
+            if ended and not self.over:
                 self._end_of_stream(self._parser, events)
             return
-        answer = self._answer
+        events += self._told_whole(ahead if ended else await read_whole(http, ahead=ahead))
+        self.over = True
+
+    def _told_whole(self, body: bytes) -> list[Event]:
+        """The events of an answer in one piece; one that is not whole says nothing."""
+        try:
+            said = orjson.loads(body)
+        except ValueError:
+            said = parse_json(body)
+        else:
+            events = ordinary_whole(said, self._shape, self._target, self._notices)
+            if events is not None:
+                return events
+        answer = Answer(self._shape, self._target, self._asked, self._notices)
         answer.invalid = UpstreamInvalidResponse
-        body = await read_whole(self._http, ahead=ahead) if piece else ahead
-        told = answer.take(parse_json(body), odd=_maybe_odd(body))
+        told = answer.take(said, odd=_maybe_odd(body))
         if not answer.begun_choices:
             raise UpstreamInvalidResponse("the model's server sent an answer without choices")
-        events += [*told, *answer.end()]  # an answer that is not whole says nothing
-        self.over = True
+        return [*told, *answer.end()]
 
     def _take(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
         answer = self._answer
-        plain = None if _maybe_odd(data) else parser.plain(data)
+        plain = None if b"\\ud" in data or b"\\uD" in data else parser.plain(data)
         if plain is None:
             for sse in parser.feed(data):
                 if _is_done(sse.data):
@@ -121,7 +159,7 @@ class BodyEvents:
                 events += _read_event(sse, answer)
             return
         for said in plain:
-            if _is_done(said):
+            if len(said) < 16 and _is_done(said):
                 self._done(events)
                 return
             try:
@@ -149,13 +187,13 @@ class BodyEvents:
         events += self._answer.end()
 
 
-class DocumentEvents:
-    """The events of an answer that is no completion: embeddings."""
+class DocumentEvents(Asking):
+    """A request whose answer is no completion, and its events: embeddings."""
 
-    __slots__ = ("_http", "_target", "over")
+    __slots__ = ("_target", "over")
 
-    def __init__(self, http: HttpAnswer, target: str) -> None:
-        self._http = http
+    def __init__(self, way: HttpTarget, content: bytes, request_id: str, target: str) -> None:
+        super().__init__(way, content, request_id)
         self._target = target
         self.over = False
         """See ``Events``."""
@@ -187,6 +225,8 @@ def parse_json(body: bytes) -> Any:
 
 def _is_stream(ahead: bytes, content_type: str, *, ended: bool) -> bool | None:
     """What the body looks like decides; the content type only where the looks do not. None: too early to tell."""
+    if ahead.startswith(b"data:"):
+        return True
     head = ahead.lstrip(_BLANK)
     if head[:1] in (b"{", b"["):
         return False

@@ -2,21 +2,25 @@
 
 An asyncio protocol around llhttp: it counts what it hears, keeps what the reader has not taken yet, and knows at
 each moment whether the answer is whole, broken or not HTTP at all. Who opens and pools connections: ``h1.py``.
+
+llhttp tells most of it without a call into Python: what it calls are methods of lists. One ``data_received`` and one
+``on_message_complete`` are all that an answer in one read costs.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import httptools
 
+from gateway.backend.fields import HTTP_FAULTS, MAX_HEADERS, Fields
 from gateway.backend.http import MAX_LINE, media_type
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
 
 MAX_HEAD = 64 * 1024
 """Bytes of a status line and all headers, interim answers included."""
-MAX_HEADERS = 256
 COPIED = 64 * 1024
 """Bytes from which a body is not joined with its head."""
 HIGH_WATER = 256 * 1024
@@ -26,79 +30,102 @@ NOT_HTTP = "the model's server does not answer in valid HTTP"
 CLOSED = "the model's server closed the connection"
 
 
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-"""The headers that tell where a body ends."""
-
-
 class Connection(asyncio.Protocol):
     """One connection and the answer that is being read from it; see ``HttpAnswer``."""
 
     __slots__ = (
         "_chunks",
         "_failure",
-        "_head_bytes",
-        "_headers",
+        "_fields",
+        "_heads",
         "_heard",
+        "_in_head",
         "_interim",
         "_keep_alive",
         "_loop",
         "_parser",
         "_paused",
-        "_surplus",
+        "_quiet",
+        "_said",
         "_transport",
         "_waiter",
         "_waiting_bytes",
         "complete",
         "ended",
+        "leave",
         "lost",
+        "on_body",
+        "on_headers_complete",
+        "on_message_begin",
+        "plain",
         "status",
     )
 
+    leave: Callable[[], None]
+    """See ``HttpAnswer``; set by whoever opened it, who knows where it goes."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self.lost = False
-        self._reset()
-
-    def _reset(self) -> None:
         self._chunks: list[bytes] = []
-        self._waiting_bytes = 0
+        """The body that the reader has not taken yet, chunk framing removed."""
+        self._in_head: list[None] = []
+        """Not empty until the headers are complete."""
+        self._quiet: list[None] = []
+        """Not empty if an answer has ended and nothing was said after it."""
+        self.lost = False
+        self.status = 0
+        self.ended = True
+        """The answer is complete; before the first request there is none."""
+        self._keep_alive = False
         self._paused = False
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._head_bytes = 0
         self._interim = False
         self._heard = False
-        self._surplus = False
         self._failure: UpstreamError | None = None
-        self._keep_alive = False
-        self.status = 0
-        self.ended = False
-        """The answer is complete."""
-        self.complete = False
-        """See ``HttpAnswer``."""
+        # What llhttp calls; it looks them up once.
+        self.on_body = self._chunks.append
+        self.on_headers_complete = self._in_head.clear
+        self.on_message_begin = self._quiet.clear
+        self._parser = httptools.HttpResponseParser(self)
 
     # ------------------------------------------------------------------ the reader's side
 
     @property
     def reusable(self) -> bool:
         """May another request go out on it?"""
-        return self.ended and self._keep_alive and not (self._surplus or self.lost or self._failure)
+        return self.ended and self._keep_alive and bool(self._quiet) and not (self.lost or self._paused)
 
     @property
     def silent(self) -> bool:
         """Not a byte of an answer has come."""
         return not self._heard
 
-    def send(self, head: bytes, body: bytes) -> None:
-        """Begin an exchange: one write, but a large body is not copied for it."""
-        self._reset()
-        assert self._transport is not None
+    def send(self, head: bytes, body: bytes) -> asyncio.Future[None]:
+        """Begin an exchange: one write, but a large body is not copied for it. Done when the head or a failure is."""
+        self._chunks.clear()
+        self._quiet.clear()
+        self._in_head[:] = (None,)
+        self._heads: list[bytes] = []
+        """Status line and headers as they came; at the end of the list there may be some of the body."""
+        self._fields: Fields | None = None
+        self._waiting_bytes = 0
+        self._said = 0
+        """Pieces in ``_chunks`` when the answer ended: what comes after them is not its body."""
+        self._interim = self._heard = self._keep_alive = False
+        self._failure = None
+        self.status = 0
+        self.ended = self.plain = self.complete = False
+        transport = self._transport
+        assert transport is not None
         if len(body) < COPIED:
-            self._transport.write(head + body)
+            transport.write(head + body)
         else:
-            self._transport.writelines((head, body))
+            transport.writelines((head, body))
+        self._waiter = waiter = self._loop.create_future()
+        if self.lost:
+            self._fail(UpstreamDisconnected(CLOSED))
+        return waiter
 
     async def head(self) -> None:
         """Wait for status and headers."""
@@ -116,14 +143,23 @@ class Connection(asyncio.Protocol):
                 raise self._failure
             if self.ended:
                 return b""
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            self._waiter = waiter = self._loop.create_future()
+            await waiter
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         self._waiting_bytes = 0
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
+        return data
+
+    def whole(self) -> bytes | None:
+        """See ``HttpAnswer``."""
+        if not self.ended or self._paused:
+            return None
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
         return data
 
     @property
@@ -134,16 +170,17 @@ class Connection(asyncio.Protocol):
 
     def header(self, name: str) -> str | None:
         """See ``HttpAnswer``."""
-        wanted, length = name.encode("ascii"), len(name)
-        for key, value in self._headers:
-            if len(key) == length and key.lower() == wanted:
-                return value.decode("latin-1")
-        return None
+        return self._read_fields().get(name)
 
     def close(self) -> None:
         """Close at once, whatever is under way."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _read_fields(self) -> Fields:
+        if self._fields is None:
+            self._fields = Fields(b"".join(self._heads))
+        return self._fields
 
     def _wake(self) -> None:
         waiter = self._waiter
@@ -151,10 +188,6 @@ class Connection(asyncio.Protocol):
             self._waiter = None
             if not waiter.done():
                 waiter.set_result(None)
-
-    def _sized(self) -> bool:
-        """Can the end of the body be known without the end of the connection?"""
-        return self.status in (204, 304) or any(name.lower() in _FRAMING for name, _ in self._headers)
 
     def _fail(self, error: UpstreamError) -> None:
         if self._failure is None and not self.ended:
@@ -170,26 +203,41 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes have come."""
         if self.ended:
-            self._surplus = True  # said after the end of an answer: nobody's, and this connection is not used again
+            self._quiet.clear()  # said after the end of an answer: nobody's, and this connection is not used again
             return
         self._heard = True
-        if not self.status:
-            self._head_bytes += len(data)
+        self._waiting_bytes += len(data)
+        headless = not self.status
+        if headless:
+            self._heads.append(data)
+        good = True
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserCallbackError, httptools.HttpParserUpgrade):
-            self._refuse()
+        except HTTP_FAULTS:
+            good = False
+        if headless and (self.status or not self._in_head):
+            good = self._headed() and good
+        if self.ended and len(self._chunks) > self._said:
+            del self._chunks[self._said :]  # of a second answer, which nobody asked for
+        if not good or (not self.status and self._waiting_bytes > MAX_HEAD):
+            self._fail(UpstreamInvalidResponse(NOT_HTTP))
+            self.close()
             return
-        if not self.status and self._head_bytes > MAX_HEAD:
-            self._refuse()
-        elif self._waiting_bytes > HIGH_WATER and not self._paused and self._transport is not None:
+        waiter = self._waiter
+        if waiter is not None and self.status:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._waiting_bytes > HIGH_WATER and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the connection is gone."""
         self.lost = True
-        if self.status and not self._sized() and error is None and not self._failure:
+        if self.ended:
+            return
+        if self.status and error is None and not self._failure and not self._sized():
             self.ended = True  # a body without a length ends with its connection (HTTP/1.0)
             self._wake()
         elif self._heard and not self.status and error is None:
@@ -198,49 +246,42 @@ class Connection(asyncio.Protocol):
             inside = " inside its answer" if self.status else ""
             self._fail(UpstreamDisconnected(CLOSED + inside))
 
-    def _refuse(self) -> None:
-        self._fail(UpstreamInvalidResponse(NOT_HTTP))
-        self.close()
+    def _sized(self) -> bool:
+        """Can the end of the body be known without the end of the connection?"""
+        return self.status in (204, 304) or self._read_fields().sized
+
+    def _headed(self) -> bool:
+        """The headers are complete: what do they say? False: more than anybody needs."""
+        status = self.status or self._parser.get_status_code()
+        if 100 <= status < 200:
+            return True
+        head = self._heads[0] if len(self._heads) == 1 else b"".join(self._heads)
+        end = head.find(b"\r\n\r\n")
+        if end >= 0 and not self._interim and head.startswith(b"HTTP/"):
+            head = head[: end + 4]
+        self._heads[:] = (head,)
+        if (len(head) > MAX_LINE or head.count(b"\n") > MAX_HEADERS) and self._read_fields().excessive:
+            self._chunks.clear()
+            self.status, self.ended = 0, False
+            return False
+        self.status = status
+        self.plain = 200 <= status < 300 and b"content-encoding" not in head.lower()
+        return True
 
     # ------------------------------------------------------------------ llhttp's side
 
-    def on_message_begin(self) -> None:
-        """llhttp: a status line begins."""
-        if self.ended:
-            self._surplus = True
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """llhttp: one header field."""
-        if self.ended:
-            return
-        if len(self._headers) >= MAX_HEADERS or len(name) + len(value) > MAX_LINE:
-            raise ValueError("headers too large")
-        self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        """llhttp: the headers are complete."""
-        if self.ended:
-            return
-        status = self._parser.get_status_code()
-        self._interim = 100 <= status < 200
-        if self._interim:
-            self._headers.clear()
-            return
-        self.status = status
-        self._keep_alive = self._parser.should_keep_alive()
-        self._wake()
-
-    def on_body(self, body: bytes) -> None:
-        """llhttp: a piece of the body, chunk framing removed."""
-        if self.ended:
-            return
-        self._chunks.append(body)
-        self._waiting_bytes += len(body)
-        self._wake()
-
     def on_message_complete(self) -> None:
-        """llhttp: the answer is complete."""
-        if self.ended or self._interim:
+        """llhttp: the answer is complete; only here does it still know whether the connection stays."""
+        if self.ended:
             return
+        if not self.status:
+            status = self._parser.get_status_code()
+            if 100 <= status < 200:
+                self._interim = True
+                self._in_head[:] = (None,)
+                return
+            self.status = status
+        self._keep_alive = self._parser.should_keep_alive()
+        self._said = len(self._chunks)
+        self._quiet.append(None)
         self.ended = True
-        self._wake()

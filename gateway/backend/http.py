@@ -13,7 +13,6 @@ closed, never pooled.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Protocol
 
@@ -36,6 +35,8 @@ class HttpAnswer(Protocol):
     status: int
     complete: bool
     """Set by a reader that needs no more of the body, such as one that saw ``[DONE]``."""
+    plain: bool
+    """A success whose body is as it was written. False: ``status`` and the headers have to be looked at."""
 
     @property
     def content_type(self) -> str:
@@ -50,14 +51,22 @@ class HttpAnswer(Protocol):
         """The next piece of the body, of any size; empty at its end. Raises ``UpstreamError``."""
         ...
 
+    def whole(self) -> bytes | None:
+        """All of a body that has not been read, if its end has come and it is at hand; None: ask for ``more``."""
+        ...
+
+    def leave(self) -> None:
+        """The end of the exchange, on any road: closes the connection unless the body was read to its end."""
+        ...
+
 
 class HttpTarget(Protocol):
     """One address, with all that its requests have in common made ready."""
 
-    def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> AbstractAsyncContextManager[HttpAnswer]:
-        """POST ``body`` and give the answer once its headers are there.
+    async def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> HttpAnswer:
+        """POST ``body`` and give the answer once its headers are there; whoever gets it has to ``leave`` it.
 
-        ``headers`` are those of this request alone. Leaving closes the connection unless the body was read to its end.
+        ``headers`` are those of this request alone.
         """
         ...
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
-from gateway.backend.answers import Answer, Shape
+from gateway.backend.answers import Shape
 from gateway.backend.bodies import EVENT_STREAM, BodyEvents, DocumentEvents
-from gateway.backend.http import HttpAnswer, HttpClient, HttpTarget, read_whole, refuse_encoded
-from gateway.backend.statuses import MAX_ERROR_BODY, error_for_status, parse_retry_after
+from gateway.backend.http import HttpClient, HttpTarget
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import GatewayError, InvalidUnicode, InvalidValue, UpstreamError
-from gateway.core.exchange import Events, Exchange
+from gateway.core.errors import GatewayError, InvalidUnicode, InvalidValue
+from gateway.core.exchange import Exchange
 
 PATHS = {"completions": "/completions", "chat": "/chat/completions", "embeddings": "/embeddings"}
 
@@ -28,6 +25,8 @@ class Upstream:
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float) -> None:
         self._target = target
+        self._model = target.model
+        self._label = target.label
         self._client = client
         self._connect_timeout = connect_timeout
         self._ways: dict[tuple[str, bool], HttpTarget] = {}
@@ -35,20 +34,24 @@ class Upstream:
 
     def complete(
         self, exchange: Exchange, path: str, body: Mapping[str, Any], shape: Shape, notices: tuple[str, ...] = ()
-    ) -> Asking[Answer]:
-        """Ask for a completion; the events of its answer."""
-        choices = max(len(exchange.prompts), 1) * exchange.n
-        return Asking(self._post(exchange, path, body), Answer(shape, self._target.label, choices, notices), BodyEvents)
+    ) -> BodyEvents:
+        """Ask for a completion; the events of its answer. ``body`` is all of it but the model."""
+        stream = exchange.stream
+        way = self._ways.get((path, stream)) or self._way(path, stream)
+        body = {"model": self._model, **body}
+        try:
+            content = orjson.dumps(body, default=_plain)
+        except TypeError as error:
+            raise _unsayable(error) from None
+        choices = (len(exchange.prompts) or 1) * exchange.n
+        return BodyEvents(way, content, exchange.request_id, shape, self._label, choices, notices)
 
-    def embed(self, exchange: Exchange) -> Asking[str]:
+    def embed(self, exchange: Exchange) -> DocumentEvents:
         """Ask for embeddings; ``exchange.params`` is the body, beside the model."""
-        request = self._post(exchange, PATHS["embeddings"], exchange.params)
-        return Asking(request, self._target.label, DocumentEvents)
-
-    def _post(self, exchange: Exchange, path: str, body: Mapping[str, Any]) -> AbstractAsyncContextManager[HttpAnswer]:
-        content = serialise({"model": self._target.model, **body})
+        path = PATHS["embeddings"]
         way = self._ways.get((path, exchange.stream)) or self._way(path, exchange.stream)
-        return way.post(content, {"x-request-id": exchange.request_id})
+        content = serialise({"model": self._model, **exchange.params})
+        return DocumentEvents(way, content, exchange.request_id, self._label)
 
     def _way(self, path: str, stream: bool) -> HttpTarget:
         """All that the requests to one path have in common: nothing of the client's but the id of its request goes up.
@@ -67,66 +70,21 @@ class Upstream:
         return way
 
 
-Told = TypeVar("Told")
-
-
-class Asking(Generic[Told]):
-    """One request under way; entered when its answer can be read. Leaving releases the connection."""
-
-    __slots__ = ("_read", "_request", "_told")
-
-    def __init__(
-        self,
-        request: AbstractAsyncContextManager[HttpAnswer],
-        told: Told,
-        read: Callable[[HttpAnswer, Told], Events],
-    ) -> None:
-        """``read`` makes the events of a good answer, with what it was ``told`` of the call."""
-        self._request = request
-        self._told = told
-        self._read = read
-
-    async def __aenter__(self) -> Events:
-        http = await self._request.__aenter__()
-        try:
-            if not 200 <= http.status < 300:
-                raise await _refusal(http)
-            refuse_encoded(http)
-        except BaseException as error:
-            await self._request.__aexit__(type(error), error, error.__traceback__)
-            raise
-        return self._read(http, self._told)
-
-    def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Coroutine[Any, Any, bool | None]:
-        return self._request.__aexit__(kind, error, trace)
-
-
 def serialise(body: Mapping[str, Any]) -> bytes:
     """A body as JSON; what JSON in UTF-8 cannot say is the client's to mend."""
     try:
         return orjson.dumps(body, default=_plain)
     except TypeError as error:
-        if "surrogate" in str(error):
-            raise InvalidUnicode("the request holds a lone surrogate; send whole characters") from None
-        raise InvalidValue(
-            "the request holds a value that JSON cannot carry, such as a number beyond 64 bits"
-        ) from None
+        raise _unsayable(error) from None
+
+
+def _unsayable(error: TypeError) -> GatewayError:
+    if "surrogate" in str(error):
+        return InvalidUnicode("the request holds a lone surrogate; send whole characters")
+    return InvalidValue("the request holds a value that JSON cannot carry, such as a number beyond 64 bits")
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")
-
-
-async def _refusal(http: HttpAnswer) -> GatewayError:
-    """The error that a reply without success stands for, however its body fares."""
-    retry_after = parse_retry_after(http.header("retry-after"), http.header("retry-after-ms"))
-    try:
-        refuse_encoded(http)
-        body = await read_whole(http, MAX_ERROR_BODY)
-    except UpstreamError:
-        body = b""  # the status alone has to do
-    return error_for_status(http.status, body, http.content_type, retry_after)

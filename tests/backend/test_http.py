@@ -17,8 +17,11 @@ HEADERS = {"content-type": "application/json"}
 
 
 async def post(client: HttpClient, url: str, limit: int = 1 << 20) -> bytes:
-    async with client.target(url + "/completions", HEADERS).post(b'{"prompt": "a"}') as answer:
+    answer = await client.target(url + "/completions", HEADERS).post(b'{"prompt": "a"}')
+    try:
         return await read_whole(answer, limit)
+    finally:
+        answer.leave()
 
 
 def posts(*urls: str) -> list[bytes | GatewayError]:
@@ -112,8 +115,9 @@ def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
         client = new_client()
         target = client.target(up.url("ok") + "/completions", HEADERS)
         for number in ("1", "2"):
-            async with target.post(json.dumps(body).encode(), {"x-request-id": number}) as answer:
-                assert await read_whole(answer)
+            answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
+            assert await read_whole(answer)
+            answer.leave()
             assert up.heard[-1].body == body
             assert up.heard[-1].headers["x-request-id"] == number
         await client.aclose()
