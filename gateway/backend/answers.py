@@ -14,15 +14,17 @@ from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
-from gateway.stream.finish import FINISH_REASONS, finish_reason
+from gateway.stream.finish import finish_reason
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from gateway.wire.logprobs import from_chat, from_completions
 
-_ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"})
+ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"})
+"""The keys of an answer that are read, or ours to write; the others are passed on."""
 _END_KEYS = ("stop_reason", "matched_stop")
 """Choice keys that tell which stop matched: vLLM's and SGLang's."""
 _SPOKEN = frozenset({"role", "content"})
-_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+"""The keys of ``usage`` that are read; the others are details."""
 
 
 # ---------------------------------------------------------------- two shapes of a choice
@@ -41,9 +43,10 @@ class Shape:
     """How ``/completions`` and ``/chat/completions`` write the same thing."""
 
     said: Callable[[Mapping[str, Any]], Said]
-    only_text: Callable[[Mapping[str, Any]], Any]
-    """The text of a choice in a stream's chunk, if it can be had in one look; anything else: look closer."""
-    whole_text: Callable[[Mapping[str, Any]], Any]
+    only_text: Callable[[Mapping[str, Any]], Any] | None
+    """The text of a choice in a stream's chunk, if it can be had in one look; anything else: look closer.
+    None: it is the choice's ``text``."""
+    whole_text: Callable[[Mapping[str, Any]], Any] | None
     """The text of a choice in a whole answer, on the same terms."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
     keys: frozenset[str]
@@ -85,8 +88,8 @@ def _chat_whole_text(choice: Mapping[str, Any]) -> object:
 
 COMPLETIONS = Shape(
     said=lambda choice: Said(choice.get("text"), NOTHING),
-    only_text=lambda choice: choice.get("text"),
-    whole_text=lambda choice: choice.get("text"),
+    only_text=None,
+    whole_text=None,
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
 )
@@ -179,7 +182,8 @@ class Answer:
         # Beside the index and what is said everything is null: no end, no log probabilities, no extras.
         if type(choice) is not dict or list(choice.values()).count(None) != len(choice) - 2:
             return None
-        index, text = choice.get("index"), self._only_text(choice)
+        look = self._only_text
+        index, text = choice.get("index"), choice.get("text") if look is None else look(choice)
         if type(text) is not str or not text or type(index) is not int:
             return None
         state = self._choices.get(index)
@@ -196,9 +200,9 @@ class Answer:
         return [self._usage] if self._usage is not None else []
 
     def _fields(self, chunk: dict[str, Any], odd: bool) -> Mapping[str, Any]:
-        if chunk.keys() <= _ANSWER_KEYS:
+        if chunk.keys() <= ANSWER_KEYS:
             return NOTHING
-        fields = {key: value for key, value in chunk.items() if key not in _ANSWER_KEYS and value is not None}
+        fields = {key: value for key, value in chunk.items() if key not in ANSWER_KEYS and value is not None}
         return replace_lone(fields) if odd else fields
 
     def _take_choice(self, choice: object, position: int, odd: bool, events: list[Event]) -> None:
@@ -243,40 +247,6 @@ class Answer:
             events.append(Finish(index, reason, matched, "engine", last))
 
 
-def ordinary_whole(answer: object, shape: Shape, target: str, notices: tuple[str, ...]) -> list[Event] | None:
-    """The events of a whole answer that holds one finished choice of text, and counts; None: ``Answer`` has to look.
-
-    For answers without lone surrogates, and exactly what ``Answer`` would give.
-    """
-    if type(answer) is not dict or answer.get("object") == "error":
-        return None
-    for key in answer.keys() - _ANSWER_KEYS:
-        if answer[key] is not None:
-            return None
-    choices, counts = answer.get("choices"), answer.get("usage")
-    if type(choices) is not list or len(choices) != 1 or type(counts) is not dict:
-        return None
-    for key in counts.keys() - _COUNTS:
-        if counts[key] is not None:
-            return None
-    choice = choices[0]
-    if type(choice) is not dict or choice.get("logprobs") is not None:
-        return None
-    for key in choice.keys() - shape.keys:
-        if choice[key] is not None:
-            return None
-    index, ended = choice.get("index", 0), choice.get("finish_reason")
-    if type(index) is not int or index or type(ended) is not str or (reason := FINISH_REASONS.get(ended)) is None:
-        return None
-    text = shape.whole_text(choice)
-    prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens", 0)
-    if type(text) is not str or not text or type(prompt) is not int or type(completion) is not int:
-        return None
-    if prompt < 0 or completion < 0:
-        return None
-    return [Begun(target, 1, NOTHING, notices), Delta(0, text), Finish(0, reason), Usage(prompt, completion)]
-
-
 def read_usage(usage: object) -> Usage | None:
     """The counts of a ``usage`` object; None when they are missing or absurd (row C30)."""
     if not isinstance(usage, dict):
@@ -284,7 +254,7 @@ def read_usage(usage: object) -> Usage | None:
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens", 0)
     if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
         return None
-    if usage.keys() <= _COUNTS:
+    if usage.keys() <= COUNTS:
         return Usage(prompt, completion)
-    details = {key: value for key, value in usage.items() if key not in _COUNTS and value is not None}
+    details = {key: value for key, value in usage.items() if key not in COUNTS and value is not None}
     return Usage(prompt, completion, details=details)

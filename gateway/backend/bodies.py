@@ -19,10 +19,11 @@ from typing import Any
 
 import orjson
 
-from gateway.backend.answers import Answer, Shape, ordinary_whole, read_usage
+from gateway.backend.answers import Answer, Shape
 from gateway.backend.asking import Asking
-from gateway.backend.http import HttpTarget, read_whole
+from gateway.backend.http import HttpAnswer, HttpTarget, read_whole
 from gateway.backend.statuses import error_in_body
+from gateway.backend.whole import ordinary_whole
 from gateway.core.errors import (
     GatewayError,
     UpstreamDisconnected,
@@ -30,7 +31,7 @@ from gateway.core.errors import (
     UpstreamInvalidResponse,
     UpstreamInvalidStream,
 )
-from gateway.core.events import Begun, Document, Event
+from gateway.core.events import Event
 from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads
 
@@ -115,12 +116,12 @@ class BodyEvents(Asking):
         """Find out which of the two it is; a whole answer is read to its end. ``body``: all of it, if it is here."""
         http = self._http
         ahead, ended = body or b"", body is not None
-        stream = _is_stream(ahead, http.content_type, ended=True) if ended else None
+        stream = _is_stream(ahead, http, ended=True) if ended else None
         while stream is None:
             piece = await http.more()
             ended = not piece
             ahead = ahead + piece if ahead else piece
-            stream = _is_stream(ahead, http.content_type, ended=ended)
+            stream = _is_stream(ahead, http, ended=ended)
         if stream:
             self._answer = Answer(self._shape, self._target, self._asked, self._notices)
             self._parser = SseParser()
@@ -187,34 +188,6 @@ class BodyEvents(Asking):
         events += self._answer.end()
 
 
-class DocumentEvents(Asking):
-    """A request whose answer is no completion, and its events: embeddings."""
-
-    __slots__ = ("_target", "over")
-
-    def __init__(self, way: HttpTarget, content: bytes, request_id: str, target: str) -> None:
-        super().__init__(way, content, request_id)
-        self._target = target
-        self.over = False
-        """See ``Events``."""
-
-    async def more(self) -> Sequence[Event]:
-        """See ``Events``."""
-        if self.over:
-            return ()
-        self.over = True
-        body = parse_json(await read_whole(self._http))
-        if not isinstance(body, dict):
-            raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
-        if (error := error_in_body(body)) is not None:
-            raise error
-        if not isinstance(body.get("data"), list):
-            raise UpstreamInvalidResponse("the model's server sent an answer without data")
-        usage = read_usage(body.get("usage"))
-        begun = Begun(self._target), Document(body)
-        return begun if usage is None else (*begun, usage)
-
-
 def parse_json(body: bytes) -> Any:
     """The JSON in a body; ``UpstreamInvalidResponse`` when there is none."""
     try:
@@ -223,14 +196,14 @@ def parse_json(body: bytes) -> Any:
         raise UpstreamInvalidResponse("the model's server answered with something that is not JSON") from None
 
 
-def _is_stream(ahead: bytes, content_type: str, *, ended: bool) -> bool | None:
+def _is_stream(ahead: bytes, http: HttpAnswer, *, ended: bool) -> bool | None:
     """What the body looks like decides; the content type only where the looks do not. None: too early to tell."""
     if ahead.startswith(b"data:"):
         return True
     head = ahead.lstrip(_BLANK)
     if head[:1] in (b"{", b"["):
         return False
-    if content_type == EVENT_STREAM and (head or ended):
+    if (head or ended) and http.content_type == EVENT_STREAM:
         return True
     if len(head) < _PEEK and not ended:
         return None

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 
 from gateway.backend.answers import Shape
-from gateway.backend.bodies import EVENT_STREAM, BodyEvents, DocumentEvents
+from gateway.backend.bodies import EVENT_STREAM, BodyEvents
+from gateway.backend.documents import DocumentEvents
 from gateway.backend.http import HttpClient, HttpTarget
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError, InvalidUnicode, InvalidValue

@@ -75,7 +75,7 @@ class SseParser:
             return None
         if self._line or self._data or self._event or self._head or self._after_cr or self._fault is not None:
             return None
-        if len(data) > self._max_event or not _is_utf8(data):
+        if len(data) > self._max_event or not (data.isascii() or _is_utf8(data)):
             return None
         if data.count(b"\n") == 2:
             said = [data[6:-2]]
@@ -162,8 +162,6 @@ class SseParser:
 
 
 def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
     try:
         data.decode()
     except UnicodeDecodeError:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backend.answers import CHAT, COMPLETIONS, Answer, Shape, ordinary_whole
+from gateway.backend.answers import CHAT, COMPLETIONS, Answer, Shape
 from gateway.backend.completions import CompletionsBackend
 from gateway.backend.engines import ENGINES
 from gateway.backend.h1 import H1Client
+from gateway.backend.whole import ordinary_whole
 from gateway.core.errors import GatewayError, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange

@@ -1,0 +1,41 @@
+"""How does a body become a document? Whole: an answer that is no completion, such as embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.backend.answers import read_usage
+from gateway.backend.asking import Asking
+from gateway.backend.bodies import parse_json
+from gateway.backend.http import HttpTarget, read_whole
+from gateway.backend.statuses import error_in_body
+from gateway.core.errors import UpstreamInvalidResponse
+from gateway.core.events import Begun, Document, Event
+
+
+class DocumentEvents(Asking):
+    """A request whose answer is no completion, and its events: embeddings."""
+
+    __slots__ = ("_target", "over")
+
+    def __init__(self, way: HttpTarget, content: bytes, request_id: str, target: str) -> None:
+        super().__init__(way, content, request_id)
+        self._target = target
+        self.over = False
+        """See ``Events``."""
+
+    async def more(self) -> Sequence[Event]:
+        """See ``Events``."""
+        if self.over:
+            return ()
+        self.over = True
+        body = parse_json(await read_whole(self._http))
+        if not isinstance(body, dict):
+            raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
+        if (error := error_in_body(body)) is not None:
+            raise error
+        if not isinstance(body.get("data"), list):
+            raise UpstreamInvalidResponse("the model's server sent an answer without data")
+        usage = read_usage(body.get("usage"))
+        begun = Begun(self._target), Document(body)
+        return begun if usage is None else (*begun, usage)
