@@ -105,7 +105,7 @@ class BodyEvents(Asking):
                             self._end_of_stream(parser, events)
             except GatewayError as error:
                 self._failure = error
-                self.over = False
+                self.over = False  # there is this to tell
             if events:
                 return events
         if self._failure is not None:
@@ -129,7 +129,10 @@ class BodyEvents(Asking):
             if ended and not self.over:
                 self._end_of_stream(self._parser, events)
             return
-        events += self._told_whole(ahead if ended else await read_whole(http, ahead=ahead))
+        if not ended:
+            rest = http.whole()
+            ahead = ahead + rest if rest is not None else await read_whole(http, ahead=ahead)
+        events += self._told_whole(ahead)
         self.over = True
 
     def _told_whole(self, body: bytes) -> list[Event]:

@@ -52,7 +52,7 @@ class HttpAnswer(Protocol):
         ...
 
     def whole(self) -> bytes | None:
-        """All of a body that has not been read, if its end has come and it is at hand; None: ask for ``more``."""
+        """All of the body that was not read yet, if its end has come; None: ask for ``more``."""
         ...
 
     def leave(self) -> None:
