@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gateway.backend.chat import ChatBackend
 from gateway.backend.completions import CompletionsBackend
@@ -138,9 +139,7 @@ def _stack(model: ModelSpec, doors: Doors, problems: _Problems) -> Backend:
             door = _DOORS[target.speaks](target, model, doors)
             replicas.append(Replica(target.label, Begin(door, delivery.first_token)))
 
-    def observe(target: str, outcome: str) -> None:
-        doors.metrics.attempt(model.name, target, outcome)
-
+    observe = partial(doors.metrics.attempt, model.name)
     failover = Failover(tuple(replicas), delivery.attempts, observe=observe)
     stack: Backend = Clocks(failover, delivery.idle, delivery.total)
     if any(target.speaks != "embedded" for target in model.targets):

@@ -83,7 +83,10 @@ class Progress:
 
         What left together has no gaps in between.
         """
-        count = sum(map(_is_text, events))
+        count = 0
+        for event in events:
+            if (type(event) is Delta and event.text) or _is_text(event):
+                count += 1
         if not count:
             return
         moment = self._now()
@@ -97,23 +100,22 @@ class Progress:
 
     def saw(self, events: Sequence[Event]) -> None:
         """A batch on its way to the client."""
-        if self._upstream_first is None and any(map(_is_text, events)):
-            self._upstream_first = self._now()
         for event in events:
-            if type(event) is not Delta:
-                self._saw(event)
-
-    def _saw(self, event: Event) -> None:
-        if isinstance(event, Usage):
-            self.usage = event
-        elif isinstance(event, Begun):
-            self.target = event.target or self.target
-            self.attempts = max(self.attempts, event.attempts)
-            self.delivery_notices.extend(event.notices)
-            self.bos_anomaly = self.bos_anomaly or any(notice.startswith("bos:") for notice in event.notices)
-        elif isinstance(event, Finish) and event.reason == "stop":
-            self.stop_cuts.append(event.source)
-            self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
+            if self._upstream_first is None and _is_text(event):
+                self._upstream_first = self._now()
+            if isinstance(event, Delta):
+                continue
+            if isinstance(event, Usage):
+                self.usage = event
+            elif isinstance(event, Begun):
+                self.target = event.target or self.target
+                self.attempts = max(self.attempts, event.attempts)
+                for notice in event.notices:
+                    self.delivery_notices.append(notice)
+                    self.bos_anomaly = self.bos_anomaly or notice.startswith("bos:")
+            elif isinstance(event, Finish) and event.reason == "stop":
+                self.stop_cuts.append(event.source)
+                self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
 
     # ------------------------------------------------ sums
 

@@ -12,6 +12,7 @@ from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.progress import Progress
 from gateway.stream.cut import Cutter
+from gateway.stream.stops import stop_set
 
 Count = Callable[[str], Awaitable[Usage]]
 """Counts the tokens of a call whose upstream did not; given all that was written."""
@@ -21,58 +22,123 @@ class Watched:
     """The events of one call, as the client shall have them."""
 
     __slots__ = (
+        "_choices",
         "_count",
         "_cutter",
         "_events",
         "_failure",
         "_over",
         "_progress",
+        "_stops",
+        "_straight",
         "_streams",
         "_unfinished",
         "_wants_logprobs",
         "_written",
     )
 
-    over = False
-    """See ``Events``."""
-
     def __init__(self, exchange: Exchange, events: Events, progress: Progress, count: Count | None) -> None:
         """``count``: None where nothing here can count."""
         completes = exchange.endpoint != "embeddings"
-        choices = max(len(exchange.prompts), 1) * exchange.n
+        params = exchange.params
+        asked = params.get("logprobs")
         self._events = events
         self._progress = progress
         self._count = count
         self._streams = exchange.stream
-        self._cutter = Cutter(exchange.stops, choices) if exchange.stops and not exchange.params.get("echo") else None
-        self._unfinished = set(range(choices)) if completes else set()
-        asked = exchange.params.get("logprobs")
+        self._choices = len(exchange.prompts) * exchange.n or exchange.n
+        self._stops = exchange.stops if "echo" not in params or not params["echo"] else ()
+        self._cutter: Cutter | None = None
+        """Made when it is first needed."""
+        self._unfinished: set[int] | None = None if completes else set()
+        """Choices without an end; None: nobody has looked yet, so all of them."""
         self._wants_logprobs = completes and asked is not None and asked is not False  # 0 asks for the chosen token's
+        self._straight = completes and not self._wants_logprobs and count is None
+        """Is there nothing to do but to cut?"""
         self._written: list[str] = []
         """The text that has gone out, where it may have to be counted."""
         self._failure: UpstreamError | None = None
         """Raised once everything before it has been handed out."""
         self._over = False
 
+    @property
+    def over(self) -> bool:
+        """See ``Events``."""
+        return self._over and self._failure is None
+
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
-        batch: Sequence[Event] = ()
-        while not batch and not self._over:
-            batch = await self._events.more()
+        if self._over:
+            return self._last()
+        batch = await self._events.more()
+        if self._straight and (self._goes_on(batch) if self._streams else self._is_all(batch)):
+            self._progress.saw(batch)
+            return batch
+        return await self._looked_at(batch)
+
+    # ---------------------------------------------------------------- the two ordinary cases
+
+    def _goes_on(self, batch: Sequence[Event]) -> bool:
+        """Is this one piece of text that no stop touches? Then it has been counted."""
+        if len(batch) != 1:
+            return False
+        event = batch[0]
+        if type(event) is not Delta:
+            return False
+        return not self._stops or self._the_cutter().passes(event)
+
+    def _is_all(self, batch: Sequence[Event]) -> bool:
+        """Is this all of an answer with one choice, whose text no stop can begin in?"""
+        if not self._events.over or self._choices != 1 or self._unfinished is not None:
+            return False
+        begins = stop_set(self._stops).first.search if self._stops else None
+        ended = False
+        for event in batch:
+            if isinstance(event, Delta):
+                if ended or event.index or event.logprobs is not None:
+                    return False
+                if begins is not None and begins(event.text) is not None:
+                    return False
+            elif isinstance(event, Finish):
+                if ended or event.index:
+                    return False
+                ended = True
+        self._over = ended
+        return ended
+
+    # ---------------------------------------------------------------- everything else
+
+    async def _looked_at(self, batch: Sequence[Event]) -> Sequence[Event]:
+        if self._unfinished is None:
+            self._unfinished = set(range(self._choices))
+        while True:
             batch = self._take(batch) if batch else self._end()
             if self._over and self._failure is None and (usage := await self._counted(batch)) is not None:
                 batch = [*batch, usage]
-        if batch:
-            self._progress.saw(batch)
-        elif self._failure is not None:
+            if batch:
+                self._progress.saw(batch)
+                return batch
+            if self._over:
+                return self._last()
+            batch = await self._events.more()
+
+    def _last(self) -> Sequence[Event]:
+        """There is nothing more."""
+        if self._failure is not None:
             raise self._failure
-        return batch
+        return ()
+
+    def _the_cutter(self) -> Cutter:
+        cutter = self._cutter
+        if cutter is None:
+            cutter = self._cutter = Cutter(self._stops, self._choices)
+        return cutter
 
     def _take(self, batch: Sequence[Event]) -> Sequence[Event]:
         if self._wants_logprobs:
             batch = self._scored(batch)
-        if self._cutter is not None:
-            batch = self._cutter.cut(batch)
+        if self._stops:
+            batch = self._the_cutter().cut(batch)
         for event in batch:
             if type(event) is not Delta:
                 batch = self._ended(batch)
@@ -102,11 +168,13 @@ class Watched:
     def _ended(self, batch: Sequence[Event]) -> Sequence[Event]:
         """The batch, in which choices may end: of several ends of one choice the first stands (row C30)."""
         passed: list[Event] = []
+        unfinished = self._unfinished
+        assert unfinished is not None
         for event in batch:
             if isinstance(event, Finish):
-                if event.index not in self._unfinished:
+                if event.index not in unfinished:
                     continue
-                self._unfinished.remove(event.index)
+                unfinished.remove(event.index)
             passed.append(event)
         return passed
 

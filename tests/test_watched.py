@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.core.dialogue import NOTHING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.progress import Progress
+from gateway.stream.fold import Fold, folded
 from gateway.watched import Watched
 from tests.policy.asking import exchange
 
@@ -24,11 +28,15 @@ Batches = list[Sequence[Event]]
 class Played:
     """Events in given batches, then an error if there is one."""
 
-    over = False
-
-    def __init__(self, batches: Batches, error: GatewayError | None) -> None:
+    def __init__(self, batches: Batches, error: GatewayError | None, tells: bool = True) -> None:
+        """``tells``: say so when the last batch is out."""
         self.left = list(batches)
         self.error = error
+        self.tells = tells
+
+    @property
+    def over(self) -> bool:
+        return self.tells and not self.left and self.error is None
 
     async def more(self) -> Sequence[Event]:
         if not self.left and self.error is not None:
@@ -61,6 +69,68 @@ def watch(
         return out, None, len(played.left)
 
     return asyncio.run(run())
+
+
+TEXTS = st.text("ab<eo>", max_size=8)
+LOGPROBS = st.sampled_from([None, (TokenLogprob("a", -0.5),)])
+NAMED = st.sampled_from([NOTHING, {"reasoning_content": "b"}])
+ENDS = st.builds(Finish, st.integers(0, 1), st.sampled_from(["stop", "length"]), extras=NAMED)
+ANSWERS = st.lists(
+    st.one_of(
+        st.builds(Delta, st.integers(0, 1), TEXTS, LOGPROBS, NAMED, NAMED),
+        ENDS,
+        ENDS,
+        st.just(Usage(1, 2)),
+        st.just(Begun("m/0", notices=("bos: missing",))),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def heard(batches: Batches, tells: bool, **asked: Any) -> tuple[object, ...]:
+    """The events, how they ended, and what the progress has noted."""
+
+    async def run() -> tuple[object, ...]:
+        progress = Progress("chat", "req_1", 0.0, now=lambda: 1.0)
+        watched = Watched(exchange(**asked), Played(batches, None, tells), progress, None)
+        out: list[Event] = []
+        code = ""
+        try:
+            while batch := await watched.more():
+                out += batch
+        except GatewayError as raised:
+            code = raised.code
+        record = progress.freeze("ok", 200)
+        return out, code, record
+
+    return asyncio.run(run())
+
+
+@given(ANSWERS, st.booleans(), st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2))
+def test_the_straight_ways_are_the_careful_one(
+    answer: list[Event], stream: bool, stops: tuple[str, ...], n: int
+) -> None:
+    """All at once and known to be all, or piece by piece from one who never tells: the client hears the same."""
+    asked = {"stops": stops, "n": n}
+    at_once = heard([answer], True, stream=stream, **asked)
+    assert at_once == heard([answer], False, stream=stream, **asked)
+    if not stream:  # a stream is left at its cut, and what comes after it is not heard
+        assert at_once == heard([[event] for event in answer], False, **asked)
+
+
+@given(ANSWERS)
+def test_a_whole_answer_is_folded_as_its_events_are(answer: list[Event]) -> None:
+    fold = Fold()
+    for event in answer:
+        fold.add(event)
+    folded_at_once = folded(answer)
+    if folded_at_once is not None:
+        assert folded_at_once == fold.result()
+
+
+def test_the_ordinary_answer_is_folded_straight() -> None:
+    assert folded([BEGUN, Delta(0, "a"), STOP, Usage(1, 1)]) is not None
 
 
 def test_a_batch_comes_out_as_one() -> None:

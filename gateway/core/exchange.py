@@ -55,11 +55,13 @@ class Exchange:
 class Events(Protocol):
     """The events of one answer, in the batches in which they arrive."""
 
-    over: bool
-    """True: nothing more will come, the next ``more()`` would be empty. False says nothing: ask.
+    @property
+    def over(self) -> bool:
+        """True: nothing more will come, the next ``more()`` would be empty. False says nothing: ask.
 
-    Spares whoever looks at it a call for nothing; it changes with ``more()`` only.
-    """
+        Spares whoever looks at it a call for nothing; it changes with ``more()`` only.
+        """
+        ...
 
     async def more(self) -> Sequence[Event]:
         """The events that have come together, in order; empty once the answer is over, and ever after.

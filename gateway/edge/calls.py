@@ -23,7 +23,7 @@ from gateway.edge.replies import error_event, send_error, send_json
 from gateway.pipeline import Prepared, Route, Run, prepare
 from gateway.progress import Progress
 from gateway.runtime import Runtime
-from gateway.stream.fold import Fold
+from gateway.stream.fold import Fold, folded
 from gateway.telemetry.log import log_call
 from gateway.wire.json import parse_object
 from gateway.wire.problems import quoted
@@ -184,14 +184,18 @@ async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Prog
 
 
 async def _whole(events: Events) -> Completion | Document:
+    batch = await events.more()
+    if events.over and (completion := folded(batch)) is not None:
+        return completion
     fold = Fold()
     document: Document | None = None
-    while batch := await events.more():
+    while batch:
         for event in batch:
             if type(event) is Document:
                 document = event  # its counts are still to come
             else:
                 fold.add(event)
+        batch = await events.more()
     return fold.result() if document is None else document
 
 

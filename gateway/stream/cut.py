@@ -42,6 +42,11 @@ class Cutter:
         """Every expected choice has ended; what follows can only be usage."""
         return not self._open
 
+    def passes(self, delta: Delta) -> bool:
+        """True: no stop touches this text, which is now counted and may go out. False: nothing happened."""
+        choice = self._choices.get(delta.index) or self._choice(delta.index)
+        return choice.passes(delta)
+
     def cut(self, batch: Sequence[Event]) -> Sequence[Event]:
         """The events that may go out now; the batch itself where no stop touches it."""
         passed = 0

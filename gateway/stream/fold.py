@@ -7,7 +7,7 @@ Pieces are joined once, at the end: the work is linear.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.core.completion import Choice, Completion
@@ -19,6 +19,27 @@ WHOLE = frozenset({"role", "id", "type", "name"})
 """Strings that arrive whole, and perhaps again in each delta; never joined."""
 OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
 """Objects that arrive in fragments; their strings are joined in turn."""
+
+
+def folded(batch: Sequence[Event]) -> Completion | None:
+    """What ``Fold`` makes of a whole answer with one choice, in one text and nothing beside it; None: of any other."""
+    begun = delta = finish = usage = None
+    for event in batch:
+        if isinstance(event, Delta) and delta is None:
+            delta = event
+        elif isinstance(event, Finish) and finish is None:
+            finish = event
+        elif isinstance(event, Usage) and usage is None:
+            usage = event
+        elif isinstance(event, Begun) and begun is None:
+            begun = event
+        else:
+            return None
+    if delta is None or finish is None or finish.index != delta.index or finish.extras is not NOTHING:
+        return None
+    if delta.fields is not NOTHING or delta.extras is not NOTHING:
+        return None
+    return Completion((Choice(delta.index, delta.text, finish, delta.logprobs),), usage, begun)
 
 
 class Fold:

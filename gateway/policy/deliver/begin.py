@@ -28,87 +28,85 @@ class Begin:
         self._inner = inner
         self._first_token = first_token
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Resumed]:
+    def open(self, exchange: Exchange) -> Opening:
         """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
 
         A whole answer comes at its end, however long the model writes: only the total bounds it.
         """
-        inner = self._inner.open(exchange)
-        return _Opening(inner, _FirstToken(self._first_token) if exchange.stream else None)
+        return Opening(self._inner.open(exchange), self._first_token if exchange.stream else None)
 
 
-class _Opening:
-    """One exchange, entered when its answer has begun."""
+class Opening:
+    """One exchange, entered when its answer has begun; then its events: those the gate has kept, and the rest."""
 
-    __slots__ = ("_clock", "_inner")
+    __slots__ = ("_first_token", "_inner", "_rest", "held", "more")
 
-    def __init__(self, inner: AbstractAsyncContextManager[Events], clock: _FirstToken | None) -> None:
+    def __init__(self, inner: AbstractAsyncContextManager[Events], first_token: float | None) -> None:
         self._inner = inner
-        self._clock = clock
+        self._first_token = first_token
+        self.held: Sequence[Event] = ()
+        """What the gate has kept; the first of them says who answers."""
+        self.more: Callable[[], Coroutine[Any, Any, Sequence[Event]]] = self._first
 
-    async def __aenter__(self) -> Resumed:
-        clock = self._clock
-        if clock is None:
-            return await self._begin()
-        clock.start()
-        try:
-            return await self._begin()
-        except BaseException as error:
-            clock.convert(error)
-            raise
-        finally:
-            clock.stop()
+    @property
+    def over(self) -> bool:
+        """See ``Events``."""
+        return self._rest.over and not self.held
+
+    async def __aenter__(self) -> Opening:
+        if self._first_token is not None:
+            await self._begin_within(self._first_token)
+        else:
+            await self._begin()
+        return self
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, bool | None]:
         return self._inner.__aexit__(kind, error, trace)
 
-    async def _begin(self) -> Resumed:
-        events = await self._inner.__aenter__()
+    async def _begin(self) -> None:
+        self._rest = events = await self._inner.__aenter__()
         try:
-            held = await _until_meaningful(events)
+            self.held = held = await events.more()
+            for event in held:  # nearly always the first batch has text
+                if type(event) is Delta and event.text:
+                    return
+            self.held = await _until_meaningful(held, events)
         except BaseException as error:
             await self._inner.__aexit__(type(error), error, error.__traceback__)
             raise
-        return Resumed(held, events)
+
+    async def _begin_within(self, seconds: float) -> None:
+        clock = _FirstToken(seconds)
+        try:
+            await self._begin()
+        except BaseException as error:
+            clock.convert(error)
+            raise
+        finally:
+            clock.stop()
+
+    async def _first(self) -> Sequence[Event]:
+        """What was kept; from then on nothing stands between the reader and the rest."""
+        self.more = self._rest.more
+        held, self.held = self.held, ()
+        return held
 
 
 class _FirstToken(Clock):
-    """Bounds the wait for the first content."""
+    """Bounds the wait for the first content, from now on."""
 
     __slots__ = ("_seconds",)
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self._seconds = seconds
-
-    def start(self) -> None:
-        self.set(self._loop.time() + self._seconds)
+        self.set(self._loop.time() + seconds)
 
     def look(self) -> None:
         """See ``Clock``."""
         self.ring(UpstreamTimeout(f"the model's server sent no content within {self._seconds:g} s"))
-
-
-class Resumed:
-    """Events already taken, then the rest: once the first are handed out, it is no longer in the way."""
-
-    __slots__ = ("_rest", "held", "more")
-
-    over = False
-    """See ``Events``."""
-
-    def __init__(self, held: Sequence[Event], rest: Events) -> None:
-        self.held = held
-        """What the gate has kept; the first of them says who answers."""
-        self._rest = rest
-        self.more: Callable[[], Coroutine[Any, Any, Sequence[Event]]] = self._first
-
-    async def _first(self) -> Sequence[Event]:
-        self.more = self._rest.more
-        held, self.held = self.held, ()
-        return held or await self._rest.more()
 
 
 def is_content(event: Event) -> bool:
@@ -120,10 +118,12 @@ def is_content(event: Event) -> bool:
     return not isinstance(event, Begun | Usage)
 
 
-async def _until_meaningful(events: Events) -> Sequence[Event]:
+async def _until_meaningful(batch: Sequence[Event], events: Events) -> Sequence[Event]:
+    """Everything from ``batch`` on, up to the batch that tells the client something."""
     held: Sequence[Event] = ()
-    while batch := await events.more():
+    while batch:
         held = [*held, *batch] if held else batch
         if any(map(is_content, batch)) or len(held) >= MAX_HELD:
             return held
+        batch = await events.more()
     raise UpstreamInvalidResponse("the model's server answered with an empty stream")

@@ -18,9 +18,8 @@ class Clock:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        owner = asyncio.current_task(self._loop)
-        assert owner is not None
-        self._owner = owner
+        self._owner = asyncio.current_task(self._loop)
+        """The task that is bounded; clocks are made by tasks only."""
         self._up: GatewayError | None = None
         """The error that the owner was cancelled for."""
 
@@ -34,6 +33,7 @@ class Clock:
 
     def ring(self, error: GatewayError) -> None:
         """Time is up: cancel the task, wherever it waits."""
+        assert self._owner is not None
         self._up = error
         self._owner.cancel()
 
@@ -43,5 +43,7 @@ class Clock:
 
     def convert(self, error: BaseException | None) -> None:
         """Raise what the owner was cancelled for, if it was and nobody else has cancelled it too."""
-        if self._up is not None and isinstance(error, asyncio.CancelledError) and self._owner.uncancel() <= 0:
+        if self._up is None or self._owner is None or not isinstance(error, asyncio.CancelledError):
+            return
+        if self._owner.uncancel() <= 0:
             raise self._up from None

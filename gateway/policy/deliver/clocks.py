@@ -7,12 +7,13 @@ a batch of events costs a look at the time, a whole answer none.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout, UpstreamTimeout
-from gateway.core.events import Event
+from gateway.core.events import Delta, Event
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.begin import is_content
 from gateway.policy.deliver.clock import Clock
@@ -40,9 +41,6 @@ class _Clocked(Clock):
 
     __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_total")
 
-    over = False
-    """See ``Events``."""
-
     def __init__(
         self,
         inner: AbstractAsyncContextManager[Events],
@@ -50,16 +48,19 @@ class _Clocked(Clock):
         total: float,
         deadline: float | None,
     ) -> None:
-        super().__init__()
+        # Written out: the base's own would cost as much as all of this.
+        self._loop = loop = asyncio.get_running_loop()
+        self._owner = asyncio.current_task(loop)
+        self._up = None
         self._inner = inner
-        self._deadline = deadline if deadline is not None else self._loop.time() + total
+        self._deadline = deadline if deadline is not None else loop.time() + total
         self._idle = idle
         self._total = total
         self._heard: float | None = None
         """When content was last heard; None before the answer has begun."""
 
     async def __aenter__(self) -> Events:
-        self.set(self._deadline)
+        self._timer = self._loop.call_at(self._deadline, self.look)
         try:
             events = await self._inner.__aenter__()
         except BaseException as error:
@@ -76,7 +77,7 @@ class _Clocked(Clock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self._timer.cancel()
         await self._inner.__aexit__(kind, error, trace)
         if self._up is not None:
             self.convert(error)
@@ -85,10 +86,15 @@ class _Clocked(Clock):
         """See ``Events``."""
         batch = await self._events.more()
         for event in batch:
-            if is_content(event):
+            if (type(event) is Delta and event.text) or is_content(event):
                 self._heard = self._loop.time()
                 break
         return batch
+
+    @property
+    def over(self) -> bool:
+        """See ``Events``."""
+        return self._events.over
 
     def look(self) -> None:
         """See ``Clock``: is time really up, or has content come since?"""

@@ -26,7 +26,7 @@ from gateway.core.errors import (
 )
 from gateway.core.events import Begun
 from gateway.core.exchange import Events, Exchange
-from gateway.policy.deliver.begin import Begin, Resumed
+from gateway.policy.deliver.begin import Begin, Opening
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,6 @@ MAX_WAIT = 2.0
 """Seconds; a ``retry-after`` beyond it goes to the client instead of being slept through."""
 
 
-Opened = AbstractAsyncContextManager[Resumed]
-
-
 @dataclass(frozen=True, slots=True)
 class Replica:
     """One target behind its gate."""
@@ -79,39 +76,21 @@ class Failover:
         observe: Callable[[str, str], None] = lambda target, outcome: None,
         rng: random.Random | None = None,
     ) -> None:
-        self._replicas = replicas
-        self._attempts = attempts
-        self._observe = observe
+        self.replicas = replicas
+        self.attempts = attempts
+        """How many a call may make; at least one."""
+        self.observe = observe
         self._rng = rng or random.Random()
         self._next = 0
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Opens the first replica that begins to answer; raises the last failure otherwise."""
-        start, self._next = self._next, (self._next + 1) % len(self._replicas)
+        start = self._next
+        self._next = (start + 1) % len(self.replicas)
         return _Trying(self, exchange, start)
 
-    async def begin(self, exchange: Exchange, start: int) -> tuple[Opened, Resumed]:
-        """The exchange that was opened in the end, its events, and how many were tried."""
-        survived: dict[type[GatewayError], int] = {}
-        for attempt in range(1, self._attempts + 1):
-            replica = self._replicas[(start + attempt - 1) % len(self._replicas)]
-            try:
-                opened = replica.backend.open(exchange)
-                events = await opened.__aenter__()
-            except GatewayError as error:
-                self._observe(replica.label, error.code)
-                error.attempts = attempt
-                fresh = attempt < len(self._replicas)
-                if attempt == self._attempts or not _may_go_on(error, survived, fresh):
-                    raise
-                if not fresh:
-                    await self._pause(error)
-            else:
-                self._observe(replica.label, "ok")
-                return opened, _labelled(events, replica.label, attempt)
-        raise AssertionError("a policy allows at least one attempt")
-
-    async def _pause(self, error: GatewayError) -> None:
+    async def pause(self, error: GatewayError) -> None:
+        """Before the same target is asked again."""
         wait = error.retry_after if error.retry_after is not None else self._rng.uniform(0, BACKOFF)
         if wait > MAX_WAIT:
             raise error
@@ -129,8 +108,30 @@ class _Trying:
         self._start = start
 
     async def __aenter__(self) -> Events:
-        self._opened, events = await self._failover.begin(self._exchange, self._start)
-        return events
+        failover, replicas = self._failover, self._failover.replicas
+        survived: dict[type[GatewayError], int] = {}
+        attempt = 0
+        while True:
+            replica = replicas[(self._start + attempt) % len(replicas)]
+            attempt += 1
+            try:
+                opened = replica.backend.open(self._exchange)
+                events = await opened.__aenter__()
+            except GatewayError as error:
+                failover.observe(replica.label, error.code)
+                error.attempts = attempt
+                fresh = attempt < len(replicas)
+                if attempt == failover.attempts or not _may_go_on(error, survived, fresh):
+                    raise
+                if not fresh:
+                    await failover.pause(error)
+            else:
+                failover.observe(replica.label, "ok")
+                self._opened = opened
+                first = events.held[0]
+                if type(first) is not Begun or first.attempts != attempt or first.target != replica.label:
+                    _label(events, replica.label, attempt)
+                return events
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -147,12 +148,8 @@ def _may_go_on(error: GatewayError, survived: dict[type[GatewayError], int], fre
     return survived[kind] <= rule.most and (fresh or rule.same_target)
 
 
-def _labelled(events: Resumed, label: str, attempts: int) -> Resumed:
-    """The same events; the ``Begun`` among those the gate holds says who answered and how many had to be asked."""
-    first = events.held[0]
-    if type(first) is not Begun or first.target != label or first.attempts != attempts:
-        events.held = [
-            replace(event, target=label, attempts=attempts) if isinstance(event, Begun) else event
-            for event in events.held
-        ]
-    return events
+def _label(events: Opening, label: str, attempts: int) -> None:
+    """Let the ``Begun`` among those the gate holds say who answered and how many had to be asked."""
+    events.held = [
+        replace(event, target=label, attempts=attempts) if isinstance(event, Begun) else event for event in events.held
+    ]
