@@ -98,6 +98,15 @@ class Progress:
             self._gaps += [0.0] * (count - 1)
         self._last_written = moment
 
+    def passed_on(self) -> None:
+        """More of a stream's text has been handed on: ``wrote``, for one piece."""
+        moment = self._now()
+        if self._last_written is None:
+            self._first_written = moment
+        else:
+            self._gaps.append(moment - self._last_written)
+        self._last_written = moment
+
     def saw(self, events: Sequence[Event]) -> None:
         """A batch on its way to the client."""
         for event in events:

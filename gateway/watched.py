@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
 from gateway.core.events import Delta, Event, Finish, Usage
-from gateway.core.exchange import Events, Exchange
+from gateway.core.exchange import Events, Exchange, Take
 from gateway.progress import Progress
 from gateway.stream.cut import Cutter
 from gateway.stream.stops import stop_set
@@ -76,6 +76,24 @@ class Watched:
             return batch
         return await self._looked_at(batch)
 
+    async def flow(self, take: Take) -> None:
+        """See ``Events``."""
+        if self._over or not self._straight or not self._streams:
+            return
+        if not self._stops:
+            await self._events.flow(take)
+            return
+        choice = self._the_cutter().choice
+
+        def uncut(delta: Delta) -> bool:
+            said = choice(delta.index)
+            if said.touches(delta) or not take(delta):
+                return False
+            said.received += len(delta.text)
+            return True
+
+        await self._events.flow(uncut)
+
     # ---------------------------------------------------------------- the two ordinary cases
 
     def _goes_on(self, batch: Sequence[Event]) -> bool:
@@ -85,7 +103,13 @@ class Watched:
         event = batch[0]
         if type(event) is not Delta:
             return False
-        return not self._stops or self._the_cutter().passes(event)
+        if not self._stops:
+            return True
+        choice = self._the_cutter().choice(event.index)
+        if choice.touches(event):
+            return False
+        choice.received += len(event.text)
+        return True
 
     def _is_all(self, batch: Sequence[Event]) -> bool:
         """Is this all of an answer with one choice, whose text no stop can begin in?"""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.exchange import Take
 from gateway.progress import Progress
 from gateway.stream.fold import Fold, folded
 from gateway.watched import Watched
@@ -37,6 +38,10 @@ class Played:
     @property
     def over(self) -> bool:
         return self.tells and not self.left and self.error is None
+
+    async def flow(self, take: Take) -> None:
+        while self.left and len(self.left[0]) == 1 and isinstance(delta := self.left[0][0], Delta) and take(delta):
+            del self.left[0]
 
     async def more(self) -> Sequence[Event]:
         if not self.left and self.error is not None:
@@ -118,6 +123,40 @@ def test_the_straight_ways_are_the_careful_one(
     assert at_once == heard([answer], False, stream=stream, **asked)
     if not stream:  # a stream is left at its cut, and what comes after it is not heard
         assert at_once == heard([[event] for event in answer], False, stream=False, **asked)
+
+
+@settings(max_examples=300)
+@given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2), st.integers(0, 3))
+def test_what_flows_is_what_would_have_been_pulled(
+    answer: list[Event], stops: tuple[str, ...], n: int, busy: int
+) -> None:
+    """``busy``: the client cannot take every piece whose number that divides."""
+
+    async def run(flows: bool) -> tuple[list[Event], str]:
+        played = Played([[event] for event in answer], None)
+        progress = Progress("chat", "req_1", 0.0)
+        watched = Watched(exchange(stops=stops, n=n), played, progress, None)
+        out: list[Event] = []
+        asked = 0
+
+        def take(delta: Delta) -> bool:
+            nonlocal asked
+            asked += 1
+            if busy and asked % busy == 0:
+                return False
+            out.append(delta)
+            return True
+
+        try:
+            while batch := await watched.more():
+                out += batch
+                if flows:
+                    await watched.flow(take)
+        except GatewayError as raised:
+            return out, raised.code
+        return out, ""
+
+    assert asyncio.run(run(True)) == asyncio.run(run(False))
 
 
 @given(ANSWERS)

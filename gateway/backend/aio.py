@@ -6,7 +6,7 @@ See ``http.py`` for the rules both keep.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -52,6 +52,9 @@ class AioAnswer:
     def header(self, name: str) -> str | None:
         """See ``HttpAnswer``."""
         return self._response.headers.get(name)
+
+    async def flow(self, take: Callable[[bytes], bool]) -> None:
+        """See ``HttpAnswer``: aiohttp wakes whoever reads."""
 
     async def more(self) -> bytes:
         """See ``HttpAnswer``."""

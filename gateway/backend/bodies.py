@@ -32,7 +32,8 @@ from gateway.core.errors import (
     UpstreamInvalidStream,
 )
 from gateway.core.events import Event
-from gateway.stream.sse import SseEvent, SseParser
+from gateway.core.exchange import Take
+from gateway.stream.sse import MAX_EVENT, SseEvent, SseParser
 from gateway.stream.surrogates import loads
 
 EVENT_STREAM = "text/event-stream"
@@ -111,6 +112,27 @@ class BodyEvents(Asking):
         if self._failure is not None:
             raise self._failure
         return ()
+
+    async def flow(self, take: Take) -> None:
+        """See ``Events``."""
+        parser = self._parser
+        if parser is None or not parser.idle or self.over or self._failure is not None:
+            return
+        ordinary, loads = self._answer.ordinary, orjson.loads
+
+        def text(data: bytes) -> bool:
+            # One event of one line, as ``SseParser.plain`` has it; orjson refuses what is not UTF-8.
+            if not data.startswith(b"data: {") or not data.endswith(b"}\n\n") or data.count(b"\n") != 2:
+                return False
+            if b"\r" in data or b"\\ud" in data or b"\\uD" in data or len(data) > MAX_EVENT:
+                return False
+            try:
+                delta = ordinary(loads(data[6:-2]))
+            except ValueError:
+                return False
+            return delta is not None and take(delta)
+
+        await self._http.flow(text)
 
     async def _begin(self, body: bytes | None, events: list[Event]) -> None:
         """Find out which of the two it is; a whole answer is read to its end. ``body``: all of it, if it is here."""

@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_quiet",
         "_said",
+        "_take",
         "_transport",
         "_waiter",
         "_waiting_bytes",
@@ -68,6 +69,8 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._take: Callable[[bytes], bool] | None = None
+        """Who takes pieces of the body in passing; see ``flow``."""
         self._chunks: list[bytes] = []
         """The body that the reader has not taken yet, chunk framing removed."""
         self._in_head: list[None] = []
@@ -153,6 +156,17 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         return data
 
+    async def flow(self, take: Callable[[bytes], bool]) -> None:
+        """See ``HttpAnswer``."""
+        if self._chunks or self.ended or self._failure is not None:
+            return
+        self._take = take
+        self._waiter = waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._take = None
+
     def whole(self) -> bytes | None:
         """See ``HttpAnswer``."""
         if not self.ended or self._paused:
@@ -223,6 +237,14 @@ class Connection(asyncio.Protocol):
             self._fail(UpstreamInvalidResponse(NOT_HTTP))
             self.close()
             return
+        take, chunks = self._take, self._chunks
+        if take is not None and not self.ended:
+            if not chunks:
+                return  # the frame of a chunk, without its data
+            if take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
+                chunks.clear()
+                self._waiting_bytes = 0
+                return
         waiter = self._waiter
         if waiter is not None and self.status:
             self._waiter = None

@@ -11,6 +11,7 @@ from gateway.backend.http import HttpTarget, read_whole
 from gateway.backend.statuses import error_in_body
 from gateway.core.errors import UpstreamInvalidResponse
 from gateway.core.events import Begun, Document, Event
+from gateway.core.exchange import Take
 
 
 class DocumentEvents(Asking):
@@ -23,6 +24,9 @@ class DocumentEvents(Asking):
         self._target = target
         self.over = False
         """See ``Events``."""
+
+    async def flow(self, take: Take) -> None:
+        """See ``Events``: a document does not flow."""
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""

@@ -12,7 +12,7 @@ closed, never pooled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
@@ -49,6 +49,13 @@ class HttpAnswer(Protocol):
 
     async def more(self) -> bytes:
         """The next piece of the body, of any size; empty at its end. Raises ``UpstreamError``."""
+        ...
+
+    async def flow(self, take: Callable[[bytes], bool]) -> None:
+        """Hand each piece to ``take`` the moment it comes, until it does not take one: that is left for ``more``.
+
+        Ends as well where the body ends or fails, and at once in a client that has no such way.
+        """
         ...
 
     def whole(self) -> bytes | None:

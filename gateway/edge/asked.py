@@ -89,6 +89,10 @@ class Asked(Work, ABC):
         """A part of a stream; waits while the client reads too slowly."""
 
     @abstractmethod
+    def pass_on(self, frames: bytes) -> bool:
+        """As ``write``, for who cannot wait. False: nothing was written, because the client reads too slowly."""
+
+    @abstractmethod
     def end(self, last: bytes = b"") -> None:
         """The end of a stream, with its last part."""
 

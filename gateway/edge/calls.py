@@ -12,7 +12,7 @@ from typing import Any
 from gateway.core.call import Call
 from gateway.core.completion import Completion
 from gateway.core.errors import GatewayError, InvalidValue, Overloaded
-from gateway.core.events import Document
+from gateway.core.events import Delta, Document
 from gateway.core.exchange import Events
 from gateway.edge.asked import Asked
 from gateway.edge.body import read_body
@@ -172,6 +172,13 @@ def _report(asked: Asked, error: GatewayError, progress: Progress) -> None:
 
 
 async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Progress) -> None:
+    def pass_on(delta: Delta) -> bool:
+        frame = speaker.plain(delta)
+        if frame is None or not asked.pass_on(frame):
+            return False
+        progress.passed_on()
+        return True
+
     while batch := await events.more():
         frames = speaker.frames(batch)
         if not frames:
@@ -181,6 +188,8 @@ async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Prog
             asked.begin(200, STREAM_HEADERS + _known(asked, progress))
         await asked.write(frames)
         progress.wrote(batch)
+        # From here on plain text goes from socket to socket without waking this task; anything else comes back here.
+        await events.flow(pass_on)
 
 
 async def _whole(events: Events) -> Completion | Document:

@@ -133,6 +133,14 @@ class Request(Asked):
         if line.drained is not None:
             await line.drained
 
+    def pass_on(self, frames: bytes) -> bool:
+        """See ``Asked``."""
+        line = self._line
+        if line.drained is not None or self._head is not None or not self._chunked:
+            return False
+        line.send(b"%x\r\n%b\r\n" % (len(frames), frames))
+        return True
+
     def end(self, last: bytes = b"") -> None:
         """See ``Asked``."""
         if self.answered:

@@ -5,9 +5,9 @@ The way of every call does not come through here: a batch is handed on as it is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from gateway.core.events import Event
+from gateway.core.events import Delta, Event
 
 
 class Singles:
@@ -20,6 +20,9 @@ class Singles:
 
     def __init__(self, events: AsyncIterator[Event]) -> None:
         self._events = events
+
+    async def flow(self, take: Callable[[Delta], bool]) -> None:
+        """See ``Events``: there is no short way."""
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""

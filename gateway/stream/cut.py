@@ -34,7 +34,7 @@ class Cutter:
         """
         self._stops = stop_set(stops)
         self._skip = skip
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, Choice] = {}
         self._open = set(range(choices))
 
     @property
@@ -42,20 +42,17 @@ class Cutter:
         """Every expected choice has ended; what follows can only be usage."""
         return not self._open
 
-    def passes(self, delta: Delta) -> bool:
-        """True: no stop touches this text, which is now counted and may go out. False: nothing happened."""
-        choice = self._choices.get(delta.index) or self._choice(delta.index)
-        return choice.passes(delta)
-
     def cut(self, batch: Sequence[Event]) -> Sequence[Event]:
         """The events that may go out now; the batch itself where no stop touches it."""
         passed = 0
         for event in batch:
             if type(event) is Delta:
-                if not self._choice(event.index).passes(event):
+                choice = self.choice(event.index)
+                if choice.touches(event):
                     break
+                choice.received += len(event.text)
             elif isinstance(event, Finish):
-                if not self._choice(event.index).ends():
+                if not self.choice(event.index).ends():
                     break
                 self._open.discard(event.index)
             passed += 1
@@ -69,10 +66,10 @@ class Cutter:
     def feed(self, event: Event) -> list[Event]:
         """The events that may go out now."""
         if isinstance(event, Delta):
-            choice = self._choice(event.index)
+            choice = self.choice(event.index)
             events = choice.add(event)
         elif isinstance(event, Finish):
-            choice = self._choice(event.index)
+            choice = self.choice(event.index)
             events = choice.end(event)
         else:
             return [event]
@@ -84,18 +81,19 @@ class Cutter:
         """The upstream is at its end: what is still held, without inventing a finish."""
         return [event for choice in self._choices.values() for event in choice.flush()]
 
-    def _choice(self, index: int) -> _Choice:
+    def choice(self, index: int) -> Choice:
+        """The state of one choice."""
         choice = self._choices.get(index)
         if choice is None:
             skip = self._skip[index] if 0 <= index < len(self._skip) else 0
-            choice = self._choices[index] = _Choice(index, self._stops, skip)
+            choice = self._choices[index] = Choice(index, self._stops, skip)
         return choice
 
 
-class _Choice:
+class Choice:
     """One choice's text on its way out; positions count its characters from the start."""
 
-    __slots__ = ("_index", "_received", "_scanner", "_search", "_skip", "_tokens", "_waiting", "ended")
+    __slots__ = ("_index", "_scanner", "_search", "_skip", "_tokens", "_waiting", "ended", "received")
 
     def __init__(self, index: int, stops: StopSet, skip: int) -> None:
         self.ended = False
@@ -105,18 +103,15 @@ class _Choice:
         self._search = stops.first.search
         self._tokens: TokenAligner | None = None
         """Made when the first log probabilities come: most calls have none."""
-        self._received = 0
+        self.received = 0
         self._waiting: deque[tuple[int, Delta]] | None = None
         """(position of its first character, delta or what is left of it), in order."""
 
-    def passes(self, delta: Delta) -> bool:
-        """True: no stop can begin in this text, nothing waits, and it is counted. False: nothing happened."""
-        if self._waiting or self.ended or self._skip or self._scanner.held or self._search(delta.text) is not None:
-            return False
-        if delta.logprobs is not None or self._tokens is not None:
-            return False
-        self._received += len(delta.text)
-        return True
+    def touches(self, delta: Delta) -> bool:
+        """False: no stop can begin in this text and nothing waits, so it may go out; then it counts as ``received``."""
+        if self._waiting or self.ended or self._skip or self._scanner.node or self._search(delta.text) is not None:
+            return True
+        return delta.logprobs is not None or self._tokens is not None
 
     def ends(self) -> bool:
         """True: nothing is held, and the choice takes no more. False: nothing happened."""
@@ -128,12 +123,12 @@ class _Choice:
     def add(self, delta: Delta) -> list[Event]:
         if self.ended:
             return []
-        start = self._received
+        start = self.received
         until, stop = self._scan(delta.text)
         tokens = delta.logprobs or ()
         if tokens and self._tokens is None:
             self._tokens = TokenAligner(start)
-        if stop is None and until == self._received and not self._waiting:
+        if stop is None and until == self.received and not self._waiting:
             # Tokens of reasoning or a tool call spell no text of ours; they go with their fields.
             elsewhere = not delta.text and bool(delta.fields) and (self._tokens is None or self._tokens.idle)
             if elsewhere or self._tokens is None or self._tokens.passes(delta.text, tokens):
@@ -163,19 +158,19 @@ class _Choice:
             return []
         self.ended = True
         self._scanner.flush()
-        events = self._release(self._received)
+        events = self._release(self.received)
         if self._tokens is not None and (tokens := self._tokens.rest(engine_stop)):
             events.append(Delta(self._index, logprobs=tokens))
         return events
 
     def _scan(self, text: str) -> tuple[int, str | None]:
         """The position up to which text may go out, and the stop that was found there."""
-        self._received += len(text)
+        self.received += len(text)
         if self._skip:
             skipped = min(self._skip, len(text))
             self._skip -= skipped
             text = text[skipped:]
-        start = self._received - len(text) - self._scanner.held
+        start = self.received - len(text) - self._scanner.held
         out, stop = self._scanner.feed(text)
         return start + len(out), stop
 

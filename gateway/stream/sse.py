@@ -73,7 +73,7 @@ class SseParser:
         """
         if not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
             return None
-        if self._line or self._data or self._event or self._head or self._after_cr or self._fault is not None:
+        if not self.idle:
             return None
         if len(data) > self._max_event or not (data.isascii() or _is_utf8(data)):
             return None
@@ -87,6 +87,12 @@ class SseParser:
             return None
         self._head = None
         return said
+
+    @property
+    def idle(self) -> bool:
+        """Nothing of an event is held, and nothing was wrong."""
+        held = self._line or self._data or self._event or self._head or self._after_cr
+        return not held and self._fault is None
 
     def close(self) -> list[SseEvent]:
         """The stream ended in good order: the last event, if it lacks only its line ends.

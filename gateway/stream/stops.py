@@ -80,23 +80,23 @@ def stop_set(stops: tuple[str, ...]) -> StopSet:
 class StopScanner:
     """Follows one choice's text; holds back only what may still become a stop."""
 
-    __slots__ = ("_node", "_set")
+    __slots__ = ("_set", "node")
 
     def __init__(self, stops: tuple[str, ...] | StopSet) -> None:
         self._set = stops if isinstance(stops, StopSet) else StopSet(stops)
-        self._node = 0
+        self.node = 0
 
     @property
     def held(self) -> int:
         """How many characters are held back; always fewer than the longest stop has."""
-        return self._set.depth[self._node]
+        return self._set.depth[self.node]
 
     def feed(self, text: str) -> tuple[str, str | None]:
         """The text that may go out now, and the stop if this text completes one.
 
         The stop itself and what follows it are dropped; after a stop the scanner is done and must not be fed.
         """
-        machine, before = self._set, self._node
+        machine, before = self._set, self.node
         node, at, end = before, 0, len(text)
         while at < end:
             if not node:
@@ -112,15 +112,15 @@ class StopScanner:
             at += 1
             stop = machine.ends[node]
             if stop is not None:
-                self._node = 0
+                self.node = 0
                 return self._first(before, text, at - len(stop)), stop
-        self._node = node
+        self.node = node
         return self._first(before, text, end - machine.depth[node]), None
 
     def flush(self) -> str:
         """The end of the text: what was held back is no stop after all."""
-        held = self._set.prefix_of[self._node][: self.held]
-        self._node = 0
+        held = self._set.prefix_of[self.node][: self.held]
+        self.node = 0
         return held
 
     def _first(self, before: int, text: str, end: int) -> str:

@@ -57,6 +57,10 @@ class Speaker(Protocol):
         """The frames of a batch, as ``chunk`` would give them one by one."""
         ...
 
+    def plain(self, delta: Delta) -> bytes | None:
+        """The frame of an ordinary delta after the first; None: ``frames`` has to be asked."""
+        ...
+
     def usage(self) -> bytes:
         """The usage chunk; empty if it was not asked for or nothing was counted."""
         ...
@@ -136,6 +140,13 @@ class _Speaker:
             else:
                 said.append(self.chunk(event))
         return b"".join(said)
+
+    def plain(self, delta: Delta) -> bytes | None:
+        """The frame of more text and nothing else; None where ``frames`` has to say it."""
+        around = self._around.get(delta.index)
+        if around is None or delta.logprobs is not None or delta.fields is not NOTHING or delta.extras is not NOTHING:
+            return None
+        return around[0] + orjson.dumps(delta.text) + around[1]
 
     def _surroundings(self, index: int) -> tuple[bytes, bytes]:
         """What stands before and behind the text of a delta that has nothing else, once its choice is introduced."""

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Usage
-from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.exchange import Backend, Events, Exchange, Take
 from gateway.policy.deliver.clock import Clock
 
 MAX_HELD = 64
@@ -64,6 +64,11 @@ class Opening:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, bool | None]:
         return self._inner.__aexit__(kind, error, trace)
+
+    async def flow(self, take: Take) -> None:
+        """See ``Events``."""
+        if not self.held:
+            await self._rest.flow(take)
 
     async def _begin(self) -> None:
         self._rest = events = await self._inner.__aenter__()

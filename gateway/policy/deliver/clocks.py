@@ -14,7 +14,7 @@ from types import TracebackType
 
 from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout, UpstreamTimeout
 from gateway.core.events import Delta, Event
-from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.exchange import Backend, Events, Exchange, Take
 from gateway.policy.deliver.begin import is_content
 from gateway.policy.deliver.clock import Clock
 
@@ -90,6 +90,16 @@ class _Clocked(Clock):
                 self._heard = self._loop.time()
                 break
         return batch
+
+    async def flow(self, take: Take) -> None:
+        """See ``Events``."""
+        time = self._loop.time
+
+        def heard(delta: Delta) -> bool:
+            self._heard = time()
+            return take(delta)
+
+        await self._events.flow(heard)
 
     @property
     def over(self) -> bool:
