@@ -81,7 +81,7 @@ class Prepared:
 
 def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
     """The effective request, to be awaited; raises a ``RequestError`` for what this model cannot do."""
-    return _PREPARE[call.endpoint](route, call)
+    return PREPARE[call.endpoint](route, call)
 
 
 class Run:
@@ -193,11 +193,12 @@ async def _prepare_embedding(route: Route, call: Call) -> Prepared:
     return Prepared(exchange, None, effective.notices, None, None)
 
 
-_PREPARE: dict[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] = {
+PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] = {
     "chat": _prepare_chat,
     "completions": _prepare_completion,
     "embeddings": _prepare_embedding,
 }
+"""``prepare`` by endpoint, for whoever prepares thousands a second."""
 
 
 def _refuse_overlong(length: int, param: str) -> None:

@@ -139,14 +139,21 @@ class Progress:
 
     def overhead(self) -> float:
         """Seconds of ``elapsed`` that were not spent waiting for the upstream."""
-        if self._asked is None:
-            return self.elapsed()
-        end = self._upstream_end or self._upstream_first or self._now()
-        return max(self.elapsed() - (end - self._asked), 0.0)
+        return self.spent()[1]
+
+    def spent(self) -> tuple[float, float]:
+        """``elapsed`` and ``overhead`` of the same moment."""
+        now = self._now()
+        elapsed, asked = now - self._received, self._asked
+        if asked is None:
+            return elapsed, elapsed
+        overhead = elapsed - ((self._upstream_end or self._upstream_first or now) - asked)
+        return elapsed, overhead if overhead > 0.0 else 0.0
 
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
         """The record of the finished call."""
         asked, usage = self._asked, self.usage
+        first, ended, written = self._upstream_first, self._upstream_end, self._first_written
         return Record(  # by position: two dozen names would cost more than the rest
             self.request_id,
             self.endpoint,
@@ -161,9 +168,9 @@ class Progress:
             self.attempts,
             self.admission,
             self.render,
-            _between(asked, self._upstream_first),
-            _between(asked, self._upstream_end),
-            _between(self._received, self._first_written),
+            None if asked is None or first is None else first - asked,
+            None if asked is None or ended is None else ended - asked,
+            None if written is None else written - self._received,
             tuple(self._gaps),
             usage.prompt if usage is not None else None,
             usage.completion if usage is not None else None,
@@ -177,7 +184,3 @@ class Progress:
 
 def _is_text(event: Event) -> bool:
     return isinstance(event, Delta | Document) and is_content(event)
-
-
-def _between(start: float | None, end: float | None) -> float | None:
-    return None if start is None or end is None else end - start

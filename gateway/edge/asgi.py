@@ -54,7 +54,7 @@ class _AsgiAsked(Asked):
         self._listener: asyncio.Task[None] | None = None
         task = asyncio.current_task()
         assert task is not None
-        self.owned_by(task)
+        self.task = task
 
     async def body(self, limit: int) -> bytes:
         """See ``Asked``."""

@@ -22,12 +22,23 @@ if TYPE_CHECKING:
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
 
+def new_id() -> str:
+    """An id has to differ, not to be secret: the kernel's randomness would cost more than the rest of the head."""
+    return f"req_{getrandbits(128):032x}"
+
+
+def id_from(theirs: bytes) -> str:
+    """The client's own id, if it is a plain one."""
+    return theirs.decode("ascii") if _PLAIN_ID.match(theirs) else new_id()
+
+
 class Asked(Work, ABC):
     """One request."""
 
     __slots__ = (
         "answered",
         "closing",
+        "early",
         "headers",
         "known",
         "method",
@@ -40,7 +51,7 @@ class Asked(Work, ABC):
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
         # Written out: a call of the base's costs as much as three assignments.
-        self._task = None
+        self.task = None
         self._why = None
         self._settled = False
         self.method = method
@@ -49,11 +60,7 @@ class Asked(Work, ABC):
         self.headers = headers
         """By lower-case name; a repeated field is joined by commas (RFC 9110, 5.3)."""
         theirs = headers.get(b"x-request-id")
-        # An id has to differ, not to be secret: the kernel's randomness would cost more than the rest of the head.
-        if theirs is not None and _PLAIN_ID.match(theirs):
-            self.request_id = theirs.decode("ascii")
-        else:
-            self.request_id = f"req_{getrandbits(128):032x}"
+        self.request_id = new_id() if theirs is None else id_from(theirs)
         self.received = time.monotonic()
         """Monotonic seconds."""
         self.model: str | None = None
@@ -62,6 +69,8 @@ class Asked(Work, ABC):
         """What a handler has found out, for the headers of whatever is answered."""
         self.status = 0
         """The status of the answer; 0: nothing has been said yet."""
+        self.early: bytes | None = None
+        """The whole body, if it was there before anybody asked for it in one piece; else ``body`` has it."""
         self.answered = False
         """The answer is complete."""
         self.closing = False

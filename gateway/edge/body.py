@@ -6,13 +6,15 @@ from gateway.core.errors import UnsupportedEncoding, UnsupportedMediaType
 from gateway.edge.asked import Asked
 from gateway.edge.request import too_large
 
+PLAIN_JSON = b"application/json"
+"""The content type of nearly every body."""
 UTF_8 = ("utf-8", "utf8")
 
 
 async def read_body(asked: Asked, limit: int) -> bytes:
     """The request's body; refuses by its head what can be refused before a byte is read."""
     headers = asked.headers
-    if headers.get(b"content-type") != b"application/json":
+    if headers.get(b"content-type") != PLAIN_JSON:
         _check_type(asked.header("content-type"))
     if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
         raise UnsupportedEncoding("the request body is compressed; send it without content-encoding")

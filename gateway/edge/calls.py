@@ -7,7 +7,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
+
+import orjson
 
 from gateway.core.call import Call
 from gateway.core.completion import Completion
@@ -15,12 +17,12 @@ from gateway.core.errors import GatewayError, InvalidValue, Overloaded
 from gateway.core.events import Delta, Document
 from gateway.core.exchange import Events
 from gateway.edge.asked import Asked
-from gateway.edge.body import read_body
+from gateway.edge.body import PLAIN_JSON, read_body
 from gateway.edge.hangup import ClientGone
 from gateway.edge.provenance import explanation, provenance, rendering
 from gateway.edge.reach import reach
-from gateway.edge.replies import error_event, send_error, send_json
-from gateway.pipeline import Prepared, Route, Run, prepare
+from gateway.edge.replies import JSON, error_event, send_error, send_json
+from gateway.pipeline import PREPARE, Prepared, Route, Run
 from gateway.progress import Progress
 from gateway.runtime import Runtime
 from gateway.stream.fold import Fold, folded
@@ -28,7 +30,7 @@ from gateway.telemetry.log import log_call
 from gateway.wire.json import parse_object
 from gateway.wire.problems import quoted
 from gateway.wire.requests import read_chat, read_completion, read_embedding
-from gateway.wire.speak import DONE, SPEAKERS, Speaker
+from gateway.wire.speak import DONE, SPEAKERS, Speaker, plain_chat
 
 LOG = logging.getLogger("gateway.edge")
 
@@ -52,49 +54,60 @@ class Calls:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._running = 0
-
-    async def chat(self, asked: Asked) -> None:
+        # No methods: each would be one more frame to go through whenever a call goes on.
+        self.chat = partial(self._serve, "chat", self._answer)
         """``POST /v1/chat/completions``."""
-        await self._serve(asked, "chat", self._answer)
-
-    async def completions(self, asked: Asked) -> None:
+        self.completions = partial(self._serve, "completions", self._answer)
         """``POST /v1/completions``."""
-        await self._serve(asked, "completions", self._answer)
-
-    async def embeddings(self, asked: Asked) -> None:
+        self.embeddings = partial(self._serve, "embeddings", self._answer)
         """``POST /v1/embeddings``."""
-        await self._serve(asked, "embeddings", self._answer)
-
-    async def render(self, asked: Asked) -> None:
+        self.render = partial(self._serve, "render", self._render)
         """``POST /v1/render``: the body of a chat request, everything but the inference."""
-        await self._serve(asked, "render", self._render)
 
     async def read(self, asked: Asked, endpoint: str, progress: Progress) -> tuple[Call, Route]:
         """The call and the model it is for."""
         stack = self._runtime.stack
         assert stack is not None
-        key = stack.keyring.admit(asked.header("authorization"))
+        key = stack.keyring.admit(asked.header("authorization")) if stack.keyring.needed else None
         if asked.model is not None:
             reach(stack, key, asked.model)
-        body = parse_object(await read_body(asked, stack.snapshot.server.max_body))
-        _name_model(body, asked.model)
+        limit, headers, raw = stack.snapshot.server.max_body, asked.headers, asked.early
+        if (
+            raw is not None
+            and len(raw) <= limit
+            and headers.get(b"content-type") == PLAIN_JSON
+            and b"content-encoding" not in headers
+        ):
+            asked.early = None  # here already, and nothing about it to be refused
+        else:
+            raw = await read_body(asked, limit)
+        body = parse_object(raw)
+        if asked.model is not None:
+            _name_model(body, asked.model)
         call = READERS[endpoint](body, request_id=asked.request_id, received=asked.received)
-        route = reach(stack, key, call.model)
+        route = stack.routes.get(call.model) if key is None else None
+        if route is None:
+            route = reach(stack, key, call.model)
+        template = route.template.spec
         progress.model = call.model
-        progress.template, progress.kind = route.template.spec.name, route.template.spec.kind
+        progress.template, progress.kind = template.name, template.kind
         progress.stream = call.stream
         progress.admitted()
         return call, route
 
-    async def _serve(self, asked: Asked, endpoint: str, work: Work) -> None:
-        metrics = self._runtime.metrics
+    async def _serve(self, endpoint: str, work: Work, asked: Asked) -> None:
+        runtime = self._runtime
+        stack, metrics = runtime.stack, runtime.metrics
+        assert stack is not None
         progress = Progress(endpoint, asked.request_id, asked.received)
         end = ("internal_error", 500, "")
-        metrics.in_flight(endpoint, 1)
+        in_flight = metrics.in_flight[endpoint]
+        in_flight.value += 1
         self._running += 1
         try:
             try:
-                self._make_room(asked)
+                if runtime.draining or self._running > stack.snapshot.server.max_in_flight:
+                    self._turn_away(asked)
                 await work(asked, progress)
                 end = ("ok", asked.status, "")
             except asyncio.CancelledError:
@@ -113,21 +126,18 @@ class Calls:
             _report(asked, failure, progress)
         finally:
             self._running -= 1
-            metrics.in_flight(endpoint, -1)
+            in_flight.value -= 1
             record = progress.freeze(*end)
             metrics.record(record)
             log_call(record)
 
-    def _make_room(self, asked: Asked) -> None:
-        stack = self._runtime.stack
-        assert stack is not None
+    def _turn_away(self, asked: Asked) -> NoReturn:
         if self._runtime.draining:
             self._runtime.metrics.count("gateway_shed_total", "draining")
             asked.closing = True
             raise Overloaded("the gateway is shutting down; ask again in a moment")
-        if self._running > stack.snapshot.server.max_in_flight:
-            self._runtime.metrics.count("gateway_shed_total", "in_flight")
-            raise Overloaded("the gateway has as many calls under way as it may have (server.max_in_flight)")
+        self._runtime.metrics.count("gateway_shed_total", "in_flight")
+        raise Overloaded("the gateway has as many calls under way as it may have (server.max_in_flight)")
 
     async def _render(self, asked: Asked, progress: Progress) -> None:
         call, route = await self.read(asked, "chat", progress)
@@ -137,10 +147,10 @@ class Calls:
 
     async def _answer(self, asked: Asked, progress: Progress) -> None:
         call, route = await self.read(asked, progress.endpoint, progress)
-        prepared = await prepare(route, call)
+        prepared = await PREPARE[call.endpoint](route, call)
         asked.known = route, prepared
         progress.render = prepared.render_seconds
-        if prepared.prompt is not None:
+        if prepared.prompt is not None and prepared.prompt.notices:
             progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
         async with Run(route, prepared, progress) as events:
             if call.stream:
@@ -153,8 +163,13 @@ class Calls:
             asked.end(speaker.usage() + DONE)
         else:
             # Spoken when the upstream is closed, so that an explanation knows as much as the headers.
-            body = _spoken(answer, call, route, prepared, progress)
-            send_json(asked, 200, body, _known(asked, progress))
+            body = None
+            if call.endpoint == "chat" and not call.explain:
+                id_ = "chatcmpl-" + call.request_id.removeprefix("req_")
+                body = plain_chat(answer, id_, call.model, int(time.time()))
+            if body is None:
+                body = _spoken(answer, call, route, prepared, progress)
+            asked.reply(200, JSON + provenance(route, prepared, progress), orjson.dumps(body))
 
 
 def _known(asked: Asked, progress: Progress) -> bytes:
@@ -231,10 +246,8 @@ def _speaker(call: Call, route: Route, prepared: Prepared, progress: Progress) -
     )
 
 
-def _name_model(body: dict[str, Any], model: str | None) -> None:
+def _name_model(body: dict[str, Any], model: str) -> None:
     """A path that names a model (``/{model}/v1/…``) stands in for a missing ``model``; it may not contradict one."""
-    if model is None:
-        return
     if body.get("model") is None:
         body["model"] = model
     if body["model"] != model:

@@ -20,19 +20,17 @@ class HostGuard:
         configured = {host.lower() for host in server.allowed_hosts}
         self._any = "*" in configured
         self._hosts = configured | ({*LOOPBACK, in_url(server.host).lower()} if loopback(server.host) else set())
-        self._seen: set[bytes | None] = set()
-        """Host headers as they were sent, found good before."""
+        self.seen: set[bytes | None] = set()
+        """Host headers as they were sent, found good before; they need no further ``check``."""
 
     def check(self, asked: Asked) -> None:
         """Raise ``BadHost`` unless exactly one Host header names an allowed host."""
         host = asked.headers.get(b"host")
-        if host in self._seen:
-            return
         # A comma: two of them, joined.
         if host is None or b"," in host or not (self._any or _name(host.decode("latin-1")) in self._hosts):
             raise BadHost("the Host header names a host this gateway does not answer for (server.allowed_hosts)")
-        if len(self._seen) < MANY:
-            self._seen.add(host)
+        if len(self.seen) < MANY:
+            self.seen.add(host)
 
 
 def _name(host: str) -> str:

@@ -16,28 +16,20 @@ class ClientGone(Exception):
 class Work:
     """The task that answers a request, and the reason why it has to stop."""
 
-    __slots__ = ("_settled", "_task", "_why")
+    __slots__ = ("_settled", "_why", "task")
 
     def __init__(self) -> None:
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
+        """Who does the work; None: nobody yet."""
         self._why: Exception | None = None
         self._settled = False
 
-    def owned_by(self, task: asyncio.Task[None]) -> None:
-        """``task`` does the work."""
-        self._task = task
-
-    @property
-    def task(self) -> asyncio.Task[None] | None:
-        """Who does the work; None: nobody yet."""
-        return self._task
-
     def leave(self, why: Exception) -> None:
         """End the work because of ``why``; the first reason counts, and none after ``settle``."""
-        if self._settled or self._why is not None or self._task is None:
+        if self._settled or self._why is not None or self.task is None:
             return
         self._why = why
-        self._task.cancel()
+        self.task.cancel()
 
     def settle(self) -> None:
         """The work is done and its last byte about to go: from now on a disconnect is the ordinary end.
@@ -50,5 +42,5 @@ class Work:
 
     def resign(self) -> None:
         """A cancellation came out of the work: raise its reason; return if it was not ours, or not ours alone."""
-        if self._why is not None and self._task is not None and not self._task.uncancel():
+        if self._why is not None and self.task is not None and not self.task.uncancel():
             raise self._why from None

@@ -47,12 +47,12 @@ class Line(asyncio.Protocol):
     """One connection."""
 
     __slots__ = (
-        "_current", "_deaf", "_fields", "_head_bytes", "_headers", "_incoming", "_listener", "_lost", "_parser",
-        "_paused", "_queue", "_refusal", "_since", "_size", "_took", "_transport", "_url", "drained",
+        "_current", "_deaf", "_fields", "_head_bytes", "_headers", "_incoming", "_parser", "_queue", "_refusal",
+        "_since", "_size", "_took", "_url", "drained", "listener", "lost", "paused", "transport",
     )  # fmt: skip
 
     def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+        self.listener = listener
         self._queue: deque[Request] = deque()
         self._current: Request | None = None
         """The request that is being answered."""
@@ -61,8 +61,10 @@ class Line(asyncio.Protocol):
         self._refusal: GatewayError | None = None
         self._deaf = False
         """Whatever else comes is not read: no further request is answered on this line."""
-        self._lost = False
-        self._paused = False
+        self.lost = False
+        """The connection is closed."""
+        self.paused = False
+        """Nothing is read for now."""
         self._took = False
         """The last bytes held the end of a head, or some of a body."""
         self._url = b""
@@ -80,21 +82,21 @@ class Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
         self._parser = httptools.HttpRequestParser(self)
-        self._since = self._listener.now
-        self._listener.lines.add(self)
+        self._since = self.listener.now
+        self.listener.lines.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the client, or we, have closed the connection."""
-        self._lost = True
+        self.lost = True
         self._deaf = True
         self._queue.clear()
         del self._parser  # it holds our methods
         self.resume_writing()
         if self._current is not None:
             self._current.leave(ClientGone())
-        self._listener.lost(self)
+        self.listener.lost(self)
 
     def pause_writing(self) -> None:
         """asyncio: the client reads too slowly."""
@@ -123,7 +125,10 @@ class Line(asyncio.Protocol):
         queue = self._queue
         if queue:
             if self._current is None:
-                self._begin(queue.popleft())
+                self._current = request = queue.popleft()
+                if not request.whole:
+                    self._since = self.listener.now
+                self.listener.start(request)
             if queue:
                 self.hold()
         if self._headers or self._url or self._incoming is not None:
@@ -156,7 +161,9 @@ class Line(asyncio.Protocol):
             if raw == b"CONNECT":
                 raise RequestError("CONNECT")
             return  # an offer: this head is going to be read again
-        request = Request(self, METHODS.get(raw) or raw.decode("ascii"), _path(url), headers)
+        if url[:1] != b"/" or b"?" in url or b"#" in url:
+            url = httptools.parse_url(url).path or b"/"
+        request = Request(self, METHODS.get(raw) or raw.decode("ascii"), url.decode("ascii"), headers)
         keep = parser.should_keep_alive()
         if not keep or b"connection" in headers:
             request.old = parser.get_http_version() != "1.1"
@@ -175,8 +182,13 @@ class Line(asyncio.Protocol):
         """llhttp: a piece of the body."""
         self._took = True
         self._head_bytes = 0
-        if self._incoming is not None:
-            self._incoming.take(body)
+        request = self._incoming
+        if request is None or request.answered:
+            return  # what nobody will read is dropped
+        request.chunks.append(body)
+        request.size += len(body)
+        if request.size > request.limit:
+            request.overflow()
 
     def on_message_complete(self) -> None:
         """llhttp: the request is complete."""
@@ -189,67 +201,66 @@ class Line(asyncio.Protocol):
             self._fields = self._head_bytes = 0
         if request.closing:
             self._deaf = True
-        request.complete()
+        request.whole = True
+        request.expects = False
+        if len(request.chunks) == 1:
+            request.early = request.chunks.pop()
+        if request.waiter is not None:
+            request.complete()
 
     # ---------------------------------------------------------------- the request's side
 
-    def opening(self, status: int) -> bytes:
-        """An answer's first bytes, up to the request's id."""
-        listener = self._listener
-        return listener.openings.get(status) or listener.opening(status)
-
-    def closes(self, request: Request) -> bool:
-        """Is the connection closed behind this answer? A client told nothing may or may not send the body now."""
-        return request.closing or request.expects or self._listener.draining
-
     def send(self, data: bytes) -> None:
         """Bytes to the client, if it is there."""
-        if not self._lost:
-            self._transport.write(data)
+        if not self.lost:
+            self.transport.write(data)
 
     def done(self, request: Request) -> None:
         """An answer is complete: the next one may begin."""
         if request is not self._current:
             return
         self._current = None
-        if self._lost:
+        if self.lost:
             return
-        self._since = self._listener.now
-        if request.closing or request.expects or self._listener.draining:
+        self._since = self.listener.now
+        if request.closing or request.expects or self.listener.draining:
             self.close()
         elif self._queue:
-            self._begin(self._queue.popleft())
+            self._current = following = self._queue.popleft()
+            if not following.whole:
+                self._since = self.listener.now
+            self.listener.start(following)
             if not self._queue:
                 self.read_on()
         elif self._refusal is not None:
             self._refuse(self._refusal)
-        else:
+        elif self.paused:
             self.read_on()
 
     def hold(self) -> None:
         """Read no more for now."""
-        if not self._paused and not self._lost:
-            self._paused = True
-            self._transport.pause_reading()
+        if not self.paused and not self.lost:
+            self.paused = True
+            self.transport.pause_reading()
 
     def read_on(self) -> None:
         """Read again."""
-        if self._paused and not self._lost:
-            self._paused = False
-            self._transport.resume_reading()
+        if self.paused and not self.lost:
+            self.paused = False
+            self.transport.resume_reading()
 
     def close(self) -> None:
         """Close when everything has been sent."""
         self._deaf = True
         self._queue.clear()
-        if not self._lost:
-            self._transport.close()
+        if not self.lost:
+            self.transport.close()
 
     def abort(self) -> None:
         """Close at once."""
         self._deaf = True
-        if not self._lost:
-            self._transport.abort()
+        if not self.lost:
+            self.transport.abort()
 
     # ---------------------------------------------------------------- the listener's side
 
@@ -261,7 +272,7 @@ class Line(asyncio.Protocol):
     def look(self, now: float) -> None:
         """Close what has waited too long: half a head, half a body, or for nothing at all."""
         waited = now - self._since
-        current, patience = self._current, self._listener.patience
+        current, patience = self._current, self.listener.patience
         if self._deaf and current is None:
             if waited >= patience.idle:
                 self.abort()  # it does not take the end of its answer
@@ -285,12 +296,6 @@ class Line(asyncio.Protocol):
 
     # ---------------------------------------------------------------- odd cases
 
-    def _begin(self, request: Request) -> None:
-        self._current = request
-        if not request.whole:
-            self._since = self._listener.now
-        request.owned_by(self._listener.start(request))
-
     def _unfinished(self, size: int) -> None:
         """A head, or what stands between the pieces of a body, has not ended: it may not grow for ever."""
         if self._deaf:
@@ -300,7 +305,7 @@ class Line(asyncio.Protocol):
                 return
             size = self._head_size() or 1  # what stands before it in the same bytes does not count
         if not self._head_bytes and self._incoming is None and self._current is None:
-            self._since = self._listener.now
+            self._since = self.listener.now
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD:
             self._refusal = _head_too_large()
@@ -363,9 +368,3 @@ class Line(asyncio.Protocol):
 
 def _head_too_large() -> HeadTooLarge:
     return HeadTooLarge(f"the request's head is larger than {MAX_HEAD} bytes")
-
-
-def _path(url: bytes) -> str:
-    if url[:1] != b"/" or b"?" in url or b"#" in url:
-        url = httptools.parse_url(url).path or b"/"
-    return url.decode("ascii")

@@ -81,9 +81,9 @@ class Listener:
 
     # ---------------------------------------------------------------- for the lines
 
-    def start(self, request: Request) -> asyncio.Task[None]:
-        """A task that answers the request."""
-        return asyncio.Task(self._app(request), loop=self._loop, name="request")
+    def start(self, request: Request) -> None:
+        """Answer the request, in a task of its own."""
+        request.task = asyncio.Task(self._app(request), loop=self._loop, name="request")
 
     def opening(self, status: int) -> bytes:
         """Status line and date, up to the request's id."""

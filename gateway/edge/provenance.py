@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 from gateway.backend.tokens import token_ids
@@ -14,16 +15,20 @@ from gateway.progress import Progress
 
 def provenance(route: Route, prepared: Prepared, progress: Progress | None = None) -> bytes:
     """The ``x-gateway-*`` headers (design 5)."""
-    spec, template = route.spec, route.template.spec
-    digest = template.digest if prepared.prompt is not None else ""
-    rows = f"{_of_route(spec.name, template.name, digest, spec.policy.name)}{prepared.prompt_sha256}\r\n"
-    notices = [str(notice) for notice in prepared.notices]
+    spec, template, prompt = route.spec, route.template.spec, prepared.prompt
+    if prompt is not None and prepared.exchange.prompts:  # a text: what ``prompt_sha256`` would find
+        digest, hashed = template.digest, sha256(prompt.text.encode("utf-8", "surrogatepass")).hexdigest()
+    else:
+        digest, hashed = template.digest if prompt is not None else "", prepared.prompt_sha256
+    rows = f"{_of_route(spec.name, template.name, digest, spec.policy.name)}{hashed}\r\n"
+    notices = [str(notice) for notice in prepared.notices] if prepared.notices else []
     if progress is not None:
+        elapsed, overhead = progress.spent()
         rows += (
             f"x-gateway-target: {_clean(progress.target)}\r\n"
             f"x-gateway-attempts: {progress.attempts}\r\n"
-            f"x-gateway-overhead-ms: {progress.overhead() * 1000:.3f}\r\n"
-            f"openai-processing-ms: {round(progress.elapsed() * 1000)}\r\n"
+            f"x-gateway-overhead-ms: {overhead * 1000:.3f}\r\n"
+            f"openai-processing-ms: {round(elapsed * 1000)}\r\n"
         )
         notices += progress.delivery_notices
     if notices:

@@ -6,11 +6,13 @@ A whole answer is one write; so is a stream's head with its first frames, and ea
 from __future__ import annotations
 
 import asyncio
+import time
 from http import HTTPStatus
+from random import getrandbits
 from typing import TYPE_CHECKING
 
 from gateway.core.errors import BodyTooLarge, RequestTimeout
-from gateway.edge.asked import Asked
+from gateway.edge.asked import Asked, id_from
 
 if TYPE_CHECKING:
     from gateway.edge.line import Line
@@ -32,17 +34,39 @@ def status_line(status: int) -> bytes:
 class Request(Asked):
     """One request on a line of ours."""
 
-    __slots__ = ("_chunked", "_chunks", "_head", "_limit", "_line", "_size", "_waiter", "expects", "old", "whole")
+    __slots__ = ("_chunked", "_head", "_line", "chunks", "expects", "limit", "old", "size", "waiter", "whole")
 
     def __init__(self, line: Line, method: str, path: str, headers: dict[bytes, bytes]) -> None:
-        super().__init__(method, path, headers)
+        # The bases' part is written out: their constructors would cost as much as all of this.
+        self.task = None
+        self._why = None
+        self._settled = False
+        self.method = method
+        self.path = path
+        self.headers = headers
+        theirs = headers.get(b"x-request-id")
+        if theirs is None:
+            self.request_id = f"req_{getrandbits(128):032x}"
+        else:
+            self.request_id = id_from(theirs)
+        self.received = time.monotonic()
+        self.model = None
+        self.known = None
+        self.early = None
+        self.status = 0
+        self.answered = False
+        self.closing = False
         self._line = line
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._limit = EARLY
-        self._waiter: asyncio.Future[None] | None = None
         self._head: bytes | None = None
         self._chunked = False
+        self.chunks: list[bytes] = []
+        """The body, as far as it has come."""
+        self.size = 0
+        """Bytes of the body that have come."""
+        self.limit = EARLY
+        """Bytes it may have."""
+        self.waiter: asyncio.Future[None] | None = None
+        """Who waits for the end of the body."""
         self.whole = False
         """All of the body is here."""
         self.old = False
@@ -54,46 +78,42 @@ class Request(Asked):
 
     async def body(self, limit: int) -> bytes:
         """See ``Asked``."""
-        self._limit = limit
-        if self._size > limit:
+        self.limit = limit
+        if self.size > limit:
             raise too_large(limit)
         if not self.whole:
             if self.expects:
                 self.expects = False
                 self._line.send(CONTINUE)
             self._line.read_on()
-            self._waiter = asyncio.get_running_loop().create_future()
+            self.waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._waiter
+                await self.waiter
             finally:
-                self._waiter = None
-        chunks, self._chunks = self._chunks, []
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                self.waiter = None
+        body, self.early = self.early, None
+        if body is not None:
+            return body
+        chunks, self.chunks = self.chunks, []
+        return b"".join(chunks)
 
-    def take(self, chunk: bytes) -> None:
-        """A piece of the body has come; what nobody will read is dropped."""
-        if self.answered:
-            return
-        self._chunks.append(chunk)
-        self._size += len(chunk)
-        if self._size > self._limit:
-            self._line.hold()
-            self._fail(too_large(self._limit))
+    def overflow(self) -> None:
+        """More of the body has come than may come."""
+        self._line.hold()
+        self._fail(too_large(self.limit))
 
     def complete(self) -> None:
-        """The body has ended."""
-        self.whole = True
-        self.expects = False
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        """The body has ended, and somebody waits for that."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
     def late(self, seconds: float) -> None:
         """The body has not come in time."""
         self._fail(RequestTimeout(f"the request body did not arrive within {seconds:g} s"))
 
     def _fail(self, error: Exception) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(error)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_exception(error)
 
     # ---------------------------------------------------------------- the answer
 
@@ -103,24 +123,30 @@ class Request(Asked):
             return
         self.status = status
         line = self._line
-        line.send(
-            b"%b%b%b%bcontent-length: %d\r\n%b\r\n%b"
-            % (
-                line.opening(status), self.request_id.encode("ascii"), VERSION, headers, len(body),
-                CLOSE if line.closes(self) else b"", b"" if self.method == "HEAD" else body,
-            )
-        )  # fmt: skip
+        listener = line.listener
+        if not line.lost:
+            line.transport.write(
+                b"%b%b%b%bcontent-length: %d\r\n%b\r\n%b"
+                % (
+                    listener.openings.get(status) or listener.opening(status), self.request_id.encode("ascii"),
+                    VERSION, headers, len(body),
+                    CLOSE if self.closing or self.expects or listener.draining else b"",
+                    b"" if self.method == "HEAD" else body,
+                )
+            )  # fmt: skip
         self.answered = True
         line.done(self)
 
     def begin(self, status: int, headers: bytes) -> None:
         """See ``Asked``."""
         self.status = status
-        line = self._line
+        listener = self._line.listener
         self._chunked = not self.old and self.method != "HEAD"
-        self.closing = line.closes(self)
+        # A client that was never told to go on may or may not send its body now.
+        self.closing = self.closing or self.expects or listener.draining
         self._head = b"%b%b%b%b%b%b\r\n" % (
-            line.opening(status), self.request_id.encode("ascii"), VERSION, headers,
+            listener.openings.get(status) or listener.opening(status), self.request_id.encode("ascii"),
+            VERSION, headers,
             CLOSE if self.closing else b"", b"transfer-encoding: chunked\r\n" if self._chunked else b"",
         )  # fmt: skip
 

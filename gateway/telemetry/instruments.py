@@ -62,17 +62,17 @@ class Number:
 class Spread:
     """One series of a histogram: a count per bucket, and the sum."""
 
-    __slots__ = ("_bounds", "counts", "sum")
+    __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
+        self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         """One for each bucket, and one beyond the last."""
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
         """One more observation."""
-        self.counts[bisect_left(self._bounds, value)] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
@@ -56,6 +57,18 @@ class Bound(dict[str, Series]):
         return series
 
 
+class InFlight(dict[str, Count]):
+    """The calls under way, by endpoint; moved by whoever serves them, told of when first moved."""
+
+    def __init__(self, number: Number) -> None:
+        super().__init__()
+        self._number = number
+
+    def __missing__(self, key: str) -> Count:
+        count = self[key] = self._number.at((key,))
+        return count
+
+
 class Metrics(Collector):
     """Every metric of ``telemetry/names.py``, and how a record moves it; one thread writes."""
 
@@ -65,7 +78,7 @@ class Metrics(Collector):
         self._histograms = {row.name: Histogram(row) for row in METRICS if row.kind == "histogram"}
         self._bound: dict[Labels, tuple[Bound[Count], Bound[Spread]]] = {}
         """What calls move that are alike in every label; names of the configuration, so they are limited."""
-        self._in_flight: dict[str, Count] = {}
+        self.in_flight = InFlight(self._numbers["gateway_in_flight"])
         for name, values in FROM_THE_START.items():
             for value in values:
                 self.count(name, value, by=0)
@@ -94,13 +107,6 @@ class Metrics(Collector):
         """Move a counter; labels in the order of its row."""
         self._numbers[name].at(labels).value += by
 
-    def in_flight(self, endpoint: str, by: int) -> None:
-        """A call has come (+1) or gone (-1)."""
-        count = self._in_flight.get(endpoint)
-        if count is None:
-            count = self._in_flight[endpoint] = self._numbers["gateway_in_flight"].at((endpoint,))
-        count.value += by
-
     def workers(self, number: int) -> None:
         """So many processes serve now."""
         self._numbers["gateway_workers"].at(()).value = float(number)
@@ -119,19 +125,23 @@ class Metrics(Collector):
         counts, spreads = self._bound.get(kind) or self._bind(kind, record)
         duration, upstream = record.duration, record.upstream
         counts["gateway_requests_total"].value += 1
-        spreads["gateway_request_seconds"].observe(duration)
+        seen = [("gateway_request_seconds", duration)]
         if record.admission is not None:
-            spreads["gateway_admission_seconds"].observe(record.admission)
+            seen.append(("gateway_admission_seconds", record.admission))
         if record.first_token is not None:
-            spreads["gateway_first_token_seconds"].observe(record.first_token)
+            seen.append(("gateway_first_token_seconds", record.first_token))
         if record.render is not None and record.template:
-            spreads["gateway_render_seconds"].observe(record.render)
+            seen.append(("gateway_render_seconds", record.render))
         if upstream is not None:
             if record.target:
-                spreads["gateway_upstream_seconds"].observe(upstream)
-            spreads["gateway_overhead_seconds"].observe(duration - upstream if duration > upstream else 0.0)
+                seen.append(("gateway_upstream_seconds", upstream))
+            seen.append(("gateway_overhead_seconds", duration - upstream if duration > upstream else 0.0))
         if record.upstream_first is not None and record.target:
-            spreads["gateway_upstream_first_token_seconds"].observe(record.upstream_first)
+            seen.append(("gateway_upstream_first_token_seconds", record.upstream_first))
+        for name, value in seen:  # ``Spread.observe``, without six calls of it
+            spread = spreads[name]
+            spread.counts[bisect_left(spread.bounds, value)] += 1
+            spread.sum += value
         if record.stream:
             self._stream(record, counts, spreads)
         if record.prompt_tokens:

@@ -16,7 +16,7 @@ import orjson
 
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import NOTHING
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.wire.logprobs import to_chat, to_completions
 
 DONE = b"data: [DONE]\n\n"
@@ -40,6 +40,44 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     if usage.source != "upstream":
         body["source"] = usage.source
     return body
+
+
+def plain_chat(answer: Completion | Document, id_: str, model: str, created: int) -> dict[str, Any] | None:
+    """An ordinary answer as ``ChatSpeaker.whole`` would speak it: one choice, nothing but text, its counts upstream's.
+
+    None for all others, which have more to say.
+    """
+    if type(answer) is not Completion or len(answer.choices) != 1:
+        return None
+    choice, usage, begun = answer.choices[0], answer.usage, answer.begun
+    if (
+        choice.logprobs is not None
+        or choice.fields is not NOTHING
+        or choice.extras is not NOTHING
+        or usage is None
+        or usage.details is not NOTHING
+        or usage.source != "upstream"
+        or (begun is not None and begun.fields is not NOTHING)
+    ):
+        return None
+    prompt, completion = usage.prompt, usage.completion
+    return {
+        "id": id_,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [
+            {
+                "index": choice.index,
+                "message": {"role": "assistant", "content": choice.text},
+                "logprobs": None,
+                "finish_reason": choice.finish.reason,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion,
+        },
+    }  # fmt: skip
 
 
 class Speaker(Protocol):

@@ -35,7 +35,7 @@ def ended(work: Callable[[Work], Awaitable[str]], then: Callable[[Work], None] =
                 raise
 
         task = asyncio.create_task(owner())
-        job.owned_by(task)
+        job.task = task
         await asyncio.sleep(0)
         then(job)
         await asyncio.wait([task], timeout=5)
@@ -96,7 +96,7 @@ def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
             raise AssertionError("nobody is there to work for")
 
         task = asyncio.create_task(owner())
-        job.owned_by(task)
+        job.task = task
         gone(job)
         await asyncio.wait([task])
         return "cancelled" if task.cancelled() else "ran"

@@ -366,7 +366,7 @@ def test_answers_are_not_held_back_by_the_kernel(served: Served) -> None:
     def look() -> None:
         assert served.listener is not None
         for line in served.listener.lines:
-            sock = line._transport.get_extra_info("socket")
+            sock = line.transport.get_extra_info("socket")
             found.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     with connect(served) as link:

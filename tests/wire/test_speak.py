@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.completion import Choice, Completion
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.wire.speak import SPEAKERS, ChatSpeaker, CompletionSpeaker, usage_object
+from gateway.core.dialogue import NOTHING
+from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.wire.speak import SPEAKERS, ChatSpeaker, CompletionSpeaker, plain_chat, usage_object
 
 ENVELOPE = {"id": "id-1", "created": 7, "model": "m"}
 TOKEN = TokenLogprob("a", -0.5, (("a", -0.5, None), ("b", -1.0, None), ("c", -2.0, None)))
@@ -227,3 +229,36 @@ def test_a_batch_is_spoken_byte_for_byte_as_its_events_are(
     for batch in batches:
         assert whole.frames(batch) == b"".join(single.chunk(event) for event in batch)
     assert whole.usage() == single.usage()
+
+
+# ---------------------------------------------------------------- ordinary answers
+
+FURTHER = st.sampled_from([NOTHING, {}, {"reasoning_content": "r"}, {"tool_calls": [{"index": 0}]}])
+CHOICES = st.builds(
+    Choice,
+    st.integers(0, 2),
+    TEXTS,
+    st.builds(Finish, st.just(0), st.sampled_from(["stop", "length"])),
+    st.sampled_from([None, None, (TOKEN,)]),
+    fields=FURTHER,
+    extras=st.sampled_from([NOTHING, {}, {"token_ids": [1]}]),
+)
+ANSWERS = st.builds(
+    Completion,
+    st.lists(CHOICES, max_size=2).map(tuple),
+    st.sampled_from([None, *(usage for usage, _ in USAGES.values())]),
+    st.sampled_from([None, Begun("m/0"), Begun("m/0", fields={"system_fingerprint": "f"})]),
+)
+PLAIN = Completion((Choice(0, "Paris.", Finish(0, "stop")),), Usage(1, 2), Begun("m/0"))
+
+
+@given(answer=ANSWERS)
+def test_an_answer_is_spoken_plainly_byte_for_byte_as_by_its_speaker_or_not_at_all(answer: Completion) -> None:
+    plain = plain_chat(answer, "id-1", "m", 7)
+    assert plain is None or orjson.dumps(plain) == orjson.dumps(speaker("chat").whole(answer))
+
+
+def test_an_ordinary_answer_is_spoken_plainly_and_others_are_not() -> None:
+    assert plain_chat(PLAIN, "id-1", "m", 7) == speaker("chat").whole(PLAIN)
+    assert plain_chat(Document({"object": "list"}), "id-1", "m", 7) is None
+    assert plain_chat(Completion(PLAIN.choices * 2, PLAIN.usage), "id-1", "m", 7) is None

@@ -26,6 +26,8 @@ class Keyring:
         self._within: dict[str, set[str]] = {key.sha256: set() for key in keys}
         """By key, the models that its patterns have been found to allow."""
         self._now = now
+        self.needed = bool(keys)
+        """Without keys nobody has to be asked for one."""
 
     def admit(self, authorization: str | None) -> KeySpec | None:
         """The key behind an ``Authorization`` header; None when no keys are needed. Raises ``InvalidApiKey``."""
