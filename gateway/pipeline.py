@@ -128,37 +128,44 @@ class Run:
 async def _prepare_chat(route: Route, call: Call) -> Prepared:
     dialogue, terms = call.dialogue, route.terms["chat"]
     assert dialogue is not None
-    terms.check(call)
+    if terms.refuses:
+        terms.check(call)
     started = time.perf_counter()
     prompt = route.template.render(dialogue)
     rendered = time.perf_counter() - started
     text = route.form == "text"
-    _refuse_overlong(len(prompt.text) if text else sum([len(m.text) for m in dialogue.messages]), "messages")
-    room = None
-    if route.tokens is not None and route.max_model_len is not None and terms.leaves_limit_open(call):
-        room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
-    effective = terms.effective(call, room)
-    params, stops = effective.params, prompt.stops
+    length = len(prompt.text) if text else sum([len(m.text) for m in dialogue.messages])
+    if length > MAX_PROMPT:
+        raise _overlong(length, "messages")
+    stops, notices, top = prompt.stops, prompt.notices, None
+    params: Mapping[str, Any] | None = terms.ordinary(call)
+    if params is None:
+        room = None
+        if route.tokens is not None and route.max_model_len is not None and terms.leaves_limit_open(call):
+            room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
+        effective = terms.effective(call, room)
+        params, notices, top = effective.params, notices + effective.notices, effective.top_logprobs
     if dialogue.continue_final and not text:
         params = {**params, **GOES_ON}
     if call.stops or route.eos_stops:
         # The template's own come first; the client's are added and never replace them.
         stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
-    exchange = Exchange(
-        endpoint="completions" if text else "chat",
-        request_id=call.request_id,
-        prompts=(prompt.text,) if text else (),
-        messages=prompt.messages or (),
-        params=params,
-        n=call.n,
-        stops=stops,
-        stop_token_ids=prompt.stop_token_ids,
-        stream=call.stream or route.spec.policy.delivery.stream_upstream,
-        stream_options=call.stream_options,
-        bos=prompt.bos,
-        bos_text=prompt.bos_text,
+    exchange = Exchange(  # by position, because names would cost more than the rest
+        "completions" if text else "chat",
+        call.request_id,
+        (prompt.text,) if text else (),
+        False,
+        prompt.messages or (),
+        params,
+        call.n,
+        stops,
+        prompt.stop_token_ids,
+        call.stream or route.spec.policy.delivery.stream_upstream,
+        call.stream_options,
+        prompt.bos,
+        prompt.bos_text,
     )
-    return Prepared(exchange, prompt, prompt.notices + effective.notices, effective.top_logprobs, rendered)
+    return Prepared(exchange, prompt, notices, top, rendered)
 
 
 async def _prepare_completion(route: Route, call: Call) -> Prepared:
@@ -167,7 +174,8 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
             f"model {route.spec.name} takes messages only; send them to /v1/chat/completions", param="model"
         )
     for prompt in call.prompts:
-        _refuse_overlong(len(prompt), "prompt")
+        if len(prompt) > MAX_PROMPT:
+            raise _overlong(len(prompt), "prompt")
     effective = route.terms["completions"].effective(call)
     exchange = Exchange(
         endpoint="completions",
@@ -201,11 +209,10 @@ PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] = 
 """``prepare`` by endpoint, for whoever prepares thousands a second."""
 
 
-def _refuse_overlong(length: int, param: str) -> None:
-    if length > MAX_PROMPT:
-        raise ContextLengthExceeded(
-            f"the prompt is {length} long; the gateway takes at most {MAX_PROMPT} characters or token ids", param=param
-        )
+def _overlong(length: int, param: str) -> ContextLengthExceeded:
+    return ContextLengthExceeded(
+        f"the prompt is {length} long; the gateway takes at most {MAX_PROMPT} characters or token ids", param=param
+    )
 
 
 def _sha256(data: bytes) -> str:

@@ -15,13 +15,9 @@ class ChatTemplate:
     """Hands the messages on as they came."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        self._spec = spec
+        self.spec = spec
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
-
-    @property
-    def spec(self) -> TemplateSpec:
-        return self._spec
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``; every role is accepted, because the target decides."""

@@ -7,6 +7,7 @@ Meta ``end`` closes a finished conversation, so a prompt that awaits an answer n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.prompt import Mark, Notice, Prompt
@@ -16,11 +17,10 @@ from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import stop_strings, stop_token_ids
 
 KEPT = 256
-"""Messages of one role whose marks are kept for the next dialogue."""
+"""Messages of one role whose marks are made once."""
 
 Marks = tuple[Mark | None, Mark, Mark | None]
-_MARKS: dict[tuple[str, bool, bool], dict[int, Marks]] = {}
-"""By role, and whether it has a begin and an end; shared by all templates, because most call their roles the same."""
+"""Of a message's begin, content and end."""
 
 _ORIGINS = tuple(f"messages[{number}]" for number in range(KEPT))
 
@@ -28,6 +28,17 @@ _ORIGINS = tuple(f"messages[{number}]" for number in range(KEPT))
 def origin_of(number: int) -> str:
     """``messages[2]``, made once for the numbers that occur every day."""
     return _ORIGINS[number] if number < KEPT else f"messages[{number}]"
+
+
+@lru_cache(maxsize=128)
+def marks_of(role: str, begins: bool, ends: bool) -> tuple[Marks, ...]:
+    """The marks of the first ``KEPT`` messages of a role; the same for all templates that call their roles the same."""
+    return tuple([_marks(role, begins, ends, origin) for origin in _ORIGINS])
+
+
+def _marks(role: str, begins: bool, ends: bool, origin: str) -> Marks:
+    scaffold = (role, origin, True)
+    return (scaffold if begins else None, (role, origin, False), scaffold if ends else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +53,21 @@ class Words:
 class Voice:
     """One OpenAI role as the template speaks it: what stands before a message and after it."""
 
-    __slots__ = ("_kept", "begin", "end", "fallback_for", "role")
+    __slots__ = ("begin", "end", "fallback_for", "kept", "role")
 
     def __init__(self, speaker: Speaker) -> None:
         self.role = speaker.role
         self.begin = speaker.role.begin
         self.end = speaker.role.end
         self.fallback_for = speaker.fallback_for
-        self._kept = _MARKS.setdefault((self.role.role, bool(self.begin), bool(self.end)), {})
+        self.kept = marks_of(self.role.role, bool(self.begin), bool(self.end))
+        """``marks`` of the first messages."""
 
     def marks(self, number: int) -> Marks:
         """The marks of begin, content and end of ``messages[number]``."""
-        marks = self._kept.get(number)
-        if marks is None:
-            marks = self._marks(number)
-            if number < KEPT:
-                self._kept[number] = marks
-        return marks
-
-    def _marks(self, number: int) -> Marks:
-        name, origin = self.role.role, origin_of(number)
-        scaffold = (name, origin, True)
-        return (scaffold if self.begin else None, (name, origin, False), scaffold if self.end else None)
+        if number < KEPT:
+            return self.kept[number]
+        return _marks(self.role.role, bool(self.begin), bool(self.end), origin_of(number))
 
 
 class MetaTemplate:
@@ -73,7 +77,7 @@ class MetaTemplate:
         generating = spec.generating
         if generating is None:
             raise ValueError("a meta template without a generating role passed the checks")
-        self._spec = spec
+        self.spec = spec
         self._speakers = Speakers(spec)
         self._order = NaturalOrder(spec, self._speakers)
         self._voices = {role: Voice(speaker) for role, speaker in self._speakers.items()}
@@ -83,10 +87,6 @@ class MetaTemplate:
         self._own_words = tuple([_words(entry) for entry in spec.round])
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
-
-    @property
-    def spec(self) -> TemplateSpec:
-        return self._spec
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """One pass over the messages; see ``base.Template``."""
@@ -98,14 +98,23 @@ class MetaTemplate:
         notices: dict[Notice, None] = {}
         if self._order.speaks_for_itself:
             self._with_own_words(dialogue, pieces, marks, notices)
-        else:
-            self._messages(dialogue.messages, pieces, marks, notices)
+        else:  # messages and nothing between them, as in most templates
+            voices = self._voices
+            for number, message in enumerate(dialogue.messages):
+                voice = voices.get(message.role)
+                if voice is None:
+                    raise self._speakers.refuse(message.role, number)
+                if message.parts or voice.fallback_for or len(message.raw) > 2:
+                    self._say(message, number, pieces, marks, notices)
+                else:
+                    pieces += (voice.begin, message.text, voice.end)
+                    marks += voice.kept[number] if number < KEPT else voice.marks(number)
         if goes_on:
             del pieces[-1], marks[-1]  # the last message's end
         else:
             pieces.append(self._generate)
             marks.append(self._generate_mark)
-        spec = self._spec
+        spec = self.spec
         return Prompt(
             "".join(pieces),
             None,
@@ -117,21 +126,6 @@ class MetaTemplate:
             tuple(pieces),
             tuple(marks),
         )
-
-    def _messages(
-        self, messages: tuple[Message, ...], pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]
-    ) -> None:
-        """Messages and nothing between them, as in most templates."""
-        voices = self._voices
-        for number, message in enumerate(messages):
-            voice = voices.get(message.role)
-            if voice is None:
-                raise self._speakers.refuse(message.role, number)
-            if message.parts or voice.fallback_for or len(message.raw) > 2:
-                self._say(message, number, pieces, marks, notices)
-            else:
-                pieces += (voice.begin, message.text, voice.end)
-                marks += voice.marks(number)
 
     def _with_own_words(
         self, dialogue: Dialogue, pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]
@@ -153,7 +147,7 @@ class MetaTemplate:
     ) -> None:
         """One message, with all that is to be told of it."""
         voice = self._voices[message.role]
-        pieces += (voice.begin, content_of(message, number, self._spec.media), voice.end)
+        pieces += (voice.begin, content_of(message, number, self.spec.media), voice.end)
         marks += voice.marks(number)
         if voice.fallback_for:
             notices[fallback_notice(voice.fallback_for, voice.role, number)] = None

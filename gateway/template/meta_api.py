@@ -42,7 +42,7 @@ class ApiTemplate:
     """Renders dialogues into OpenAI messages."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        self._spec = spec
+        self.spec = spec
         self._speakers = Speakers(spec)
         self._names = role_names(spec)
         self._order = NaturalOrder(spec, self._speakers)
@@ -51,14 +51,10 @@ class ApiTemplate:
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
 
-    @property
-    def spec(self) -> TemplateSpec:
-        return self._spec
-
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``; media and tool calls pass, because messages can carry them."""
         check_open_turn(dialogue)
-        said = list(self._parsed(dialogue) if self._spec.turns == "opencompass" else self._natural(dialogue))
+        said = list(self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue))
         merged = [*self._opening, *_merged(said)]
         if len(merged) == len(self._opening):
             raise InvalidValue("no message to send: nothing is said before the model's turn", param="messages")

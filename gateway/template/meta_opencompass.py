@@ -26,21 +26,17 @@ class OpenCompassTemplate:
     """Renders dialogues into segments with the reference's own walk."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        self._spec = spec
+        self.spec = spec
         self._speakers = Speakers(spec)
         self._names = role_names(spec)
         self._parser = LMParser(as_meta_template(spec))
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
 
-    @property
-    def spec(self) -> TemplateSpec:
-        return self._spec
-
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
         check_dialogue(dialogue)
-        texts = [content_of(message, i, self._spec.media) for i, message in enumerate(dialogue.messages)]
+        texts = [content_of(message, i, self.spec.media) for i, message in enumerate(dialogue.messages)]
         items, numbers = as_prompt_list(dialogue.messages, texts, self._names, self._speakers)
         pieces = self._parser.pieces(items)
         segments = [as_segment(piece, numbers) for piece in pieces]
@@ -53,15 +49,15 @@ class OpenCompassTemplate:
             marks=tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments]),
             stops=self._stops,
             stop_token_ids=self._stop_token_ids,
-            bos=self._spec.bos,
-            bos_text=self._spec.bos_text,
+            bos=self.spec.bos,
+            bos_text=self.spec.bos_text,
             notices=self._notices(dialogue, segments, texts),
         )
 
     def _continued(self, segments: list[Segment], text: str, number: int) -> list[Segment]:
         """The generating role's begin, now the beginning of the last message, and what it has said so far."""
         role = self._speakers["assistant"].role
-        if role != self._spec.generating:
+        if role != self.spec.generating:
             raise InvalidValue(
                 "in this template another role than the assistant's generates; a message cannot be continued",
                 param="continue_final_message",

@@ -40,12 +40,9 @@ class NaturalOrder:
             if place not in said_by_messages and (isinstance(entry, str) or entry.prompt is not None)
         )
         """Entries that speak without a message, by place."""
-        self._between_places: dict[tuple[int, int], list[Turn]] = {}
-
-    @property
-    def speaks_for_itself(self) -> bool:
+        self.speaks_for_itself = bool(self._own_words)
         """Has the template words that no message fills? Without any, turns are the messages as they stand."""
-        return bool(self._own_words)
+        self._between_places: dict[tuple[int, int], list[Turn]] = {}
 
     def turns(self, dialogue: Dialogue) -> Iterator[Turn]:
         """Every turn before the model's own. Raises RoleNotSupported."""

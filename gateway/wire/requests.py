@@ -47,14 +47,10 @@ class Shape(NamedTuple):
     """Each with a value that its validator takes, to stand in for one that needs no validator."""
 
 
-class Fields(NamedTuple):
-    """A body's fields, each where it belongs."""
-
-    known: dict[str, Any]
-    unknown: dict[str, Any]
-    given: frozenset[str]
-    loose: list[str]
-    """Fields whose numbers nobody has looked at."""
+Fields = tuple[dict[str, Any], dict[str, Any], frozenset[str], list[str]]
+"""A body's fields, each where it belongs: known ones, unknown ones, the names of all that were given a value,
+and the names of those whose numbers nobody has looked at.
+"""
 
 
 def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call:
@@ -81,15 +77,16 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
     """The call of a ``/v1/embeddings`` body; the input passes untouched."""
     fields = _sorted(EMBEDDING, body, "input")
     _prompts(body["input"], "input")
-    _keep_digits(body, fields.loose)
+    known, unknown, given, loose = fields
+    _keep_digits(body, loose)
     return Call(
         endpoint="embeddings",
         model=body["model"],
         request_id=request_id,
         received=received,
-        params=fields.known,
-        unknown=fields.unknown,
-        given=fields.given,
+        params=known,
+        unknown=unknown,
+        given=given,
         explain=_explains(body),
     )
 
@@ -116,8 +113,9 @@ def _call(
     if options is not None and not stream:
         # OpenAI refuses this pair too; a client that sets it expects a usage chunk that never comes.
         raise InvalidValue("stream_options needs stream: true", param="stream_options")
-    if fields.loose:
-        _keep_digits(body, fields.loose)
+    known, unknown, given, loose = fields
+    if loose:
+        _keep_digits(body, loose)
     return Call(
         endpoint,
         body["model"],
@@ -126,15 +124,15 @@ def _call(
         dialogue,
         prompts,
         prompt_is_list,
-        fields.known,
-        fields.unknown,
-        fields.given,
+        known,
+        unknown,
+        given,
         body.get("n") or 1,
         stops,
         bool(stream),
         _further_options(options) if options else NOTHING,
         bool(options and options.get("include_usage")),
-        _explains(body),
+        "gateway" in body and _explains(body),
     )
 
 
@@ -172,7 +170,7 @@ def _sorted(shape: Shape, body: dict[str, Any], checked: str) -> Fields:
     if odd or not shape.required.keys() <= body.keys():
         _check(shape, body, odd)
     given = frozenset([key for key, value in body.items() if value is not None] if nulls else body)
-    return Fields(known, unknown, given, loose)
+    return known, unknown, given, loose
 
 
 def _check(shape: Shape, body: dict[str, Any], odd: Sequence[str]) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import Endpoint
-from gateway.policy.admit.params import CHAT_ONLY, OPENAI_DEFAULTS, Effective, Terms
+from gateway.policy.admit.params import ALIKE, CHAT_ONLY, OPENAI_DEFAULTS, Effective, Form, Terms
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
 
@@ -373,3 +375,59 @@ def test_the_room_is_asked_for_exactly_when_it_becomes_the_limit(case: str) -> N
 
 def test_messages_leave_their_room_to_the_target() -> None:
     assert not Terms(ParamsPolicy(), "chat", "messages").leaves_limit_open(call())
+
+
+# ---------------------------------------------------------------- calls that nobody changes
+
+POLICIES: dict[str, tuple[ParamsPolicy, Form]] = {
+    "says nothing": (ParamsPolicy(), "text"),
+    "says nothing to messages": (ParamsPolicy(), "messages"),
+    "drops": (ParamsPolicy(unknown="drop"), "text"),
+    "has a default": (ParamsPolicy(default={"seed": 1}), "text"),
+    "has a bound": (ParamsPolicy(clamp={"max_tokens": 5}), "text"),
+    "forces": (ParamsPolicy(force={"seed": 1}), "text"),
+    "spells defaults out": (ParamsPolicy(explicit=True), "text"),
+}
+SAID = st.dictionaries(
+    st.sampled_from([*sorted(ALIKE), "max_completion_tokens", "logprobs", "top_logprobs", "tools", "store"]),
+    st.sampled_from([0, 1, 7]),
+).flatmap(lambda said: st.permutations(list(said.items())).map(dict))
+
+
+@pytest.mark.parametrize("case", POLICIES)
+@given(params=SAID, unknown=st.sampled_from([{}, {"top_k": 5}]))
+def test_a_call_left_alone_goes_out_as_any_other_would(
+    case: str, params: dict[str, Any], unknown: dict[str, Any]
+) -> None:
+    policy, form = POLICIES[case]
+    terms, asked = Terms(policy, "chat", form), call(unknown, **params)
+    sent = terms.ordinary(asked)
+    if sent is not None:
+        effective = terms.effective(asked)
+        assert list(sent.items()) == list(effective.params.items())
+        assert (effective.notices, effective.top_logprobs) == ((), None)
+
+
+def test_an_ordinary_call_is_left_alone() -> None:
+    asked = call(max_tokens=64, temperature=0.0)
+    assert list((Terms(ParamsPolicy(), "chat").ordinary(asked) or {}).items()) == [
+        ("temperature", 0.0), ("max_tokens", 64),
+    ]  # fmt: skip
+    assert list(asked.params) == ["max_tokens", "temperature"]
+
+
+REFUSING = {
+    "forbids": (ParamsPolicy(forbid=("seed",)), True),
+    "rejects": (ParamsPolicy(unknown="reject"), True),
+    "drops": (ParamsPolicy(unknown="drop"), False),
+    "says nothing": (ParamsPolicy(), False),
+}
+
+
+@pytest.mark.parametrize("case", REFUSING)
+def test_a_policy_that_refuses_nothing_need_not_be_asked(case: str) -> None:
+    policy, refuses = REFUSING[case]
+    terms = Terms(policy, "chat")
+    assert terms.refuses is refuses
+    if not refuses:
+        terms.check(call(UNKNOWN, seed=1))

@@ -45,6 +45,11 @@ CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
     "web_search_options": lambda value: False,
 }
 
+ALIKE = frozenset({
+    "max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "seed", "user",
+})  # fmt: skip
+"""Parameters that both endpoints call the same, whatever they say."""
+
 ELSEWHERE: Mapping[Endpoint, frozenset[str]] = {
     # What a policy may say that the endpoint has no field for. Fields beyond OpenAI's go to chat and completions,
     # because engines take them at both.
@@ -101,10 +106,13 @@ class Terms:
         self._most = [int(bound) for bound, _ in limits]
         self._limit = min([policy.max_tokens, *self._most])
         self._limit_notice = Notice("default_parameter", f"max_tokens={self._limit}")
+        self.refuses = bool(self._forbidden) or self._unknown == "reject"
+        """Without it ``check`` has nothing to look for."""
         self._told: dict[str, Any] = {}
         if policy.explicit and engine_defaults is not None and endpoint != "embeddings":
             told = {**OPENAI_DEFAULTS, **engine_defaults}
             self._told = {name: value for name, value in told.items() if value is not None}
+        self._leaves_alone = self._to_text and not (self._changes or self._told)
 
     def check(self, call: Call) -> None:
         """Refuse what the policy refuses: a field it forbids, or one it does not know."""
@@ -118,6 +126,15 @@ class Terms:
             raise UnsupportedParameter(
                 f"unknown field {name}: this model's policy refuses fields that OpenAI's API does not have", param=name
             )
+
+    def ordinary(self, call: Call) -> dict[str, Any] | None:
+        """What ``effective`` would send for a checked call where nothing is to be changed or told; None: ask it."""
+        params = call.params
+        if not self._leaves_alone or call.unknown or "max_tokens" not in params or not params.keys() <= ALIKE:
+            return None
+        sent = dict(params)
+        sent["max_tokens"] = sent.pop("max_tokens")  # the limit comes last
+        return sent
 
     def effective(self, call: Call, room: int | None = None) -> Effective:
         """What goes out for this call. ``room``: tokens left in the context; None when unknown."""
