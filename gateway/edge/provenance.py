@@ -12,6 +12,12 @@ from gateway.edge.replies import header_value
 from gateway.pipeline import Prepared, Route, prepare
 from gateway.progress import Progress
 
+KNOWN = (
+    b"%b%b\r\nx-gateway-target: %b\r\nx-gateway-attempts: %d\r\nx-gateway-overhead-ms: %.3f\r\n"
+    b"openai-processing-ms: %d\r\n"
+)
+"""What is told of a call that has a target, or could have had one."""
+
 
 def provenance(route: Route, prepared: Prepared, progress: Progress | None = None) -> bytes:
     """The ``x-gateway-*`` headers (design 5)."""
@@ -20,35 +26,38 @@ def provenance(route: Route, prepared: Prepared, progress: Progress | None = Non
         digest, hashed = template.digest, sha256(prompt.text.encode("utf-8", "surrogatepass")).hexdigest()
     else:
         digest, hashed = template.digest if prompt is not None else "", prepared.prompt_sha256
-    rows = f"{_of_route(spec.name, template.name, digest, spec.policy.name)}{hashed}\r\n"
+    of_route = _of_route(spec.name, template.name, digest, spec.policy.name)
     notices = [str(notice) for notice in prepared.notices] if prepared.notices else []
-    if progress is not None:
+    if progress is None:
+        rows = b"%b%b\r\n" % (of_route, hashed.encode("ascii"))
+    else:
         elapsed, overhead = progress.spent()
-        rows += (
-            f"x-gateway-target: {_clean(progress.target)}\r\n"
-            f"x-gateway-attempts: {progress.attempts}\r\n"
-            f"x-gateway-overhead-ms: {overhead * 1000:.3f}\r\n"
-            f"openai-processing-ms: {round(elapsed * 1000)}\r\n"
-        )
+        rows = KNOWN % (
+            of_route, hashed.encode("ascii"), _clean(progress.target), progress.attempts, overhead * 1000,
+            round(elapsed * 1000),
+        )  # fmt: skip
         notices += progress.delivery_notices
     if notices:
-        rows += f"x-gateway-notice: {header_value('; '.join(notices))}\r\n"
-    return rows.encode("ascii")
+        rows += b"x-gateway-notice: %b\r\n" % header_value("; ".join(notices)).encode("ascii")
+    return rows
 
 
 @lru_cache(maxsize=1024)
-def _of_route(model: str, template: str, digest: str, policy: str) -> str:
+def _of_route(model: str, template: str, digest: str, policy: str) -> bytes:
     """What is the same for every call of a route, up to the prompt's hash; no ``digest``: never templated."""
     rows = {
         "x-gateway-model": model,
         "x-gateway-template": f"{template}@sha256:{digest}" if digest else "none",
         "x-gateway-policy": policy,
     }
-    return "".join(f"{name}: {header_value(value)}\r\n" for name, value in rows.items()) + "x-gateway-prompt-sha256: "
+    known = "".join(f"{name}: {header_value(value)}\r\n" for name, value in rows.items())
+    return known.encode("ascii") + b"x-gateway-prompt-sha256: "
 
 
-_clean = lru_cache(maxsize=1024)(header_value)
-"""For names of targets, of which there are few."""
+@lru_cache(maxsize=1024)
+def _clean(target: str) -> bytes:
+    """The name of a target, of which there are few."""
+    return header_value(target).encode("ascii")
 
 
 def explanation(

@@ -155,7 +155,12 @@ class Request(Asked):
         if not frames:
             return
         line = self._line
-        line.send(self._framed(frames))
+        if self._chunked and self._head is None:  # every part but the first
+            framed = b"%x\r\n%b\r\n" % (len(frames), frames)
+        else:
+            framed = self._framed(frames)
+        if not line.lost:
+            line.transport.write(framed)
         if line.drained is not None:
             await line.drained
 

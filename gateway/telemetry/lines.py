@@ -65,7 +65,11 @@ class Lines(logging.Handler):
         if second != self._second:
             self._second, self._date = second, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
         name = "INFO" if level == logging.INFO else logging.getLevelName(level)
-        self._take(level, f"{self._date},{int((now - second) * 1000):03d} {name} {message}\n")
+        line = f"{self._date},{int((now - second) * 1000):03d} {name} {message}\n"
+        if level < logging.WARNING and self._loop is not None and not self._loop.is_closed():
+            self._held.append(line)  # what ``_take`` would do, while a timer runs
+        else:
+            self._take(level, line)
 
     def emit(self, record: logging.LogRecord) -> None:
         """``logging.Handler``: any other record."""

@@ -117,7 +117,9 @@ class Metrics(Collector):
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
         """One attempt at one target has ended or begun to answer."""
-        self._numbers["gateway_attempts_total"].at((model, target, outcome)).value += 1
+        labels = (model, target, outcome)
+        number = self._numbers["gateway_attempts_total"]
+        (number.series.get(labels) or number.at(labels)).value += 1
 
     def record(self, record: Record) -> None:
         """Everything a finished call tells."""

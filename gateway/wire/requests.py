@@ -37,6 +37,10 @@ WHOLE = frozenset({str, int, bool})
 """Types whose values lose nothing on their way."""
 
 
+ODD = frozenset({"stop", "stream_options", "gateway", *FOREIGN["chat"]})
+"""Fields of a chat request that a call is not made of as they stand."""
+
+
 class Shape(NamedTuple):
     """What an endpoint's bodies look like."""
 
@@ -63,7 +67,24 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
     if messages is None:
         messages = tuple([_message(raw, index) for index, raw in enumerate(body["messages"])])
     dialogue = Dialogue(messages, bool(goes_on), tuple(body.get("tools") or ()))
-    return _call("chat", body, fields, request_id, received, dialogue)
+    known, unknown, given, loose = fields
+    if loose or not ODD.isdisjoint(body):
+        return _call("chat", body, fields, request_id, received, dialogue)
+    return Call(  # what ``_call`` would make of it
+        "chat",
+        body["model"],
+        request_id,
+        received,
+        dialogue,
+        (),
+        False,
+        known,
+        unknown,
+        given,
+        body.get("n") or 1,
+        (),
+        body.get("stream") is True,
+    )
 
 
 def read_completion(body: dict[str, Any], *, request_id: str, received: float) -> Call:

@@ -1,0 +1,75 @@
+"""Do the headers of an answer tell what was prepared, and how far the call is?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.assembly import bare_route
+from gateway.backend.embedded.cache import EngineCache
+from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
+from gateway.core.events import Begun
+from gateway.edge.provenance import provenance
+from gateway.pipeline import Prepared, Route, prepare
+from gateway.progress import Progress
+from gateway.template.spec import RoleSpec, TemplateSpec
+from gateway.wire.requests import read_chat, read_completion
+
+ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", generate=True))
+STRING = TemplateSpec("t", "meta", round=ROUND, digest="0123456789ab")
+MESSAGES = TemplateSpec("c", "chat", digest="ba9876543210")
+CASES: dict[str, tuple[TemplateSpec, dict[str, Any], str]] = {  # template, fields, the template that is told
+    "a text": (STRING, {"messages": [{"role": "user", "content": "1+1=?"}]}, "t@sha256:0123456789ab"),
+    "signs of all kinds": (
+        STRING,
+        {"messages": [{"role": "user", "content": "é 😀 \u2028 \0"}]},
+        "t@sha256:0123456789ab",
+    ),
+    "messages": (MESSAGES, {"messages": [{"role": "user", "content": "1+1=?"}]}, "c@sha256:ba9876543210"),
+    "a raw prompt": (STRING, {"prompt": "1+1=?"}, "none"),
+    "raw prompts": (STRING, {"prompt": [[1, 2], [3]]}, "none"),
+}
+
+
+def prepared(template: TemplateSpec, fields: dict[str, Any]) -> tuple[Route, Prepared]:
+    route = bare_route(ModelSpec("m", template, PolicySpec("p"), (TargetSpec("m/0", "scripted"),)), EngineCache())
+    read = read_completion if "prompt" in fields else read_chat
+    call = read({"model": "m", "max_tokens": 5, **fields}, request_id="r", received=0.0)
+    return route, asyncio.run(prepare(route, call))
+
+
+def told(block: bytes) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in block.decode("ascii").split("\r\n")[:-1])  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_hash_is_that_of_what_was_prepared(case: str) -> None:
+    template, fields, name = CASES[case]
+    route, made = prepared(template, fields)
+    assert told(provenance(route, made)) == {
+        "x-gateway-model": "m",
+        "x-gateway-template": name,
+        "x-gateway-policy": "p",
+        "x-gateway-prompt-sha256": made.prompt_sha256,
+    }
+
+
+def test_a_call_under_way_tells_its_target_and_its_times() -> None:
+    now = [100.0]
+    progress = Progress("chat", "r", 100.0, lambda: now[0])
+    progress.asked()
+    progress.saw([Begun("m/0", attempts=2, notices=("filled_choices: 1",))])
+    now[0] = 100.0104
+    progress.upstream_ended()
+    now[0] = 100.0116
+    template, fields, _ = CASES["a text"]
+    rows = told(provenance(*prepared(template, fields), progress))
+    assert list(rows.items())[4:] == [
+        ("x-gateway-target", "m/0"),
+        ("x-gateway-attempts", "2"),
+        ("x-gateway-overhead-ms", "1.200"),
+        ("openai-processing-ms", "12"),
+        ("x-gateway-notice", "filled_choices: 1"),
+    ]
