@@ -153,7 +153,7 @@ class _Speaker:
             return self._chunk([self._finish(event)])
         if isinstance(event, Usage):
             self._usage = event
-        elif isinstance(event, Begun) and event.fields:
+        elif isinstance(event, Begun) and event.fields is not NOTHING:
             self._head.update(event.fields)
             self._around.clear()
         return b""
@@ -242,22 +242,26 @@ class ChatSpeaker(_Speaker):
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
         said: dict[str, Any] = self._role(delta.index)
-        if delta.text or not delta.fields:
+        if delta.fields is NOTHING:
             said["content"] = delta.text
-        said.update(delta.fields)
-        return {
+        else:
+            if delta.text or not delta.fields:
+                said["content"] = delta.text
+            said.update(delta.fields)
+        body = {
             "index": delta.index,
             "delta": said,
-            "logprobs": self._logprobs(delta.logprobs),
+            "logprobs": None if delta.logprobs is None else self._logprobs(delta.logprobs),
             "finish_reason": None,
-            **delta.extras,
         }
+        return body if delta.extras is NOTHING else {**body, **delta.extras}
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
         said = self._role(finish.index)
         if said:  # an empty answer still has a content
             said["content"] = ""
-        return {"index": finish.index, "delta": said, "logprobs": None, "finish_reason": finish.reason, **finish.extras}
+        body = {"index": finish.index, "delta": said, "logprobs": None, "finish_reason": finish.reason}
+        return body if finish.extras is NOTHING else {**body, **finish.extras}
 
     def _logprobs(self, tokens: tuple[TokenLogprob, ...] | None) -> dict[str, Any] | None:
         if tokens is None:
@@ -289,16 +293,17 @@ class CompletionSpeaker(_Speaker):
         }
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
-        return {
+        body = {
             "index": delta.index,
             "text": delta.text,
             "logprobs": None if delta.logprobs is None else to_completions(delta.logprobs),
             "finish_reason": None,
-            **delta.extras,
         }
+        return body if delta.extras is NOTHING else {**body, **delta.extras}
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
-        return {"index": finish.index, "text": "", "logprobs": None, "finish_reason": finish.reason, **finish.extras}
+        body = {"index": finish.index, "text": "", "logprobs": None, "finish_reason": finish.reason}
+        return body if finish.extras is NOTHING else {**body, **finish.extras}
 
 
 SPEAKERS: dict[str, type[ChatSpeaker] | type[CompletionSpeaker]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -262,3 +263,13 @@ def test_an_ordinary_answer_is_spoken_plainly_and_others_are_not() -> None:
     assert plain_chat(PLAIN, "id-1", "m", 7) == speaker("chat").whole(PLAIN)
     assert plain_chat(Document({"object": "list"}), "id-1", "m", 7) is None
     assert plain_chat(Completion(PLAIN.choices * 2, PLAIN.usage), "id-1", "m", 7) is None
+
+
+@pytest.mark.parametrize("event", [Delta(0, "a"), Delta(0), Finish(0, "stop"), Delta(0, "a", (TOKEN,))], ids=str)
+@pytest.mark.parametrize("endpoint", SPEAKERS)
+def test_having_no_further_fields_is_the_same_as_having_an_empty_set_of_them(
+    endpoint: str, event: Delta | Finish
+) -> None:
+    more: dict[str, Any] = {"extras": {}, **({"fields": {}} if isinstance(event, Delta) else {})}
+    plain, spelled = speaker(endpoint), speaker(endpoint)
+    assert plain.chunk(event) == spelled.chunk(replace(event, **more))
