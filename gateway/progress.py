@@ -110,11 +110,14 @@ class Progress:
     def saw(self, events: Sequence[Event]) -> None:
         """A batch on its way to the client."""
         for event in events:
-            if self._upstream_first is None and _is_text(event):
-                self._upstream_first = self._now()
             if isinstance(event, Delta):
-                continue
-            if isinstance(event, Usage):
+                if self._upstream_first is None and (event.text or is_content(event)):
+                    self._upstream_first = self._now()
+            elif isinstance(event, Finish):
+                if event.reason == "stop":
+                    self.stop_cuts.append(event.source)
+                    self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
+            elif isinstance(event, Usage):
                 self.usage = event
             elif isinstance(event, Begun):
                 self.target = event.target or self.target
@@ -122,9 +125,8 @@ class Progress:
                 for notice in event.notices:
                     self.delivery_notices.append(notice)
                     self.bos_anomaly = self.bos_anomaly or notice.startswith("bos:")
-            elif isinstance(event, Finish) and event.reason == "stop":
-                self.stop_cuts.append(event.source)
-                self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
+            elif self._upstream_first is None:  # a document
+                self._upstream_first = self._now()
 
     # ------------------------------------------------ sums
 

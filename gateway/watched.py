@@ -35,6 +35,7 @@ class Watched:
         "_unfinished",
         "_wants_logprobs",
         "_written",
+        "over",
     )
 
     def __init__(self, exchange: Exchange, events: Events, progress: Progress, count: Count | None) -> None:
@@ -60,11 +61,9 @@ class Watched:
         self._failure: UpstreamError | None = None
         """Raised once everything before it has been handed out."""
         self._over = False
-
-    @property
-    def over(self) -> bool:
-        """See ``Events``."""
-        return self._over and self._failure is None
+        """Nothing more is read."""
+        self.over = False
+        """See ``Events``; told of whole answers."""
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
@@ -83,10 +82,11 @@ class Watched:
         if not self._stops:
             await self._events.flow(take)
             return
-        choice = self._the_cutter().choice
+        cutter = self._the_cutter()
+        first = cutter.choice(0)
 
         def uncut(delta: Delta) -> bool:
-            said = choice(delta.index)
+            said = cutter.choice(delta.index) if delta.index else first
             if said.touches(delta) or not take(delta):
                 return False
             said.received += len(delta.text)
@@ -127,7 +127,7 @@ class Watched:
                 if ended or event.index:
                     return False
                 ended = True
-        self._over = ended
+        self._over = self.over = ended
         return ended
 
     # ---------------------------------------------------------------- everything else

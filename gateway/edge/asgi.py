@@ -86,10 +86,6 @@ class _AsgiAsked(Asked):
         self._said.append({"type": "http.response.body", "body": frames, "more_body": True})
         await self._speak()
 
-    def pass_on(self, frames: bytes) -> bool:
-        """See ``Asked``: ASGI's send has to be awaited."""
-        return False
-
     def end(self, last: bytes = b"") -> None:
         """See ``Asked``."""
         if not self.answered:

@@ -97,9 +97,9 @@ class Asked(Work, ABC):
     async def write(self, frames: bytes) -> None:
         """A part of a stream; waits while the client reads too slowly."""
 
-    @abstractmethod
     def pass_on(self, frames: bytes) -> bool:
-        """As ``write``, for who cannot wait. False: nothing was written, because the client reads too slowly."""
+        """As ``write``, for who cannot wait. False: nothing was written, because whoever writes here has to wait."""
+        return False
 
     @abstractmethod
     def end(self, last: bytes = b"") -> None:

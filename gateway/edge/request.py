@@ -169,7 +169,8 @@ class Request(Asked):
         line = self._line
         if line.drained is not None or self._head is not None or not self._chunked:
             return False
-        line.send(b"%x\r\n%b\r\n" % (len(frames), frames))
+        if not line.lost:
+            line.transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))
         return True
 
     def end(self, last: bytes = b"") -> None:

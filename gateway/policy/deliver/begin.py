@@ -39,7 +39,7 @@ class Begin:
 class Opening:
     """One exchange, entered when its answer has begun; then its events: those the gate has kept, and the rest."""
 
-    __slots__ = ("_first_token", "_inner", "_rest", "held", "more")
+    __slots__ = ("_first_token", "_inner", "_rest", "held", "more", "over")
 
     def __init__(self, inner: AbstractAsyncContextManager[Events], first_token: float | None) -> None:
         self._inner = inner
@@ -47,17 +47,20 @@ class Opening:
         self.held: Sequence[Event] = ()
         """What the gate has kept; the first of them says who answers."""
         self.more: Callable[[], Coroutine[Any, Any, Sequence[Event]]] = self._first
-
-    @property
-    def over(self) -> bool:
-        """See ``Events``."""
-        return self._rest.over and not self.held
+        self.over = False
+        """See ``Events``; told of what the gate has kept, if that was all."""
 
     async def __aenter__(self) -> Opening:
-        if self._first_token is not None:
-            await self._begin_within(self._first_token)
-        else:
+        clock = None if self._first_token is None else _FirstToken(self._first_token)
+        try:
             await self._begin()
+        except BaseException as error:
+            if clock is not None:
+                clock.convert(error)
+            raise
+        finally:
+            if clock is not None:
+                clock.stop()
         return self
 
     def __aexit__(
@@ -82,19 +85,10 @@ class Opening:
             await self._inner.__aexit__(type(error), error, error.__traceback__)
             raise
 
-    async def _begin_within(self, seconds: float) -> None:
-        clock = _FirstToken(seconds)
-        try:
-            await self._begin()
-        except BaseException as error:
-            clock.convert(error)
-            raise
-        finally:
-            clock.stop()
-
     async def _first(self) -> Sequence[Event]:
         """What was kept; from then on nothing stands between the reader and the rest."""
-        self.more = self._rest.more
+        rest = self._rest
+        self.more, self.over = rest.more, rest.over
         held, self.held = self.held, ()
         return held
 

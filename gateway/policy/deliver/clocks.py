@@ -39,6 +39,9 @@ class Clocks:
 class _Clocked(Clock):
     """One exchange under its clock, and the events in which the clock hears content."""
 
+    over = False
+    """See ``Events``."""
+
     __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_total")
 
     def __init__(
@@ -100,11 +103,6 @@ class _Clocked(Clock):
             return take(delta)
 
         await self._events.flow(heard)
-
-    @property
-    def over(self) -> bool:
-        """See ``Events``."""
-        return self._events.over
 
     def look(self) -> None:
         """See ``Clock``: is time really up, or has content come since?"""
