@@ -9,6 +9,7 @@ it happens in a thread, so that the event loop goes on.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import warnings
@@ -56,12 +57,19 @@ class LiteLLMBackend:
 
     def __init__(self, target: TargetSpec) -> None:
         self._target = target
+        self._litellm: Any = None
+        """The SDK, once it has been loaded."""
+        self._known: frozenset[str] | None = None
+        self._dialect = ""
+        """The provider, once LiteLLM has told it, and the parameters it takes; None: all."""
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """Ask the provider; ``UnsupportedParameter`` for what it, or LiteLLM, would drop."""
         _check_names(exchange)
-        litellm = await asyncio.to_thread(load)
+        if self._litellm is None:
+            self._litellm = await asyncio.to_thread(load)
+        litellm = self._litellm
         if exchange.endpoint == "embeddings":
             yield Singles(self._embed(litellm, exchange))
             return
@@ -85,13 +93,17 @@ class LiteLLMBackend:
             given["n"] = exchange.n
         if exchange.stops:
             given["stop"] = list(exchange.stops[:OPENAI_STOPS])  # the strictest provider's number
-        provider = self._provider(litellm)
-        if provider in OPENAI_LIKE:
+        if not self._dialect:
+            self._dialect = self._provider(litellm)
+            if self._dialect not in OPENAI_LIKE:
+                model = self._target.model
+                known = litellm.get_supported_openai_params(model=model, custom_llm_provider=self._dialect)
+                self._known = None if known is None else frozenset(known)
+        if self._dialect in OPENAI_LIKE:
             given["allowed_openai_params"] = sorted(given)  # or some are dropped for models it has not heard of
-        else:
-            known = litellm.get_supported_openai_params(model=self._target.model, custom_llm_provider=provider)
+        elif self._known is not None:
             for name in given:
-                if known is not None and name not in known:
+                if name not in self._known:
                     raise _unsupported(name)
         if exchange.stream:
             given["stream_options"] = {"include_usage": True}
@@ -237,4 +249,7 @@ def load() -> Any:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.setLevel(logging.CRITICAL)
+    # Half a million objects that never die: without this every full collection would walk them, and hold up every call.
+    gc.collect()
+    gc.freeze()
     return litellm

@@ -129,3 +129,62 @@ def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
 def test_an_address_that_is_none_is_unreachable(url: str) -> None:
     (error,) = posts(url)
     assert isinstance(error, UpstreamUnreachable)
+
+
+FLOWING = {
+    # what the server does: whether the body ends well
+    "ok": True,
+    "one-byte-writes": True,
+    "pause-resume": True,
+    "comments": True,
+    "drop-midstream": False,
+    "reset-midstream": False,
+}
+
+
+@pytest.mark.parametrize("refuses", [0, 1, 3], ids=["takes all", "takes none", "takes two of three"])
+@pytest.mark.parametrize("mode", FLOWING)
+def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode: str, refuses: int) -> None:
+    async def read(flows: bool) -> tuple[bytes, str]:
+        client, said, asked = new_client(), [], 0
+
+        def take(piece: bytes) -> bool:
+            nonlocal asked
+            asked += 1
+            if refuses and asked % refuses == 0:
+                return False
+            said.append(piece)
+            return True
+
+        answer = await client.target(up.url(mode) + "/completions", HEADERS).post(b'{"prompt": "a", "stream": true}')
+        failure = ""
+        try:
+            while piece := await answer.more():
+                said.append(piece)
+                if flows:
+                    await answer.flow(take)
+        except GatewayError as error:
+            failure = error.code
+        answer.leave()
+        await client.aclose()
+        return b"".join(said), failure
+
+    flowed, read_out = asyncio.run(read(True)), asyncio.run(read(False))
+    assert flowed == read_out
+    assert (not flowed[1]) is FLOWING[mode]
+
+
+def test_a_flow_that_is_left_closes_the_connection(up: RudeServer) -> None:
+    async def run() -> None:
+        client = new_client()
+        answer = await client.target(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')
+        await answer.more()
+        flowing = asyncio.create_task(answer.flow(lambda piece: True))
+        await asyncio.sleep(0.05)
+        flowing.cancel()
+        await asyncio.wait([flowing])
+        answer.leave()
+        assert await asyncio.to_thread(up.wait, lambda: up.active == 0, 0.25)
+        await client.aclose()
+
+    asyncio.run(run())
