@@ -40,6 +40,8 @@ EVENT_STREAM = "text/event-stream"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 NOT_JSON = "the model's server sent an event that is not JSON"
+MAX_BLANK = 64 * 1024
+"""Bytes without any content that an answer may begin with."""
 _PEEK = 64
 """Bytes that are looked at where neither the first one nor the content type decides."""
 
@@ -144,6 +146,8 @@ class BodyEvents(Asking):
             ended = not piece
             ahead = ahead + piece if ahead else piece
             stream = _is_stream(ahead, http, ended=ended)
+            if stream is None and len(ahead) > MAX_BLANK:
+                raise UpstreamInvalidResponse("the model's server sent nothing but blanks")
         if stream:
             self._answer = Answer(self._shape, self._target, self._asked, self._notices)
             self._parser = SseParser()

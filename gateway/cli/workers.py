@@ -314,10 +314,12 @@ class Fleet(Runtime):
 
     async def _ask(self, seat: Seat, kind: str, payload: Any = None) -> Refusal | None:
         """None if the worker agrees, or is gone: the next one is handed what serves then."""
-        assert seat.channel is not None
+        channel = seat.channel
+        if channel is None:
+            return None
         try:
             async with asyncio.timeout(PREPARE):
-                refusal: Refusal | None = await seat.channel.ask(kind, payload)
+                refusal: Refusal | None = await channel.ask(kind, payload)
                 return refusal
         except ChannelClosed:
             return None
@@ -370,6 +372,7 @@ class Fleet(Runtime):
         """The first signal drains all workers, a second one ends them at once; what does not end is killed."""
         assert self.bound is not None
         self.signalled()
+        self._go.set()  # whoever still waits for the others' start need not: it is told to leave
         word, patience = ("leave", LEAVE / 2) if self.cut.is_set() else ("drain", self.bound.drain + 2 * LEAVE)
         for seat in self._seats:
             seat.sock.close()  # or the kernel would go on queueing connections for nobody

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MAX_HEAD = 64 * 1024
 """Bytes of a request line and all fields."""
 MAX_FIELDS = 100
+AHEAD = 4
+"""Requests that may wait for their turn on one line before it is read no further."""
 
 DECLINED = frozenset({b"upgrade", b"http2-settings"})
 METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE")}
@@ -109,6 +111,8 @@ class Line(asyncio.Protocol):
             if not self.drained.done():
                 self.drained.set_result(None)
             self.drained = None
+            if self._current is None and not self.lost:
+                self._go_on()
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes have come."""
@@ -124,13 +128,15 @@ class Line(asyncio.Protocol):
             self._broken()
         queue = self._queue
         if queue:
-            if self._current is None:
+            if self._current is None and self.drained is None:
                 self._current = request = queue.popleft()
                 if not request.whole:
                     self._since = self.listener.now
                 self.listener.start(request)
-            if queue:
+            if len(queue) >= AHEAD or (queue and self._current is None):
                 self.hold()
+        if self.paused and not queue and self._current is not None and self._current.whole:
+            self.read_on()  # or nobody would hear the client leave
         if self._headers or self._url or self._incoming is not None:
             self._unfinished(len(data))
 
@@ -225,7 +231,14 @@ class Line(asyncio.Protocol):
         self._since = self.listener.now
         if request.closing or request.expects or self.listener.draining:
             self.close()
-        elif self._queue:
+        elif self.drained is not None:
+            self.hold()  # it does not take its answers: there will be no more of them until it does
+        elif self._queue or self.paused or self._refusal is not None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer what waits, or read again."""
+        if self._queue:
             self._current = following = self._queue.popleft()
             if not following.whole:
                 self._since = self.listener.now
@@ -234,7 +247,7 @@ class Line(asyncio.Protocol):
                 self.read_on()
         elif self._refusal is not None:
             self._refuse(self._refusal)
-        elif self.paused:
+        else:
             self.read_on()
 
     def hold(self) -> None:
@@ -273,7 +286,7 @@ class Line(asyncio.Protocol):
         """Close what has waited too long: half a head, half a body, or for nothing at all."""
         waited = now - self._since
         current, patience = self._current, self.listener.patience
-        if self._deaf and current is None:
+        if current is None and (self._deaf or self.drained is not None):
             if waited >= patience.idle:
                 self.abort()  # it does not take the end of its answer
         elif self._incoming is not None:
@@ -323,6 +336,9 @@ class Line(asyncio.Protocol):
             self._refusal = RequestError("the request is not valid HTTP/1.1")
         half = self._incoming
         self._incoming = None
+        if half is not None and half.answered:
+            self.close()  # a second answer would be taken for that of its next request
+            return
         if half is not None and half is not self._current:
             self._queue.remove(half)
         elif half is not None:  # the request under way is the broken one

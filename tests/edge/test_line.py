@@ -91,6 +91,9 @@ class Served:
             await asked.write(b".")
             await asyncio.sleep(0.02)
 
+    async def heavy(self, asked: Asked) -> None:
+        asked.reply(200, TYPE, b"h" * 200_000)
+
     async def never(self, asked: Asked) -> None:
         await asyncio.sleep(60)
 
@@ -462,3 +465,60 @@ def test_what_still_runs_after_the_drain_is_told_so() -> None:
         while more := begun.recv(65536):
             said += more
         assert said.endswith(b"\r\n10\r\n!server_draining\r\n0\r\n\r\n")
+
+
+# ---------------------------------------------------------------- clients that do not behave
+
+
+def test_a_client_that_takes_no_answers_gets_no_more_of_them(served: Served) -> None:
+    asked, before = 400, len(served.said)
+    with connect(served) as link:
+        sending = threading.Thread(target=link.sendall, args=(get(b"/heavy") * asked,))
+        sending.start()
+        time.sleep(0.5)
+        assert len(served.said) - before < asked / 2  # 80 MB are waiting to be asked for, not to be taken
+        taken = 0
+        while taken < asked * 200_000:
+            more = link.recv(1 << 20)
+            assert more
+            taken += len(more)
+        sending.join(5)
+    assert eventually(lambda: len(served.said) - before == asked, 2)
+
+
+def test_a_client_that_takes_nothing_for_long_is_cut(served: Served) -> None:
+    with listening(Patience(idle=0.3)) as short:
+        link = connect(short)
+        link.sendall(get(b"/heavy") * 60)
+        assert eventually(lambda: short.listener is not None and not short.listener.lines, 3)
+        link.close()
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_a_client_that_leaves_with_requests_ahead_is_heard(served: Served, ahead: int) -> None:
+    ends = len(served.ends)
+    link = connect(served)
+    link.sendall(get(b"/never") * (1 + ahead))
+    assert eventually(lambda: served.said[-1] == "GET /never", 1)
+    link.close()
+    assert eventually(lambda: served.ends[ends:] == ["ClientGone"], 1)
+
+
+def test_a_client_that_leaves_behind_a_large_body_is_heard(served: Served) -> None:
+    for _ in range(20):  # whether the body is whole before anybody asks for it is a matter of luck
+        ends, link = len(served.ends), connect(served)
+        link.sendall(post(b"x" * 400_000, path=b"/never"))
+        time.sleep(0.02)
+        link.close()
+        assert eventually(lambda: served.ends[ends:] == ["ClientGone"], 1)  # noqa: B023  # used at once
+
+
+def test_a_body_that_breaks_behind_an_early_answer_gets_no_second_one(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect(served) as link:
+        link.sendall(b"POST /unread HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert read_reply(link).status == 200
+        link.sendall(b"ZZZ\r\n")
+        assert link.recv(100) == b""
+    assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -456,6 +457,20 @@ def test_the_second_signal_ends_all_at_once(tmp_path: Path) -> None:
         assert time.monotonic() - began < 3
         assert not any(alive(pid) for pid in pids)
         thread.join(5)
+
+
+@pytest.mark.parametrize("after", [0.5, 0.9, 1.2])
+def test_a_signal_while_they_start_is_no_crash(tmp_path: Path, after: float) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SERVER__PORT": str(free_port())}
+    command = [sys.executable, "-m", "gateway", "serve"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(after)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=15)
+    assert process.returncode in (0, -signal.SIGTERM)  # the latter before Python has set its handlers
+    assert "Traceback" not in said
 
 
 def test_the_workers_start_beside_each_other(tmp_path: Path) -> None:
