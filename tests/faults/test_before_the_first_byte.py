@@ -57,6 +57,7 @@ STREAM_ONLY = {
     "flaky-first-chunk": (503, "upstream_overloaded", 2),  # B20
     "done-only": (502, "upstream_incomplete", 2),  # C06
     "empty-stream": (502, "upstream_incomplete", 2),
+    "blank-flood": (502, "upstream_invalid_response", 2),  # bounded, whatever the clocks allow
     "keepalive-only": (504, "upstream_timeout", 1),  # C24: only content stops the first-token clock
     "empty-deltas": (504, "upstream_timeout", 1),
 }

@@ -237,6 +237,19 @@ def test_a_reload_is_taken_by_all_or_refused_by_all(tmp_path: Path) -> None:
         assert process.log.count("models.first.targets[0].script") == 1
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.005, 0.02])
+def test_a_worker_that_dies_during_a_reload_hides_nothing(tmp_path: Path, pause: float) -> None:
+    with serving(tmp_path, FILES) as process:
+        process.write("first.yaml", "{a: 1}\n")
+        process.signal(signal.SIGHUP)
+        time.sleep(pause)
+        os.kill(min(workers(process)), signal.SIGKILL)
+        assert eventually(lambda: "reload refused" in process.log, 10), process.log
+        assert "Traceback" not in process.log
+        process.write("first.yaml", FILES["first.yaml"])
+        assert eventually(lambda: process.log.count("serves now") >= 1, 10), process.log
+
+
 def test_sighup_at_a_worker_is_meant_for_all(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process, one_on_each(process) as held:
         process.write("gateway.yaml", SECOND)

@@ -200,6 +200,12 @@ async def empty_stream(talk: Talk) -> None:
     await talk.end()
 
 
+@streaming("blank-flood")
+async def blank_flood(talk: Talk) -> None:
+    while True:
+        await talk.data(b"\n" * 16384)
+
+
 @streaming("data-after-done")
 async def data_after_done(talk: Talk) -> None:
     await talk.tokens()
