@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from operator import sub
 
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.record import Record
@@ -15,9 +16,6 @@ class Progress:
 
     __slots__ = (
         "_asked",
-        "_first_written",
-        "_gaps",
-        "_last_written",
         "_now",
         "_received",
         "_upstream_end",
@@ -38,6 +36,7 @@ class Progress:
         "target",
         "template",
         "usage",
+        "written",
     )
 
     def __init__(
@@ -48,9 +47,8 @@ class Progress:
         self._asked: float | None = None
         self._upstream_first: float | None = None
         self._upstream_end: float | None = None
-        self._first_written: float | None = None
-        self._last_written: float | None = None
-        self._gaps: list[float] = []
+        self.written: list[float] = []
+        """When each piece of content went to the client's connection."""
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = "unknown"
@@ -87,25 +85,7 @@ class Progress:
         for event in events:
             if (type(event) is Delta and event.text) or _is_text(event):
                 count += 1
-        if not count:
-            return
-        moment = self._now()
-        if self._last_written is None:
-            self._first_written = moment
-        else:
-            self._gaps.append(moment - self._last_written)
-        if count > 1:
-            self._gaps += [0.0] * (count - 1)
-        self._last_written = moment
-
-    def passed_on(self) -> None:
-        """More of a stream's text has been handed on: ``wrote``, for one piece."""
-        moment = self._now()
-        if self._last_written is None:
-            self._first_written = moment
-        else:
-            self._gaps.append(moment - self._last_written)
-        self._last_written = moment
+        self.written += [self._now()] * count
 
     def saw(self, events: Sequence[Event]) -> None:
         """A batch on its way to the client."""
@@ -133,7 +113,7 @@ class Progress:
     @property
     def begun(self) -> bool:
         """Has content gone to the client?"""
-        return self._first_written is not None
+        return bool(self.written)
 
     def elapsed(self) -> float:
         """Seconds since the request's head."""
@@ -155,7 +135,7 @@ class Progress:
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
         """The record of the finished call."""
         asked, usage = self._asked, self.usage
-        first, ended, written = self._upstream_first, self._upstream_end, self._first_written
+        first, ended, written = self._upstream_first, self._upstream_end, self.written
         return Record(  # by position: two dozen names would cost more than the rest
             self.request_id,
             self.endpoint,
@@ -172,8 +152,8 @@ class Progress:
             self.render,
             None if asked is None or first is None else first - asked,
             None if asked is None or ended is None else ended - asked,
-            None if written is None else written - self._received,
-            tuple(self._gaps),
+            written[0] - self._received if written else None,
+            tuple(map(sub, written[1:], written)),
             usage.prompt if usage is not None else None,
             usage.completion if usage is not None else None,
             usage.source if usage is not None else "",

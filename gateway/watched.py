@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
 from gateway.core.events import Delta, Event, Finish, Usage
-from gateway.core.exchange import Events, Exchange, Take
+from gateway.core.exchange import Events, Exchange
+from gateway.core.passage import Passage
 from gateway.progress import Progress
 from gateway.stream.cut import Cutter
 from gateway.stream.stops import stop_set
@@ -75,24 +76,21 @@ class Watched:
             return batch
         return await self._looked_at(batch)
 
-    async def flow(self, take: Take) -> None:
+    async def flow(self, passage: Passage) -> None:
         """See ``Events``."""
         if self._over or not self._straight or not self._streams:
             return
         if not self._stops:
-            await self._events.flow(take)
+            await self._events.flow(passage)
             return
         cutter = self._the_cutter()
-        first = cutter.choice(0)
-
-        def uncut(delta: Delta) -> bool:
-            said = cutter.choice(delta.index) if delta.index else first
-            if said.touches(delta) or not take(delta):
-                return False
-            said.received += len(delta.text)
-            return True
-
-        await self._events.flow(uncut)
+        passage.halts = stop_set(self._stops).first.search
+        for index in tuple(passage.lanes):
+            if cutter.choice(index).holds:
+                del passage.lanes[index]
+        await self._events.flow(passage)
+        for index, lane in passage.lanes.items():
+            cutter.choice(index).received += lane.passed
 
     # ---------------------------------------------------------------- the two ordinary cases
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.core.exchange import Take
+from gateway.core.passage import Lane, Passage
 from gateway.progress import Progress
 from gateway.stream.fold import Fold, folded
 from gateway.watched import Watched
@@ -39,9 +39,21 @@ class Played:
     def over(self) -> bool:
         return self.tells and not self.left and self.error is None
 
-    async def flow(self, take: Take) -> None:
-        while self.left and len(self.left[0]) == 1 and isinstance(delta := self.left[0][0], Delta) and take(delta):
+    async def flow(self, passage: Passage) -> None:
+        while self.left and len(self.left[0]) == 1 and self._passes(self.left[0][0], passage):
+            passage.moments.append(1.0)
             del self.left[0]
+
+    def _passes(self, event: Event, passage: Passage) -> bool:
+        if not isinstance(event, Delta) or event != Delta(event.index, event.text) or not event.text:
+            return False
+        lane = passage.lanes.get(event.index)
+        if lane is None or (passage.halts is not None and passage.halts(event.text)):
+            return False
+        if not passage.write(lane.before + event.text.encode() + lane.behind):
+            return False
+        lane.passed += len(event.text)
+        return True
 
     async def more(self) -> Sequence[Event]:
         if not self.left and self.error is not None:
@@ -139,19 +151,21 @@ def test_what_flows_is_what_would_have_been_pulled(
         out: list[Event] = []
         asked = 0
 
-        def take(delta: Delta) -> bool:
+        def write(frame: bytes) -> bool:
             nonlocal asked
             asked += 1
             if busy and asked % busy == 0:
                 return False
-            out.append(delta)
+            out.append(Delta(frame[0] - ord("0"), frame[1:-1].decode()))
             return True
 
         try:
             while batch := await watched.more():
                 out += batch
                 if flows:
-                    await watched.flow(take)
+                    passage = Passage(write, [])
+                    passage.lanes = {index: Lane(b"%d" % index, b";") for index in range(n)}
+                    await watched.flow(passage)
         except GatewayError as raised:
             return out, raised.code
         return out, ""

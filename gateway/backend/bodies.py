@@ -22,6 +22,7 @@ import orjson
 from gateway.backend.answers import Answer, Shape
 from gateway.backend.asking import Asking
 from gateway.backend.http import HttpAnswer, HttpTarget, read_whole
+from gateway.backend.passing import passing
 from gateway.backend.statuses import error_in_body
 from gateway.backend.whole import ordinary_whole
 from gateway.core.errors import (
@@ -32,8 +33,8 @@ from gateway.core.errors import (
     UpstreamInvalidStream,
 )
 from gateway.core.events import Event
-from gateway.core.exchange import Take
-from gateway.stream.sse import MAX_EVENT, SseEvent, SseParser
+from gateway.core.passage import Passage
+from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads
 
 EVENT_STREAM = "text/event-stream"
@@ -115,26 +116,11 @@ class BodyEvents(Asking):
             raise self._failure
         return ()
 
-    async def flow(self, take: Take) -> None:
+    async def flow(self, passage: Passage) -> None:
         """See ``Events``."""
         parser = self._parser
-        if parser is None or not parser.idle or self.over or self._failure is not None:
-            return
-        ordinary, loads = self._answer.ordinary, orjson.loads
-
-        def text(data: bytes) -> bool:
-            # One event of one line, as ``SseParser.plain`` has it; orjson refuses what is not UTF-8.
-            if not data.startswith(b"data: {") or not data.endswith(b"}\n\n") or data.count(b"\n") != 2:
-                return False
-            if b"\r" in data or b"\\ud" in data or b"\\uD" in data or len(data) > MAX_EVENT:
-                return False
-            try:
-                delta = ordinary(loads(data[6:-2]))
-            except ValueError:
-                return False
-            return delta is not None and take(delta)
-
-        await self._http.flow(text)
+        if parser is not None and parser.idle and not self.over and self._failure is None:
+            await self._http.flow(passing(self._answer, passage))
 
     async def _begin(self, body: bytes | None, events: list[Event]) -> None:
         """Find out which of the two it is; a whole answer is read to its end. ``body``: all of it, if it is here."""

@@ -11,7 +11,7 @@ from gateway.backend.http import HttpTarget, read_whole
 from gateway.backend.statuses import error_in_body
 from gateway.core.errors import UpstreamInvalidResponse
 from gateway.core.events import Begun, Document, Event
-from gateway.core.exchange import Take
+from gateway.core.passage import Passage
 
 
 class DocumentEvents(Asking):
@@ -25,7 +25,7 @@ class DocumentEvents(Asking):
         self.over = False
         """See ``Events``."""
 
-    async def flow(self, take: Take) -> None:
+    async def flow(self, passage: Passage) -> None:
         """See ``Events``: a document does not flow."""
 
     async def more(self) -> Sequence[Event]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Any, Literal, Protocol, get_args
 
 from gateway.core.dialogue import NOTHING
-from gateway.core.events import Delta, Event
+from gateway.core.events import Event
 from gateway.core.frozen import dataclass
+from gateway.core.passage import Passage
 from gateway.core.prompt import Bos
 
 Endpoint = Literal["chat", "completions", "embeddings"]
@@ -52,10 +53,6 @@ class Exchange:
     """Loop time at which everything must be over; None: the policy's total from when it is opened."""
 
 
-Take = Callable[[Delta], bool]
-"""Takes more of one choice the moment it is there; False: it has done nothing, and will get it by ``more``."""
-
-
 class Events(Protocol):
     """The events of one answer, in the batches in which they arrive."""
 
@@ -75,10 +72,10 @@ class Events(Protocol):
         """
         ...
 
-    async def flow(self, take: Take) -> None:
-        """Hand on what comes without waking the caller, as long as it is nothing but text and ``take`` takes it.
+    async def flow(self, passage: Passage) -> None:
+        """Let text pass without waking the caller, as long as the passage lets it.
 
-        Ends with the first thing that is anything else, which is then there for ``more``; ends at once where
+        Ends with the first thing that does not pass, which is then there for ``more``; ends at once where
         there is no such short way. Raises only if it is cancelled: whatever went wrong is told by ``more``.
         """
         ...

@@ -14,8 +14,9 @@ import orjson
 from gateway.core.call import Call
 from gateway.core.completion import Completion
 from gateway.core.errors import GatewayError, InvalidValue, Overloaded
-from gateway.core.events import Delta, Document
+from gateway.core.events import Document
 from gateway.core.exchange import Events
+from gateway.core.passage import Passage
 from gateway.edge.asked import Asked
 from gateway.edge.body import PLAIN_JSON, read_body
 from gateway.edge.hangup import ClientGone
@@ -187,13 +188,7 @@ def _report(asked: Asked, error: GatewayError, progress: Progress) -> None:
 
 
 async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Progress) -> None:
-    def pass_on(delta: Delta) -> bool:
-        frame = speaker.plain(delta)
-        if frame is None or not asked.pass_on(frame):
-            return False
-        progress.passed_on()
-        return True
-
+    passage = Passage(asked.pass_on, progress.written)
     while batch := await events.more():
         frames = speaker.frames(batch)
         if not frames:
@@ -204,7 +199,9 @@ async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Prog
         await asked.write(frames)
         progress.wrote(batch)
         # From here on plain text goes from socket to socket without waking this task; anything else comes back here.
-        await events.flow(pass_on)
+        passage.lanes = speaker.lanes()
+        if passage.lanes:
+            await events.flow(passage)
 
 
 async def _whole(events: Events) -> Completion | Document:

@@ -5,9 +5,10 @@ The way of every call does not come through here: a batch is handed on as it is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
-from gateway.core.events import Delta, Event
+from gateway.core.events import Event
+from gateway.core.passage import Passage
 
 
 class Singles:
@@ -21,7 +22,7 @@ class Singles:
     def __init__(self, events: AsyncIterator[Event]) -> None:
         self._events = events
 
-    async def flow(self, take: Callable[[Delta], bool]) -> None:
+    async def flow(self, passage: Passage) -> None:
         """See ``Events``: there is no short way."""
 
     async def more(self) -> Sequence[Event]:

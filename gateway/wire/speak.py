@@ -17,6 +17,7 @@ import orjson
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import NOTHING
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.core.passage import Lane
 from gateway.wire.logprobs import to_chat, to_completions
 
 DONE = b"data: [DONE]\n\n"
@@ -95,8 +96,8 @@ class Speaker(Protocol):
         """The frames of a batch, as ``chunk`` would give them one by one."""
         ...
 
-    def plain(self, delta: Delta) -> bytes | None:
-        """The frame of an ordinary delta after the first; None: ``frames`` has to be asked."""
+    def lanes(self) -> dict[int, Lane]:
+        """What stands around the text of each choice whose frames differ in nothing else from now on."""
         ...
 
     def usage(self) -> bytes:
@@ -179,12 +180,8 @@ class _Speaker:
                 said.append(self.chunk(event))
         return b"".join(said)
 
-    def plain(self, delta: Delta) -> bytes | None:
-        """The frame of more text and nothing else; None where ``frames`` has to say it."""
-        around = self._around.get(delta.index)
-        if around is None or delta.logprobs is not None or delta.fields is not NOTHING or delta.extras is not NOTHING:
-            return None
-        return around[0] + orjson.dumps(delta.text) + around[1]
+    def lanes(self) -> dict[int, Lane]:
+        return {index: Lane(*around) for index, around in self._around.items()}
 
     def _surroundings(self, index: int) -> tuple[bytes, bytes]:
         """What stands before and behind the text of a delta that has nothing else, once its choice is introduced."""

@@ -15,7 +15,8 @@ from typing import Any
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Usage
-from gateway.core.exchange import Backend, Events, Exchange, Take
+from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.passage import Passage
 from gateway.policy.deliver.clock import Clock
 
 MAX_HELD = 64
@@ -68,10 +69,10 @@ class Opening:
     ) -> Coroutine[Any, Any, bool | None]:
         return self._inner.__aexit__(kind, error, trace)
 
-    async def flow(self, take: Take) -> None:
+    async def flow(self, passage: Passage) -> None:
         """See ``Events``."""
         if not self.held:
-            await self._rest.flow(take)
+            await self._rest.flow(passage)
 
     async def _begin(self) -> None:
         self._rest = events = await self._inner.__aenter__()

@@ -14,7 +14,8 @@ from types import TracebackType
 
 from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout, UpstreamTimeout
 from gateway.core.events import Delta, Event
-from gateway.core.exchange import Backend, Events, Exchange, Take
+from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.passage import Passage
 from gateway.policy.deliver.begin import is_content
 from gateway.policy.deliver.clock import Clock
 
@@ -42,7 +43,7 @@ class _Clocked(Clock):
     over = False
     """See ``Events``."""
 
-    __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_total")
+    __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_passed", "_total")
 
     def __init__(
         self,
@@ -61,6 +62,8 @@ class _Clocked(Clock):
         self._total = total
         self._heard: float | None = None
         """When content was last heard; None before the answer has begun."""
+        self._passed: Sequence[float] = ()
+        """When text has gone on without coming through here; the loop's clock is the monotonic one."""
 
     async def __aenter__(self) -> Events:
         self._timer = self._loop.call_at(self._deadline, self.look)
@@ -94,19 +97,16 @@ class _Clocked(Clock):
                 break
         return batch
 
-    async def flow(self, take: Take) -> None:
+    async def flow(self, passage: Passage) -> None:
         """See ``Events``."""
-        time = self._loop.time
-
-        def heard(delta: Delta) -> bool:
-            self._heard = time()
-            return take(delta)
-
-        await self._events.flow(heard)
+        self._passed = passage.moments
+        await self._events.flow(passage)
 
     def look(self) -> None:
         """See ``Clock``: is time really up, or has content come since?"""
         now = self._loop.time()
+        if self._passed and self._heard is not None:
+            self._heard = max(self._heard, self._passed[-1])
         if now >= self._deadline:
             self.ring(self._late())
         elif self._idle is None or self._heard is None:
