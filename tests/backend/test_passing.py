@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.backend.answers import CHAT, COMPLETIONS, Answer, Shape
+from gateway.backend.answers import CHAT, COMPLETIONS, Answer
 from gateway.backend.passing import ATTEMPTS, passing
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import GatewayError
