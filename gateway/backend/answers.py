@@ -245,13 +245,13 @@ class Answer:
             state.joiner = SurrogateJoiner()
         if state.joiner is not None:
             text = state.joiner.feed(text) + (state.joiner.flush() if reason else "")
-        fields = replace_lone(said.fields) if odd else said.fields
+        fields = (replace_lone(said.fields) if odd else said.fields) or NOTHING
         extras: Mapping[str, Any] = NOTHING
         last: Mapping[str, Any] = NOTHING
         if not choice.keys() <= shape.keys:
             more = {key: value for key, value in choice.items() if key not in shape.keys and value is not None}
             last = {key: more.pop(key) for key in _END_KEYS if key in more} if reason else NOTHING
-            extras = replace_lone(more) if odd else more
+            extras = (replace_lone(more) if odd else more) or NOTHING
         raw = choice.get("logprobs")
         if not isinstance(raw, dict | None):
             raise self.invalid("the model's server sent logprobs that are not an object")

@@ -15,6 +15,7 @@ import os
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -70,6 +71,7 @@ class LiteLLMBackend:
         if self._litellm is None:
             self._litellm = await asyncio.to_thread(load)
         litellm = self._litellm
+        _unlogged().set(True)  # in this call's task only
         if exchange.endpoint == "embeddings":
             yield Singles(self._embed(litellm, exchange))
             return
@@ -216,6 +218,19 @@ def _check_names(exchange: Exchange) -> None:
 
 def _unsupported(name: str) -> UnsupportedParameter:
     return UnsupportedParameter(f"this model's provider does not take {name}; leave it out", param=name)
+
+
+@cache
+def _unlogged() -> ContextVar[bool]:
+    """LiteLLM's own switch for calls that nobody logs or bills: where it is on, nothing is prepared for callbacks.
+
+    There are none here, and that preparation, prompt and answer included, is a sixth of what a call costs.
+    """
+    try:
+        from litellm._internal_context import is_internal_call
+    except ImportError:  # an older SDK: it prepares its logs, redacted, and gives them to nobody
+        return ContextVar("unlogged", default=False)
+    return is_internal_call
 
 
 @cache

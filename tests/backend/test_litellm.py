@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -224,3 +225,39 @@ def test_leaving_closes_the_upstream(runner: asyncio.Runner, up: RudeServer, nam
 def test_importing_the_backend_does_not_import_the_sdk() -> None:
     code = "import sys, gateway.backend.litellm; sys.exit('litellm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_of_a_call_goes_to_loggers(up: RudeServer, runner: asyncio.Runner) -> None:
+    """The SDK's own calls do, which shows that this logger listens."""
+    litellm = load()
+    from litellm.integrations.custom_logger import CustomLogger
+
+    class Logger(CustomLogger):  # type: ignore[misc]
+        heard = 0
+
+        async def async_log_success_event(self, **given: Any) -> None:
+            self.heard += 1
+
+    async def until(count: int) -> int:
+        end = time.monotonic() + 5
+        while logger.heard < count and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        return logger.heard
+
+    async def run() -> tuple[int, int]:
+        litellm.callbacks = [logger]
+        try:
+            ours = await asyncio.create_task(listen(backend(up.url("ok")), chat_exchange(False)))
+            assert ours.code is None
+            theirs = litellm.acompletion(
+                model="openai/tiny", api_base=up.url("ok"), api_key="none", messages=[{"role": "user", "content": "a"}]
+            )
+            await asyncio.create_task(theirs, context=Context())  # the tests before this one ran in the runner's own
+            after = await until(1)  # the first that is heard is the SDK's own, though ours came before
+            await asyncio.sleep(0.2)
+            return after, logger.heard
+        finally:
+            litellm.callbacks = []
+
+    logger = Logger()
+    assert runner.run(run()) == (1, 1)
