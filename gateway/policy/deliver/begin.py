@@ -51,18 +51,8 @@ class Opening:
         self.over = False
         """See ``Events``; told of what the gate has kept, if that was all."""
 
-    async def __aenter__(self) -> Opening:
-        clock = None if self._first_token is None else _FirstToken(self._first_token)
-        try:
-            await self._begin()
-        except BaseException as error:
-            if clock is not None:
-                clock.convert(error)
-            raise
-        finally:
-            if clock is not None:
-                clock.stop()
-        return self
+    def __aenter__(self) -> Coroutine[Any, Any, Opening]:
+        return self._begin() if self._first_token is None else self._begin_within(self._first_token)
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -74,14 +64,25 @@ class Opening:
         if not self.held:
             await self._rest.flow(passage)
 
-    async def _begin(self) -> None:
+    async def _begin_within(self, seconds: float) -> Opening:
+        clock = _FirstToken(seconds)
+        try:
+            return await self._begin()
+        except BaseException as error:
+            clock.convert(error)
+            raise
+        finally:
+            clock.stop()
+
+    async def _begin(self) -> Opening:
         self._rest = events = await self._inner.__aenter__()
         try:
             self.held = held = await events.more()
             for event in held:  # nearly always the first batch has text
                 if type(event) is Delta and event.text:
-                    return
+                    return self
             self.held = await _until_meaningful(held, events)
+            return self
         except BaseException as error:
             await self._inner.__aexit__(type(error), error, error.__traceback__)
             raise
