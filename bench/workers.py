@@ -3,7 +3,8 @@
 On two cores the load generator takes its part of what the second worker could have. So beside the requests per
 second of one worker on one core, and of two on both, stands the gateway's processor time for each request: where it
 stays the same the workers do not stand in each other's way, and each core that is free for one adds ``req/s per
-core``. ``cores`` and ``load`` tell how many cores gateway and generator really had. The targets are scripts inside the
+core`` and the last column says what two free cores would come to. ``cores`` and ``load`` tell how many cores gateway
+and generator really had. The targets are scripts inside the
 gateway, so no engine takes a part; long conversations make the generator's part small.
 """
 
@@ -126,14 +127,17 @@ def main() -> None:
             for workers in WORKERS:
                 with tempfile.TemporaryDirectory() as folder:
                     rows.append(measure(workers, turns, args.seconds, Path(folder)))
-    print("turns workers    req/s  CPU us req/s per core cores  load  even errors")
+    print("turns workers    req/s  CPU us req/s per core cores  load  even errors   x one  x one on free cores")
     for turns in TURNS:
+        one: Row | None = None
         for workers in WORKERS:
             of = [row for row in rows if (row.turns, row.workers) == (turns, workers)]
             best = max(of, key=lambda row: row.per_second)
+            one = one or best
             print(
                 f"{turns:5} {workers:7} {best.per_second:8.0f} {best.cpu_us:7.0f} {1e6 / best.cpu_us:14.0f}"
                 f" {best.cores:5.2f} {best.load:5.2f} {best.evenness:5.2f} {sum(row.errors for row in of):6.0f}"
+                f" {best.per_second / one.per_second:7.2f} {workers * one.cpu_us / best.cpu_us:20.2f}"
             )
 
 
