@@ -1,0 +1,205 @@
+"""``lazyllm``: a start token, the name, an args token, the arguments, an end token; or no token at all.
+
+The rules of ``specs/lazyllm.md`` 11, in order of the text:
+
+- A. From ``start`` to ``end``: the name, then ``args`` and the arguments; without ``args`` a call without arguments.
+  A template without an ``args`` token has an object with ``name`` and ``parameters`` or ``arguments`` in between.
+- B. On lines of their own: a tool's name, and on the next line its arguments; or an object, or a list of objects,
+  with ``name`` and ``parameters`` or ``arguments``.
+- C. Everything else is text.
+
+Arguments may be JSON, or JSON5 as far as ``literals.py`` reads it, or either of them in a string. Where LazyLLM hands
+on arguments it cannot read, or drops text after a call, both stay text here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from gateway.core.frozen import dataclass
+from gateway.stream.stops import StopScanner
+from gateway.stream.tool_calls.base import Called, Calls, Format, Region
+from gateway.stream.tool_calls.literals import as_json, expression, literal
+from gateway.stream.tool_calls.values import Closed, Value, calls_in, spans
+
+BOTH = "\"'"
+KEYS = ("parameters", "arguments")
+MAX_STRINGS = 4
+"""How often the arguments may be a string that holds the arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The texts that a template declares as ``tools.tokens``; all empty: rule B alone."""
+
+    start: str = ""
+    args: str = ""
+    end: str = ""
+
+
+def lazyllm(tokens: Tokens, names: Collection[str] = ()) -> Format:
+    """The format with these tokens, for tools of these names."""
+    alone = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
+    return Format(
+        lambda: _Region(tokens),
+        lambda region: _read(region, tokens),
+        markers=(tokens.start, *alone) if tokens.start else alone,
+        lines=True,
+        telling=tuple([token for token in (tokens.start,) if token] or ["name"]),
+    )
+
+
+class _Region:
+    """What any of the markers opens."""
+
+    __slots__ = ("_inner", "_tokens")
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._inner: Region | None = None
+
+    def feed(self, text: str) -> int | None:
+        """See ``base.Region``."""
+        if self._inner is not None:
+            return self._inner.feed(text)
+        # The marker, which comes first and alone.
+        tokens = self._tokens
+        if text != tokens.start:
+            self._inner = Value(text[:-1], BOTH)
+            return self._inner.feed(text)
+        self._inner = _Named(tokens) if tokens.args else Closed(Value("", BOTH), tokens.end)
+        return None
+
+
+class _Named:
+    """Behind the start token: a name, then the end, or the args token, the arguments and the end."""
+
+    __slots__ = ("_arguments", "_marks", "_tokens")
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._marks: StopScanner | None = StopScanner((tokens.args, tokens.end, tokens.start))
+        self._arguments: Region | None = None
+
+    def feed(self, text: str) -> int | None:
+        """See ``base.Region``."""
+        at = 0
+        if self._marks is not None:
+            held = self._marks.held
+            out, mark = self._marks.feed(text)
+            if mark is None:
+                return None
+            at = len(out) - held + len(mark)
+            if mark == self._tokens.start:
+                return at - len(mark)
+            if mark == self._tokens.end:
+                return at
+            self._marks = None
+        if self._arguments is None:
+            first = text[at:].lstrip()[:1]
+            if not first:
+                return None
+            tokens = self._tokens
+            self._arguments = Closed(Value("", BOTH), tokens.end) if first in "{[" else _Until(tokens.end)
+        ended = self._arguments.feed(text[at:])
+        return None if ended is None else at + ended
+
+
+class _Until:
+    """Everything up to a marker."""
+
+    __slots__ = ("_marks",)
+
+    def __init__(self, marker: str) -> None:
+        self._marks = StopScanner((marker,))
+
+    def feed(self, text: str) -> int | None:
+        """See ``base.Region``."""
+        held = self._marks.held
+        out, mark = self._marks.feed(text)
+        return None if mark is None else len(out) - held + len(mark)
+
+
+# ---------------------------------------------------------------- whole regions
+
+
+def _read(region: str, tokens: Tokens) -> Calls | None:
+    try:
+        if not tokens.start or not region.startswith(tokens.start):
+            return _alone(region.strip())
+        body = region.removeprefix(tokens.start)
+        whole = body.endswith(tokens.end)
+        body = body.removesuffix(tokens.end)
+        if not tokens.args:
+            return _objects(body)
+        name, behind, arguments = body.partition(tokens.args)
+        if behind:
+            return (Called(_word(name), _arguments(arguments)),)
+        return (Called(_word(name), "{}"),) if whole else None
+    except ValueError:
+        return None
+
+
+def _alone(text: str) -> Calls | None:
+    """Rule B."""
+    if text.startswith(("{", "[")):
+        return _objects(text)
+    name, _, arguments = text.partition("\n")
+    return (Called(_word(name), _arguments(arguments)),)
+
+
+def _word(name: str) -> str:
+    if not name.strip():
+        raise ValueError("no name")
+    return name.strip()
+
+
+def _arguments(text: str) -> str:
+    """The JSON object that the arguments are; word for word where they are JSON. Raises ValueError."""
+    for _ in range(MAX_STRINGS):
+        text = text.strip()
+        try:
+            _, end = spans(text)
+        except ValueError:
+            end = -1
+        if end == len(text):
+            return text
+        value = _value(text)
+        if isinstance(value, dict):
+            return as_json(value)
+        if not isinstance(value, str):
+            break
+        text = value
+    raise ValueError("no object")
+
+
+def _objects(text: str) -> Calls | None:
+    calls = calls_in(text, KEYS)
+    if calls is not None:
+        return calls
+    value = _value(text)
+    return tuple(_call(item) for item in (value if isinstance(value, list) else [value])) or None
+
+
+def _call(value: Any) -> Called:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError("no name")
+    given = [key for key in KEYS if key in value]
+    if len(value) != 2 or not given:
+        raise ValueError("not the members of a call")
+    arguments = value[given[0]]
+    if isinstance(arguments, str):
+        return Called(_word(value["name"]), _arguments(arguments))
+    if not isinstance(arguments, dict):
+        raise ValueError("no object")
+    return Called(_word(value["name"]), as_json(arguments))
+
+
+def _value(text: str) -> Any:
+    """JSON, or what of JSON5 is read. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return literal(expression(text))

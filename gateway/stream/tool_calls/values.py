@@ -1,0 +1,207 @@
+"""How is one JSON value found in a text, and a call in a value? Strictly, and word for word."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from gateway.stream.tool_calls.base import Called, Calls, Region
+
+BESIDE = frozenset({"id", "type"})
+"""Keys that models write beside a call's name and arguments, and that say nothing: the gateway gives ids itself."""
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_BRACKETS = "[]{}()"
+_IN_STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
+_OUTSIDE = {quotes: re.compile(f"[{quotes}{re.escape(_BRACKETS)}]") for quotes in ('"', "\"'")}
+
+
+class Balance:
+    """Follows a text from its first bracket to the one that closes it; the work is linear in the text.
+
+    It trusts the brackets only: whether what lies between is a value, whoever reads it says.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_outside", "_quote")
+
+    def __init__(self, quotes: str = '"') -> None:
+        """``quotes``: the signs that stand around strings: ``"`` in JSON, both in Python and JSON5."""
+        self._outside = _OUTSIDE[quotes]
+        self._depth = 0
+        self._quote = ""
+        """The sign that ends the string we are in."""
+        self._escaped = False
+
+    def feed(self, text: str) -> int | None:
+        """See ``Region``."""
+        at = 0
+        if self._escaped and text:
+            at, self._escaped = 1, False
+        while True:
+            found = (_IN_STRING[self._quote] if self._quote else self._outside).search(text, at)
+            if found is None:
+                return None
+            at, sign = found.end(), found[0]
+            if sign == "\\":
+                if at == len(text):
+                    self._escaped = True
+                    return None
+                at += 1
+            elif self._quote:
+                self._quote = ""
+            elif sign not in _BRACKETS:
+                self._quote = sign
+            elif sign in "[{(":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth <= 0:
+                    return at
+
+
+class Value:
+    """A region that is a marker or none, blanks, and one object or array; it ends at once before anything else."""
+
+    __slots__ = ("_balance", "_begun", "_skip")
+
+    def __init__(self, marker: str = "", quotes: str = '"') -> None:
+        self._balance = Balance(quotes)
+        self._begun = False
+        self._skip = len(marker)
+
+    def feed(self, text: str) -> int | None:
+        """See ``Region``."""
+        at, self._skip = self._skip, 0
+        if not self._begun:
+            at = blank_to(text, at)
+            if at == len(text):
+                return None
+            if text[at] not in "{[":
+                return at
+            self._begun = True
+        ended = self._balance.feed(text[at:])
+        return None if ended is None else at + ended
+
+
+class Closed:
+    """A region, then blanks and the marker that closes it; without that marker it ends where the region inside does."""
+
+    __slots__ = ("_inner", "_marker", "_tail")
+
+    def __init__(self, inner: Region, marker: str) -> None:
+        self._inner: Region | None = inner
+        self._marker = marker
+        self._tail = ""
+        """What has come since the inner region's end."""
+
+    def feed(self, text: str) -> int | None:
+        """See ``Region``."""
+        at = 0
+        if self._inner is not None:
+            ended = self._inner.feed(text)
+            if ended is None:
+                return None
+            at, self._inner = ended, None
+        before, tail = len(self._tail), self._tail + text[at:]
+        blanks = blank_to(tail, 0)
+        closes = tail.find(self._marker)
+        if 0 <= closes <= blanks:
+            return at + closes + len(self._marker) - before
+        if blanks == len(tail) or self._marker.startswith(tail[blanks:]):
+            self._tail = tail
+            return None
+        return at - before
+
+
+# ---------------------------------------------------------------- whole values
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def blank_to(text: str, at: int) -> int:
+    """Where the next thing begins."""
+    blank = _BLANK.match(text, at)
+    assert blank is not None
+    return blank.end()
+
+
+def value_at(text: str, at: int) -> tuple[Any, int]:
+    """The value that begins here, and where it ends. Raises ValueError."""
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value, end
+
+
+def spans(text: str, at: int = 0) -> tuple[dict[str, tuple[int, int, Any]], int]:
+    """The members of the object that begins here, each as (start, end, value), and where the object ends.
+
+    Raises ValueError for what is no object, and for a key that comes twice.
+    """
+    if text[at : at + 1] != "{":
+        raise ValueError("no object")
+    found: dict[str, tuple[int, int, Any]] = {}
+    at = blank_to(text, at + 1)
+    if text[at : at + 1] == "}":
+        return found, at + 1
+    while True:
+        key, at = value_at(text, at)
+        at = blank_to(text, at)
+        if not isinstance(key, str) or key in found or text[at : at + 1] != ":":
+            raise ValueError("no member of an object")
+        start = blank_to(text, at + 1)
+        value, end = value_at(text, start)
+        found[key] = (start, end, value)
+        at = blank_to(text, end)
+        sign = text[at : at + 1]
+        if sign == "}":
+            return found, at + 1
+        if sign != ",":
+            raise ValueError("neither an end nor a comma")
+        at = blank_to(text, at + 1)
+
+
+def call_at(text: str, at: int, keys: Sequence[str]) -> tuple[Called, int]:
+    """The call whose object begins here; its arguments stand under one of ``keys``. Raises ValueError."""
+    members, end = spans(text, at)
+    given = [key for key in keys if key in members]
+    if len(given) != 1 or not members.keys() <= {"name", given[0]} | BESIDE:
+        raise ValueError("not the members of a call")
+    name = members["name"][2] if "name" in members else None
+    start, stop, arguments = members[given[0]]
+    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+        raise ValueError("no name, or arguments that are no object")
+    return Called(name, text[start:stop]), end
+
+
+def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls | None:
+    """All of the text as one call's object, or a list of them; None: it is neither."""
+    try:
+        at = blank_to(text, 0)
+        calls: list[Called] = []
+        if text[at : at + 1] == "[":
+            at = blank_to(text, at + 1)
+            while True:
+                call, at = call_at(text, at, keys)
+                calls.append(call)
+                at = blank_to(text, at)
+                sign, at = text[at : at + 1], blank_to(text, at + 1)
+                if sign == "]":
+                    break
+                if sign != ",":
+                    return None
+        else:
+            call, at = call_at(text, at, keys)
+            calls.append(call)
+            at = blank_to(text, at)
+    except ValueError:
+        return None
+    return tuple(calls) if at >= len(text) else None

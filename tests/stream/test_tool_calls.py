@@ -1,0 +1,304 @@
+"""Tool calls are found in any slicing; what is none stays text, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.stream.tool_calls import FORMATS, Called, Format, Piece, Scanner, Tokens, Unread
+from tests.stream.slicing import sliced, slicings
+
+NAMES = frozenset({"add", "now", "get_weather"})
+TOKENS = {
+    "lazyllm": Tokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
+    "lazyllm lines": Tokens(),
+    "lazyllm no args": Tokens("<|plugin|>", "", "<|end|>"),
+    "lazyllm signs": Tokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
+}
+
+Heard = tuple[str, tuple[tuple[str, str], ...], int]
+"""(the text that goes out, the calls, how often text looked like a call)"""
+
+ADD = ("add", '{"a": 1}')
+CALL = '{"name": "add", "arguments": {"a": 1}}'
+PARAMETERS = '{"name": "add", "parameters": {"a": 1}}'
+H = f"<tool_call>\n{CALL}\n</tool_call>"
+L = '<|action_start|><|function|>add<|args|>{"a": 1}<|action_end|>'
+
+CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is heard)
+    "no call": ("hermes", "1 < 2, and <tool> is a word", ("1 < 2, and <tool> is a word", (), 0)),
+    "nothing": ("hermes", "", ("", (), 0)),
+    "blanks": ("hermes", " \n ", (" \n ", (), 0)),
+    "one call": ("hermes", H, ("", (ADD,), 0)),
+    "blanks around a call": ("hermes", f"\n\n{H}\n", ("", (ADD,), 0)),
+    "words before": ("hermes", f"Let me see.\n{H}", ("Let me see.\n", (ADD,), 0)),
+    "words after": ("hermes", f"{H}\nDone.", ("\nDone.", (ADD,), 0)),
+    "two calls": ("hermes", f"{H}\n{H}", ("", (ADD, ADD), 0)),
+    "a list in one marker": ("hermes", f"<tool_call>[{CALL}, {CALL}]</tool_call>", ("", (ADD, ADD), 0)),
+    "no end marker": ("hermes", f"<tool_call>{CALL}", ("", (ADD,), 0)),
+    "no end marker, then another": ("hermes", f"<tool_call>{CALL}\n{H}", ("", (ADD, ADD), 0)),
+    "cut off": ("hermes", H[:30], (H[:30], (), 1)),
+    "cut off in the marker": ("hermes", "x<tool_ca", ("x<tool_ca", (), 0)),
+    "an end marker in a string": (
+        "hermes",
+        '<tool_call>{"name": "add", "arguments": {"s": "</tool_call>\\"}"}}</tool_call>',
+        ("", (("add", '{"s": "</tool_call>\\"}"}'),), 0),
+    ),
+    "the bytes of the arguments": (
+        "hermes",
+        '<tool_call>{"arguments": {"x":1.50, "é": "\\u00e9"} , "name" : "add"}</tool_call>',
+        ("", (("add", '{"x":1.50, "é": "\\u00e9"}'),), 0),
+    ),
+    "a tool nobody gave": (
+        "hermes",
+        '<tool_call>{"name": "rm", "arguments": {}}</tool_call>',
+        ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', (), 1),
+    ),
+    "arguments that are a list": (
+        "hermes",
+        '<tool_call>{"name": "add", "arguments": [1]}</tool_call>',
+        ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>', (), 1),
+    ),
+    "arguments that are a string": (
+        "hermes",
+        '<tool_call>{"name": "add", "arguments": "{}"}</tool_call>',
+        ('<tool_call>{"name": "add", "arguments": "{}"}</tool_call>', (), 1),
+    ),
+    "a name twice": (
+        "hermes",
+        '<tool_call>{"name": "add", "name": "now", "arguments": {}}</tool_call>',
+        ('<tool_call>{"name": "add", "name": "now", "arguments": {}}</tool_call>', (), 1),
+    ),
+    "no JSON behind the marker": ("hermes", "say <tool_call> twice", ("say <tool_call> twice", (), 1)),
+    "a broken call before a good one": (
+        "hermes",
+        f'<tool_call>{{"name": add}}</tool_call>{H}',
+        ('<tool_call>{"name": add}</tool_call>', (ADD,), 1),
+    ),
+    "NaN": (
+        "hermes",
+        '<tool_call>{"name": "add", "arguments": {"a": NaN}}</tool_call>',
+        ('<tool_call>{"name": "add", "arguments": {"a": NaN}}</tool_call>', (), 1),
+    ),
+    "an id of the model's own": (
+        "hermes",
+        '<tool_call>{"id": "x", "type": "function", "name": "now", "arguments": {}}</tool_call>',
+        ("", (("now", "{}"),), 0),
+    ),
+    "json: a call": ("json", f" {CALL}\n", ("", (ADD,), 0)),
+    "json: a list": ("json", f"[{CALL}, {CALL}]", ("", (ADD, ADD), 0)),
+    "json: one after the other": ("json", f"{CALL}\n{CALL}", ("", (ADD, ADD), 0)),
+    "json: an empty list": ("json", "[]", ("[]", (), 0)),
+    "json: words first": ("json", f"So: {CALL}", (f"So: {CALL}", (), 0)),
+    "json: words after": ("json", f"{CALL} there", (" there", (ADD,), 0)),
+    "json: an answer in JSON": ("json", '{"sum": 3}', ('{"sum": 3}', (), 0)),
+    "json: a call of nobody": ("json", '{"name": "Bob", "age": 3}', ('{"name": "Bob", "age": 3}', (), 1)),
+    "json: cut off": ("json", CALL[:20], (CALL[:20], (), 1)),
+    "llama: a call": ("llama3_json", PARAMETERS, ("", (ADD,), 0)),
+    "llama: arguments": ("llama3_json", CALL, ("", (ADD,), 0)),
+    "llama: the marker": ("llama3_json", f"<|python_tag|>{PARAMETERS}", ("", (ADD,), 0)),
+    "llama: two": ("llama3_json", f"{PARAMETERS}; {PARAMETERS}", ("", (ADD, ADD), 0)),
+    "llama: two separators": ("llama3_json", f"{PARAMETERS};; {PARAMETERS}", (f";; {PARAMETERS}", (ADD,), 0)),
+    "llama: a separator and words": ("llama3_json", f"{PARAMETERS}; so", ("; so", (ADD,), 0)),
+    "llama: a separator at the end": ("llama3_json", f"{PARAMETERS};", (";", (ADD,), 0)),
+    "llama: code": ("llama3_json", "<|python_tag|>print(1)", ("<|python_tag|>print(1)", (), 1)),
+    "python: a call": ("pythonic", "[add(a=1)]", ("", (ADD,), 0)),
+    "python: two, with all kinds": (
+        "pythonic",
+        "[now(), add(a=-1, b=[1.5, 'x)]'], c={'k': None}, d=true, e=\"\\n\")]",
+        ("", (("now", "{}"), ("add", '{"a": -1, "b": [1.5, "x)]"], "c": {"k": null}, "d": true, "e": "\\n"}')), 0),
+    ),
+    "python: by position": ("pythonic", "[add(1)]", ("[add(1)]", (), 1)),
+    "python: an expression": ("pythonic", "[add(a=1+1)]", ("[add(a=1+1)]", (), 1)),
+    "python: a list": ("pythonic", "[1, 2]", ("[1, 2]", (), 0)),
+    "python: words first": ("pythonic", "see [add(a=1)]", ("see [add(a=1)]", (), 0)),
+    "python: cut off": ("pythonic", "[add(a=1", ("[add(a=1", (), 1)),
+    "python: infinity": ("pythonic", "[add(a=1e999)]", ("[add(a=1e999)]", (), 1)),
+    "mistral: a list": ("mistral", f"[TOOL_CALLS] [{CALL}, {CALL}]", ("", (ADD, ADD), 0)),
+    "mistral: words first": ("mistral", f"Well.[TOOL_CALLS][{CALL}]", ("Well.", (ADD,), 0)),
+    "mistral: a name": ("mistral", '[TOOL_CALLS]add{"a": 1}', ("", (ADD,), 0)),
+    "mistral: args": ("mistral", '[TOOL_CALLS]add[ARGS]{"a": 1}[TOOL_CALLS]now[ARGS]{}', ("", (ADD, ("now", "{}")), 0)),
+    "mistral: an id": ("mistral", '[TOOL_CALLS]add[CALL_ID]abc123XYZ[ARGS]{"a": 1}', ("", (ADD,), 0)),
+    "mistral: no value": ("mistral", "[TOOL_CALLS]add", ("[TOOL_CALLS]add", (), 1)),
+    "mistral: words": ("mistral", "[TOOL_CALLS] " + "no " * 100, ("[TOOL_CALLS] " + "no " * 100, (), 1)),
+    "lazyllm: a call": ("lazyllm", L, ("", (ADD,), 0)),
+    "lazyllm: two": ("lazyllm", f"So\n{L}{L}", ("So\n", (ADD, ADD), 0)),
+    "lazyllm: no arguments": ("lazyllm", "<|action_start|><|function|> now\n<|action_end|>", ("", (("now", "{}"),), 0)),
+    "lazyllm: JSON5": (
+        "lazyllm",
+        "<|action_start|><|function|>add\n<|args|>{'a': 1, b: true,}\n<|action_end|>",
+        ("", (("add", '{"a": 1, "b": true}'),), 0),
+    ),
+    "lazyllm: in a string": (
+        "lazyllm",
+        '<|action_start|><|function|>add<|args|>"{\\"a\\": 1}"<|action_end|>',
+        ("", (ADD,), 0),
+    ),
+    "lazyllm: a name cut off": (
+        "lazyllm",
+        "<|action_start|><|function|>now",
+        ("<|action_start|><|function|>now", (), 1),
+    ),
+    "lazyllm: begun twice": (
+        "lazyllm",
+        f"<|action_start|><|function|>ad{L}",
+        ("<|action_start|><|function|>ad", (ADD,), 1),
+    ),
+    "lazyllm: unreadable arguments": (
+        "lazyllm",
+        "<|action_start|><|function|>add<|args|>one<|action_end|>",
+        ("<|action_start|><|function|>add<|args|>one<|action_end|>", (), 1),
+    ),
+    "lazyllm: a name on a line": ("lazyllm lines", 'add\n{"a": 1}', ("", (ADD,), 0)),
+    "lazyllm: a name on a later line": ("lazyllm lines", 'I add.\nadd\n{"a": 1}\n', ("I add.", (ADD,), 0)),
+    "lazyllm: a name within a line": ("lazyllm lines", 'I add\n{"a": 1}', ('I add\n{"a": 1}', (), 0)),
+    "lazyllm: an object on a line": ("lazyllm lines", f"So:\n{PARAMETERS}", ("So:", (ADD,), 0)),
+    "lazyllm: only an object": ("lazyllm lines", CALL, ("", (ADD,), 0)),
+    "lazyllm: only text": ("lazyllm lines", "\nplain\ntext", ("\nplain\ntext", (), 0)),
+    "lazyllm: no args token": ("lazyllm no args", f"<|plugin|>{PARAMETERS}<|end|>", ("", (ADD,), 0)),
+    "lazyllm: signs": ("lazyllm signs", '✿FUNCTION✿: add\n✿ARGS✿: {"a": 1}\n', ("", (), 0)),
+}
+# The end token of the signs ends the name's line: without arguments. The next line is text.
+CASES["lazyllm: signs"] = (
+    "lazyllm signs",
+    '✿FUNCTION✿: now✿ARGS✿: {"a":\n 1}\nok',
+    ("ok", (("now", '{"a":\n 1}'),), 0),
+)
+
+
+def format_of(name: str) -> Format:
+    return FORMATS[name.partition(" ")[0]](TOKENS.get(name, Tokens()), NAMES)
+
+
+def heard(name: str, pieces: Iterable[str]) -> Heard:
+    scanner = Scanner(format_of(name), NAMES)
+    found: list[Piece] = []
+    for piece in pieces:
+        found += scanner.feed(piece)
+    found += scanner.end()
+    text = "".join(p if isinstance(p, str) else p.text for p in found if not isinstance(p, Called))
+    calls = tuple((p.name, p.arguments) for p in found if isinstance(p, Called))
+    assert "" not in found
+    return text, calls, sum(isinstance(p, Unread) for p in found)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_calls_are_found_and_all_else_is_text(case: str) -> None:
+    name, text, expected = CASES[case]
+    assert heard(name, [text]) == expected
+    for _, arguments in expected[1]:
+        assert isinstance(json.loads(arguments), dict)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_slicing_finds_the_same(case: str) -> None:
+    name, text, expected = CASES[case]
+    for slicing in slicings(text, 2 if len(text) < 120 else 1):
+        assert heard(name, slicing) == expected, slicing
+
+
+EVERY = [*[name for name in FORMATS if name != "lazyllm"], *TOKENS]
+WORDS = [
+    "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|action_start|><|function|>",
+    "<|args|>", "<|action_end|>", "<|plugin|>", "<|end|>", "✿FUNCTION✿: ", "✿ARGS✿: ", "\n", " ", ";", "<", "[", "]",
+    "{", "}", '"', "'", "\\", "(", ")", "a=1", ",", "add", "now", "x", CALL, PARAMETERS, H, L, "add(a=1)", '{"a": 1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVERY)
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=9), st.data())
+def test_garbage_is_kept_and_slicing_changes_nothing(name: str, words: list[str], data: st.DataObject) -> None:
+    text = "".join(words)
+    whole = heard(name, [text])
+    places = data.draw(st.lists(st.integers(0, len(text)), max_size=6).map(sorted))
+    assert heard(name, sliced(text, places)) == whole
+    assert heard(name, text) == whole
+    said, calls, _ = whole
+    assert is_part(said, text)
+    if not calls:
+        assert said == text
+
+
+def is_part(part: str, text: str) -> bool:
+    """Is ``part`` what is left of ``text`` when something is taken out?"""
+    rest = iter(text)
+    return all(character in rest for character in part)
+
+
+JSON_OBJECTS = st.dictionaries(
+    st.text(max_size=4),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
+WRITERS = {  # format: how a well-behaved model writes calls
+    "hermes": lambda calls: "\n".join(
+        f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>' for name, arguments in calls
+    ),
+    "json": lambda calls: (
+        "[" + ", ".join(f'{{"name": "{name}", "arguments": {arguments}}}' for name, arguments in calls) + "]"
+    ),
+    "llama3_json": lambda calls: "; ".join(
+        f'{{"name": "{name}", "parameters": {arguments}}}' for name, arguments in calls
+    ),
+    "mistral": lambda calls: "".join(f"[TOOL_CALLS]{name}[ARGS]{arguments}" for name, arguments in calls),
+    "lazyllm": lambda calls: "".join(
+        f"<|action_start|><|function|>{name}\n<|args|>{arguments}\n<|action_end|>" for name, arguments in calls
+    ),
+    "lazyllm lines": lambda calls: "\n".join(f"{name}\n{arguments}" for name, arguments in calls),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(sorted(NAMES)), JSON_OBJECTS), min_size=1, max_size=3),
+    st.booleans(),
+    st.data(),
+)
+def test_what_was_written_is_read(name: str, calls: list, ascii_only: bool, data: st.DataObject) -> None:
+    written = tuple((called, json.dumps(arguments, ensure_ascii=ascii_only)) for called, arguments in calls)
+    text = WRITERS[name](written)
+    places = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
+    assert heard(name, sliced(text, places)) == ("", written, 0)
+
+
+NAMES_OF_ARGUMENTS = st.from_regex(r"[a-z_]{1,6}", fullmatch=True).filter(
+    lambda name: name not in {"as", "is", "in", "if", "or", "and", "not", "for", "def", "del", "try", "from", "pass",
+                              "with", "elif", "else", "class", "break", "raise", "while", "yield", "return", "lambda",
+                              "import", "except", "assert", "global", "async", "await"}
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(NAMES_OF_ARGUMENTS, st.integers() | st.text(max_size=6) | st.booleans() | st.none(), max_size=4))
+def test_what_was_written_in_python_is_read(arguments: dict) -> None:
+    text = "[add(" + ", ".join(f"{key}={value!r}" for key, value in arguments.items()) + ")]"
+    said, calls, failed = heard("pythonic", text)
+    assert (said, failed, len(calls)) == ("", 0, 1)
+    assert json.loads(calls[0][1]) == arguments
+
+
+def test_deep_nesting_is_text() -> None:
+    deep = '<tool_call>{"name": "add", "arguments": {"a": ' + "[" * 100_000 + "]" * 100_000 + "}}</tool_call>"
+    assert heard("hermes", [deep]) == (deep, (), 1)
+    deep = "[add(a=" + "[" * 100_000 + "]" * 100_000 + ")]"
+    assert heard("pythonic", [deep]) == (deep, (), 1)
+    deep = "[add(a=" + "-" * 200_000 + "1)]"
+    assert heard("pythonic", [deep]) == (deep, (), 1)
+
+
+def test_text_waits_only_while_it_may_become_a_call() -> None:
+    scanner = Scanner(format_of("hermes"), NAMES)
+    assert scanner.feed("a <") == ["a "]
+    assert scanner.feed("b") == ["<b"]
+    assert scanner.feed(" <tool_call>\n") == [" "]
+    assert scanner.feed("x") == [Unread("<tool_call>\n"), "x"]
