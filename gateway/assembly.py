@@ -36,6 +36,7 @@ from gateway.core.exchange import ENDPOINTS, Backend
 from gateway.pipeline import Route
 from gateway.policy.admit.keys import Keyring
 from gateway.policy.admit.params import Terms
+from gateway.policy.admit.reading import readings
 from gateway.policy.deliver.begin import Begin
 from gateway.policy.deliver.clocks import Clocks
 from gateway.policy.deliver.failover import Failover, Replica
@@ -116,11 +117,15 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         form=takes,
         template=build(model.template),
         backend=ScriptedBackend(),
-        terms={endpoint: Terms(model.policy.params, endpoint, takes, defaults) for endpoint in ENDPOINTS},
+        terms={
+            endpoint: Terms(model.policy.params, endpoint, takes, defaults, tools=model.template.tools is not None)
+            for endpoint in ENDPOINTS
+        },
         template_id=f"{model.template.name}@sha256:{model.template.digest}",
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
         max_model_len=_length(model, engines),
+        readings=readings(model.template),
     )
 
 

@@ -23,7 +23,9 @@ from gateway.core.exchange import Backend, Endpoint, Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
 from gateway.policy.admit.params import Form, Terms
+from gateway.policy.admit.reading import Readings
 from gateway.progress import Progress
+from gateway.stream.reading import Reader, Reading
 from gateway.template.base import Template
 from gateway.watched import Watched
 
@@ -52,6 +54,8 @@ class Route:
     """The model's tokenizer, when it has one here."""
     max_model_len: int | None = None
     """The context in tokens; None when unknown."""
+    readings: Readings | None = None
+    """What answers to chat requests are read for, beside their text; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class Prepared:
     notices: tuple[Notice, ...]
     top_logprobs: int | None
     render_seconds: float | None
+    reading: Reading | None = None
+    """None: the answer's text is content and nothing else."""
 
     @property
     def prompt_sha256(self) -> str:
@@ -104,7 +110,13 @@ class Run:
             self._progress.upstream_ended()
             raise
         countable = self._route.tokens is not None and exchange.endpoint != "embeddings"
-        return Watched(exchange, events, self._progress, self._count if countable else None)
+        count = self._count if countable else None
+        reading = self._prepared.reading
+        if reading is None:
+            return Watched(exchange, events, self._progress, count)
+        if reading.calls is not None and self._route.readings is not None:
+            self._progress.tool_parser = self._route.readings.parser
+        return Watched(exchange, events, self._progress, count, Reader(reading, exchange.n))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -137,6 +149,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     length = len(prompt.text) if text else sum([len(m.text) for m in dialogue.messages])
     if length > MAX_PROMPT:
         raise _overlong(length, "messages")
+    reading = None if route.readings is None else route.readings.of(dialogue, prompt)
     stops, notices, top = prompt.stops, prompt.notices, None
     params: Mapping[str, Any] | None = terms.ordinary(call)
     if params is None:
@@ -164,8 +177,9 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         call.stream_options,
         prompt.bos,
         prompt.bos_text,
+        reading is not None and reading.calls is not None,
     )
-    return Prepared(exchange, prompt, notices, top, rendered)
+    return Prepared(exchange, prompt, notices, top, rendered, reading)
 
 
 async def _prepare_completion(route: Route, call: Call) -> Prepared:

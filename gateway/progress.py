@@ -35,6 +35,8 @@ class Progress:
         "stream",
         "target",
         "template",
+        "tool_parse_failures",
+        "tool_parser",
         "usage",
         "written",
     )
@@ -52,7 +54,8 @@ class Progress:
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = "unknown"
-        self.template = self.kind = self.target = ""
+        self.template = self.kind = self.target = self.tool_parser = ""
+        self.tool_parse_failures = 0
         self.stream = self.cut_by_gateway = self.bos_anomaly = False
         self.attempts = 0
         self.admission: float | None = None
@@ -161,6 +164,8 @@ class Progress:
             self.role_rewrites,
             self.bos_anomaly,
             gone_phase,
+            self.tool_parser,
+            self.tool_parse_failures,
         )
 
 

@@ -13,6 +13,7 @@ from gateway.core.exchange import Events, Exchange
 from gateway.core.passage import Passage
 from gateway.progress import Progress
 from gateway.stream.cut import Cutter
+from gateway.stream.reading import Reader
 from gateway.stream.stops import stop_set
 
 Count = Callable[[str], Awaitable[Usage]]
@@ -30,6 +31,7 @@ class Watched:
         "_failure",
         "_over",
         "_progress",
+        "_reader",
         "_stops",
         "_straight",
         "_streams",
@@ -39,14 +41,22 @@ class Watched:
         "over",
     )
 
-    def __init__(self, exchange: Exchange, events: Events, progress: Progress, count: Count | None) -> None:
-        """``count``: None where nothing here can count."""
+    def __init__(
+        self,
+        exchange: Exchange,
+        events: Events,
+        progress: Progress,
+        count: Count | None,
+        reader: Reader | None = None,
+    ) -> None:
+        """``count``: None where nothing here can count. ``reader``: None where text is nothing but content."""
         completes = exchange.endpoint != "embeddings"
         params = exchange.params
         asked = params.get("logprobs")
         self._events = events
         self._progress = progress
         self._count = count
+        self._reader = reader
         self._streams = exchange.stream
         self._choices = len(exchange.prompts) * exchange.n or exchange.n
         self._stops = exchange.stops if "echo" not in params or not params["echo"] else ()
@@ -55,7 +65,7 @@ class Watched:
         self._unfinished: set[int] | None = None if completes else set()
         """Choices without an end; None: nobody has looked yet, so all of them."""
         self._wants_logprobs = completes and asked is not None and asked is not False  # 0 asks for the chosen token's
-        self._straight = completes and not self._wants_logprobs and count is None
+        self._straight = completes and not self._wants_logprobs and count is None and reader is None
         """Is there nothing to do but to cut?"""
         self._written: list[str] = []
         """The text that has gone out, where it may have to be counted."""
@@ -161,14 +171,20 @@ class Watched:
             batch = self._scored(batch)
         if self._stops:
             batch = self._the_cutter().cut(batch)
+        if self._count is not None:
+            self._written += [event.text for event in batch if isinstance(event, Delta)]
+        reader = self._reader
+        if reader is not None:
+            batch = reader.read(batch)
+            self._progress.tool_parse_failures = reader.failures
         for event in batch:
             if type(event) is not Delta:
                 batch = self._ended(batch)
                 break
-        if self._count is not None:
-            self._written += [event.text for event in batch if isinstance(event, Delta)]
         # An engine that runs past the stop is closed at once; one that saw it may still send its counts.
         if self._streams and self._cutter is not None and self._cutter.done and self._cut_here(batch):
+            self._over = True
+        if self._streams and reader is not None and reader.done and self._cut_here(batch):
             self._over = True
         return batch
 

@@ -30,6 +30,9 @@ IDLE: Mapping[str, Callable[[Any], bool]] = {
 
 PATH = PATHS["completions"]
 
+KEEPS_SPECIAL = "skip_special_tokens"
+"""The field by which vLLM and SGLang are told to leave special tokens in the text."""
+
 Asked = tuple[dict[str, Any], tuple[str, ...]]
 """A request's body, all but the model, and what is to be said of it."""
 
@@ -51,6 +54,8 @@ class CompletionsBackend:
         if exchange.endpoint == "embeddings":
             return self._upstream.embed(exchange)
         body, notices = self.ordinary(exchange) or self.general(exchange)
+        if exchange.keep_special and KEEPS_SPECIAL in self._known:
+            body.setdefault(KEEPS_SPECIAL, False)  # engines leave special tokens out of the text, and calls with them
         return self._upstream.complete(exchange, PATH, body, COMPLETIONS, notices)
 
     def ordinary(self, exchange: Exchange) -> Asked | None:

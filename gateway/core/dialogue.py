@@ -68,3 +68,7 @@ class Dialogue:
     continue_final: bool = False
     """True: the last message is an unfinished assistant turn to be continued."""
     tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
+    """As the client sent it; ``template/tools.py`` reads it for templates that write tools."""
+    parallel_calls: bool = True
+    """False: the answer may hold one call at most."""

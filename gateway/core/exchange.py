@@ -49,6 +49,8 @@ class Exchange:
     """The client's, without ``include_usage``: the gateway always asks for counts."""
     bos: Bos = "none"
     bos_text: str = ""
+    keep_special: bool = False
+    """Special tokens are to stay in the text, because something here reads them."""
     deadline: float | None = None
     """Loop time at which everything must be over; None: the policy's total from when it is opened."""
 

@@ -24,7 +24,8 @@ class Segment:
     role: str
     """The template's role that speaks; empty for the template's own begin and end."""
     origin: str
-    """``template`` (meta begin or end, default prompts), ``messages[2]``, or ``generate``."""
+    """``template`` (meta begin or end, default prompts), ``messages[2]``, ``tools[0]``, ``tool_choice`` or
+    ``generate``."""
     scaffold: bool
     """True: written by the template. False: content from the client."""
 
@@ -67,6 +68,8 @@ class Prompt:
     pieces: tuple[str, ...] = ()
     marks: tuple[Mark | None, ...] = ()
     """None: an empty piece that is no segment."""
+    opened: str = ""
+    """What the text ends with on the model's behalf: the beginning of a call that ``tool_choice`` demands."""
 
     @property
     def segments(self) -> tuple[Segment, ...] | None:

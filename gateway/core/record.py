@@ -44,3 +44,7 @@ class Record:
     bos_anomaly: bool = False
     gone_phase: str = ""
     """With ``client_gone``: ``before_first`` or ``mid_stream``."""
+    tool_parser: str = ""
+    """The format in which tool calls were looked for; empty: in none."""
+    tool_parse_failures: int = 0
+    """How often text looked like a call and was none."""

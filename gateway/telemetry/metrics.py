@@ -154,7 +154,7 @@ class Metrics(Collector):
             counts[CUTS[source]].value += 1
             if source == "gateway":
                 counts["gateway_stop_leaks_total"].value += 1
-        if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly:
+        if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly or record.tool_parse_failures:
             self._oddities(record)
 
     def _bind(self, kind: Labels, record: Record) -> tuple[Bound[Count], Bound[Spread]]:
@@ -195,6 +195,13 @@ class Metrics(Collector):
             self.count("gateway_role_rewrites_total", record.template, rule)
         if record.bos_anomaly:
             self.count("gateway_bos_anomalies_total", record.model)
+        if record.tool_parse_failures:
+            self.count(
+                "gateway_tool_parse_failures_total",
+                record.model,
+                record.tool_parser,
+                by=record.tool_parse_failures,
+            )
         if record.outcome in REJECTIONS:
             self.count("gateway_param_rejections_total", record.outcome)
         if record.gone_phase:

@@ -65,6 +65,8 @@ METRICS = (
            "Prompts that may reach the model with two BOS tokens, or none."),
     Metric("gateway_role_rewrites_total", "counter", ("template", "rule"),
            "Messages that a template spoke in another role or merged."),
+    Metric("gateway_tool_parse_failures_total", "counter", ("model", "parser"),
+           "Texts that began like a tool call and were none, passed on as text; parser is the declared format."),
     Metric("gateway_param_rejections_total", "counter", ("reason",),
            "Requests refused for a parameter; reason is the error code."),
     Metric("gateway_stream_incomplete_total", "counter", ("model",),

@@ -14,6 +14,7 @@ from gateway.template.chat import ChatTemplate
 from gateway.template.meta import MetaTemplate
 from gateway.template.meta_api import ApiTemplate
 from gateway.template.meta_opencompass import OpenCompassTemplate
+from gateway.template.meta_tools import ToolTemplate
 from gateway.template.spec import Example, SpecProblem, TemplateSpec
 
 _STRING_TEMPLATES: Mapping[str, Callable[[TemplateSpec], Template]] = {
@@ -29,6 +30,8 @@ def build(spec: TemplateSpec) -> Template:
     """The renderer for a checked spec."""
     if spec.kind == "chat":
         return ChatTemplate(spec)
+    if spec.tools is not None:
+        return ToolTemplate(spec)
     return ApiTemplate(spec) if spec.api else _STRING_TEMPLATES[spec.turns](spec)
 
 
@@ -48,7 +51,12 @@ def run_examples(template: Template) -> list[SpecProblem]:
 
 def dialogue_of(example: Example) -> Dialogue:
     """An example's messages as a request would bring them."""
-    return Dialogue(tuple(_message(raw) for raw in example.messages), continue_final=example.continue_final)
+    return Dialogue(
+        tuple(_message(raw) for raw in example.messages),
+        continue_final=example.continue_final,
+        tools=example.tools,
+        tool_choice=example.tool_choice,
+    )
 
 
 def _message(raw: Mapping[str, Any]) -> Message:

@@ -16,6 +16,8 @@ from typing import Any, cast
 from gateway.core.prompt import Bos
 from gateway.template.check_examples import read_examples
 from gateway.template.check_roles import check_roles, is_api, read_reserved, read_round
+from gateway.template.check_tools import KEYS as TOOL_KEYS
+from gateway.template.check_tools import check_forced, check_written, read_thinking, read_tools, refuse_tools
 from gateway.template.problems import Problems, SpecError, shown
 from gateway.template.speakers import SYSTEM
 from gateway.template.spec import RoleSpec, TemplateSpec
@@ -29,7 +31,7 @@ TURNS = ("natural", "opencompass")
 
 CHAT_KEYS = ("kind", "description", "stop", "eos_token_id", "examples")
 META_KEYS = (
-    *CHAT_KEYS, "begin", "end", "round", "reserved_roles", "roles", "bos", "bos_text", "turns", "media",
+    *CHAT_KEYS, "begin", "end", "round", "reserved_roles", "roles", "bos", "bos_text", "turns", "media", *TOOL_KEYS,
 )  # fmt: skip
 TEXT_ONLY_KEYS = {
     "end": "the reference never sends it to an API model; remove it",
@@ -72,8 +74,9 @@ def _kind(keys: Mapping[str, Any], problems: Problems) -> str | None:
 
 def _chat(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpec:
     for key in keys:
-        if key in META_KEYS and key not in CHAT_KEYS:
+        if key in META_KEYS and key not in (*CHAT_KEYS, *TOOL_KEYS):
             problems.add((key,), f"kind chat sends messages untouched, so {key} has no effect; remove it")
+    refuse_tools(keys, problems)
     problems.keys({key: None for key in keys if key not in META_KEYS}, CHAT_KEYS, ())
     return TemplateSpec(
         name=name,
@@ -92,6 +95,7 @@ def _meta(keys: Mapping[str, Any], name: str, problems: Problems, *, generates: 
     api = is_api(round_, reserved, problems)
     if api:
         _check_api(keys, round_, problems)
+        refuse_tools(keys, problems)
     spec = TemplateSpec(
         name=name,
         kind="meta",
@@ -107,10 +111,14 @@ def _meta(keys: Mapping[str, Any], name: str, problems: Problems, *, generates: 
         bos_text=problems.word(keys["bos_text"], ("bos_text",)) if "bos_text" in keys else "",
         turns=cast(Any, problems.choice(keys.get("turns", "natural"), ("turns",), TURNS, "natural")),
         media=problems.word(keys["media"], ("media",)) if "media" in keys else None,
+        tools=None if api else read_tools(keys, problems, writes=True),
+        thinking=None if api else read_thinking(keys, problems),
         examples=read_examples(keys.get("examples", ()), problems, sends_messages=api),
     )
     _check_bos(spec, keys, problems)
     check_roles(spec, problems, generates=generates)
+    check_written(spec, problems)
+    check_forced(spec, problems)
     return spec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.template.problems import Path, Problems
 from gateway.template.spec import Example
 
-EXAMPLE_KEYS = ("messages", "prompt", "sent", "continue_final_message")
+EXAMPLE_KEYS = ("messages", "prompt", "sent", "continue_final_message", "tools", "tool_choice")
 RESULT_KEYS = {True: ("sent", "prompt"), False: ("prompt", "sent")}
 """By whether the template makes messages: the key to use, and the one that does not fit."""
 
@@ -33,7 +33,19 @@ def _example(value: Any, path: Path, problems: Problems, sends_messages: bool) -
         prompt=problems.text(entry["prompt"], (*path, "prompt")) if "prompt" in entry else None,
         sent=tuple(problems.items(entry["sent"], (*path, "sent"))) if "sent" in entry else None,
         continue_final=problems.flag(entry.get("continue_final_message", False), (*path, "continue_final_message")),
+        tools=_tools(entry, path, problems),
+        tool_choice=entry.get("tool_choice"),
     )
+
+
+def _tools(entry: Mapping[str, Any], path: Path, problems: Problems) -> tuple[Mapping[str, Any], ...]:
+    tools = problems.items(entry.get("tools", ()), (*path, "tools"))
+    for number, tool in enumerate(tools):
+        problems.mapping(tool, (*path, "tools", number), "a tool")
+    choice = entry.get("tool_choice")
+    if choice is not None and not isinstance(choice, str | Mapping):
+        problems.add((*path, "tool_choice"), "must be none, auto, required or {type: function, function: {name: …}}")
+    return tuple(tools)
 
 
 def _messages(value: Any, path: Path, problems: Problems) -> tuple[Mapping[str, Any], ...]:

@@ -135,12 +135,18 @@ class MetaTemplate:
             if speaker is not None:
                 self._say(dialogue.messages[number], number, pieces, marks, notices)
                 continue
-            words = self._own_words[number]
-            pieces += words.pieces
-            marks += words.marks
-            if words.notice is not None and number not in said:
-                said.add(number)
-                notices[words.notice] = None
+            self._say_own(number, said, pieces, marks, notices)
+
+    def _say_own(
+        self, place: int, said: set[int], pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]
+    ) -> None:
+        """What the template itself says at this place of the round."""
+        words = self._own_words[place]
+        pieces += words.pieces
+        marks += words.marks
+        if words.notice is not None and place not in said:
+            said.add(place)
+            notices[words.notice] = None
 
     def _say(
         self, message: Message, number: int, pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]

@@ -121,6 +121,11 @@ def content_of(message: Message, number: int, media: str | None) -> str:
     """
     if len(message.raw) > 2:
         _check_fields(message.raw, number)
+    return text_of(message, number, media)
+
+
+def text_of(message: Message, number: int, media: str | None) -> str:
+    """``content_of`` for templates that write tool calls themselves. Raises MediaNotSupported."""
     if not message.parts:
         return message.text
     return "".join(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gateway.core.dialogue import NOTHING
 from gateway.core.prompt import Bos
+from gateway.template.spec_tools import ThinkingSpec, ToolsSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Example:
     sent: tuple[Mapping[str, Any], ...] | None = None
     """The exact messages (templates whose roles carry ``api_role``)."""
     continue_final: bool = False
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,10 @@ class TemplateSpec:
     turns: Literal["natural", "opencompass"] = "natural"
     media: str | None = None
     """Placeholder text for a media part; None: media are refused."""
+    tools: ToolsSpec | None = None
+    """None: a request with tools is refused."""
+    thinking: ThinkingSpec | None = None
+    """None: the model's text is its answer."""
     examples: tuple[Example, ...] = ()
     digest: str = ""
     """Twelve hex digits of the SHA-256 of the file's bytes, for ``x-gateway-template``."""

@@ -7,6 +7,7 @@ One pass sorts a body's fields: parameters, fields that OpenAI's API does not ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
@@ -67,6 +68,12 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
     if messages is None:
         messages = tuple([_message(raw, index) for index, raw in enumerate(body["messages"])])
     dialogue = Dialogue(messages, bool(goes_on), tuple(body.get("tools") or ()))
+    if "tools" in body or "tool_choice" in body:
+        dialogue = replace(
+            dialogue,
+            tool_choice=body.get("tool_choice"),
+            parallel_calls=body.get("parallel_tool_calls") is not False,
+        )
     known, unknown, given, loose = fields
     if loose or not ODD.isdisjoint(body):
         return _call("chat", body, fields, request_id, received, dialogue)

@@ -116,8 +116,23 @@ def test_a_preset_renders_what_the_reference_parser_renders(row: dict[str, Any])
     assert outcome(row["preset"], row["messages"]) == as_openai(row["expected"])
 
 
+SAME_TURNS = {"chatml-tools": "chatml"}
+"""Presets that add the gateway's own keys to the OpenCompass keys of another."""
+OPENCOMPASS_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
+
+
 def test_the_recording_covers_every_preset() -> None:
-    assert {row["preset"] for row in OF_PRESETS} == set(FILES)
+    assert {row["preset"] for row in OF_PRESETS} | SAME_TURNS.keys() == set(FILES)
+
+
+@pytest.mark.parametrize("name", SAME_TURNS)
+def test_a_preset_with_the_turns_of_another_renders_what_was_recorded_for_that(name: str) -> None:
+    ours, theirs = preset(name), preset(SAME_TURNS[name])
+    assert all(getattr(ours, key) == getattr(theirs, key) for key in OPENCOMPASS_KEYS)
+    recorded = [row for row in OF_PRESETS if row["preset"] == SAME_TURNS[name]]
+    assert recorded
+    for row in recorded:
+        assert outcome(name, row["messages"]) == as_openai(row["expected"])
 
 
 @pytest.mark.parametrize("conversation", ["one-round", "three-rounds"])

@@ -88,6 +88,42 @@ def _logprobs(talk: Talk) -> dict[str, object]:
     return {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
 
 
+@mode("say")
+async def say(talk: Talk) -> None:
+    """What the option ``text`` says, ``size`` characters a token; ``then``, once the prompt holds ``when``.
+
+    ``finish``: the reason at its end. Log probabilities come with every token if they are asked for.
+    """
+    options, body = talk.heard.options, talk.heard.body
+    text = options["text"]
+    if "when" in options and options["when"] in talk.heard.prompts[0]:
+        text = options["then"]
+    size, finish = int(talk.heard.number("size", 3)), options.get("finish", "stop")
+    tokens = [text[at : at + size] for at in range(0, len(text), size)]
+    copies = range(int(body.get("n") or 1))
+
+    def scores(tokens: Sequence[str]) -> dict[str, object]:
+        if not body.get("logprobs"):
+            return {}
+        return {"logprobs": {"tokens": list(tokens), "token_logprobs": [-0.5] * len(tokens), "top_logprobs": None}}
+
+    if not talk.heard.stream:
+        answer = talk.whole([text for _ in copies], finish, usage=talk.usage(len(tokens)))
+        for choice in answer["choices"]:
+            choice.update(scores(tokens))
+        await talk.json(answer)
+        return
+    await talk.stream_head()
+    for token in tokens:
+        for index in copies:
+            await talk.event(talk.piece(token, index, **scores([token])))
+    for index in copies:
+        await talk.event(talk.piece(None, index, finish))
+    await talk.usage_event(len(tokens))
+    await talk.done()
+    await talk.end()
+
+
 def script(name: str, texts: Sequence[str | tuple[int, str]], finish: str = "length") -> None:
     """A mode that says these texts and stops; ``<eob>`` is replaced by the option ``marker``."""
 

@@ -45,6 +45,12 @@ CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
     "web_search_options": lambda value: False,
 }
 
+OLD_NAMES = {"functions": "tools", "function_call": "tool_choice"}
+"""Fields that OpenAI's API has under newer names."""
+
+WRITTEN = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
+"""What a template that declares tools has put into the prompt, or sees to when the answer comes."""
+
 ALIKE = frozenset({
     "max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "seed", "user",
 })  # fmt: skip
@@ -89,10 +95,14 @@ class Terms:
         endpoint: Endpoint,
         form: Form = "text",
         engine_defaults: Mapping[str, Any] | None = NOTHING,
+        *,
+        tools: bool = False,
     ) -> None:
         """``engine_defaults``: what fields must say at this engine to mean OpenAI's defaults, if the policy wants
         them ``explicit``; a field that is None is left out. None in place of it: the target's provider has defaults
         of its own, which are nobody's to spell out.
+
+        ``tools``: the template puts a request's tools into the prompt.
         """
         self._forbidden = tuple([alias for name in policy.forbid for alias in _aliases(name)])
         self._unknown = policy.unknown
@@ -101,6 +111,7 @@ class Terms:
         self._forced = _rows("forced_parameter", endpoint, policy.force)
         self._changes = bool(self._defaults or self._bounds or self._forced)
         self._to_text = endpoint == "chat" and form == "text"
+        self._in_prompt = WRITTEN if tools and self._to_text else frozenset()
         limits = [(policy.clamp[name], name) for name in LIMITS if name in policy.clamp]
         self._ceiling = limits if endpoint == "chat" and form == "messages" else []
         self._most = [int(bound) for bound, _ in limits]
@@ -140,6 +151,8 @@ class Terms:
         """What goes out for this call. ``room``: tokens left in the context; None when unknown."""
         self.check(call)
         params = dict(call.params)
+        for name in self._in_prompt & params.keys():
+            del params[name]
         notices: list[Notice] = []
         if call.unknown:
             self._take_unknown(call.unknown, params, notices)
@@ -225,6 +238,10 @@ def _in_words_of_completions(params: dict[str, Any]) -> int | None:
     if not CHAT_ONLY.keys().isdisjoint(params):
         for name, asks_nothing in CHAT_ONLY.items():
             if name in params and not asks_nothing(params.pop(name)):
+                if name in OLD_NAMES:
+                    raise UnsupportedParameter(
+                        f"{name} is the old form of {OLD_NAMES[name]}; send {OLD_NAMES[name]}", param=name
+                    )
                 raise UnsupportedParameter(
                     f"{name} cannot be expressed to a model that takes plain text; leave it out or use a chat model",
                     param=name,

@@ -1,6 +1,7 @@
 """``llama3_json``: ``{"name": …, "parameters": {…}}`` at the beginning, or after ``<|python_tag|>``.
 
-Between two calls stands a ``;``. Either of ``parameters`` and ``arguments`` names the arguments. Code after the marker is no call: it stays text.
+Between two calls stands a ``;``. Either of ``parameters`` and ``arguments`` names the arguments. Code after the marker
+is no call: it stays text.
 """
 
 from __future__ import annotations

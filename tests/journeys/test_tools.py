@@ -1,0 +1,300 @@
+"""Tools and thinking, end to end: the official SDK before the gateway, behind it an engine that only knows text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.serving import Gateway, gateway
+from tests.upstream.server import RudeServer
+from tests.upstream.talk import Heard
+
+ADD = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds two numbers.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+    },
+}
+NAMED = {"type": "function", "function": {"name": "add"}}
+ASK = [{"role": "user", "content": "12+34=?"}]
+ARGUMENTS = '{"a": 12, "b": 34}'
+OBJECT = f'{{"name": "add", "arguments": {ARGUMENTS}}}'
+CALL = f"<tool_call>\n{OBJECT}\n</tool_call>"
+
+PLAIN = """
+kind: meta
+round:
+  - {role: HUMAN, begin: "Q: ", end: "\\n"}
+  - {role: BOT, begin: "A: ", end: "<eob>\\n", generate: true}
+roles: {tool: HUMAN}
+tools:
+  parser: PARSER
+  declare: {turn: first_user, place: before_text, begin: "Tools: ", each: function, end: "\\n"}
+  calls: CALLS
+  results: {begin: "Result: "}
+"""
+FAMILIES = {  # model: (parser, how the template writes calls, what the engine says, what the history then holds)
+    "bare": ("json", "{}", OBJECT, OBJECT),
+    "llama": ("llama3_json", "{key: parameters}", f'{{"name": "add", "parameters": {ARGUMENTS}}}', None),
+    "python": ("pythonic", '{begin: "[", body: python, end: "]"}', "[add(a=12, b=34)]", None),
+    "mistral": ("mistral", '{begin: "[TOOL_CALLS][", end: "]"}', f"[TOOL_CALLS][{OBJECT}]", None),
+    "lazy": (
+        "lazyllm\n  tokens: {start: '<s|', args: '<a|', end: '<e|'}",
+        '{each_begin: "<s|", body: named, between: "<a|", each_end: "<e|"}',
+        f"<s|add<a|{ARGUMENTS}<e|",
+        None,
+    ),
+}
+THINKS = """
+kind: meta
+round:
+  - {role: HUMAN, begin: "Q: ", end: "\\n"}
+  - {role: BOT, begin: "A: <think>\\n", end: "<eob>\\n", generate: true}
+thinking: {begin: "<think>", end: "</think>", open: true}
+"""
+
+
+@dataclass
+class World:
+    served: Gateway
+    up: RudeServer
+    client: OpenAI
+
+    def prompt(self) -> str:
+        """What the engine was asked last."""
+        return str(self.last().body["prompt"])
+
+    def last(self) -> Heard:
+        return self.up.heard[-1]
+
+
+def models(up: RudeServer) -> str:
+    def model(name: str, template: str, engine: str = "openai", **said: object) -> str:
+        url = up.url("say", **said)
+        return f"""
+  {name}:
+    template: {template}
+    targets: [{{speaks: completions, url: "{url}", engine: {engine}}}]"""
+
+    rows = [
+        model("agent", "chatml-tools", "vllm", text=f"I add.\n{CALL}", then="46", when="<tool_response>"),
+        model("twice", "chatml-tools", "sglang", text=f"{CALL}\n{CALL}\nDone."),
+        model("cut", "chatml-tools", text=f"{CALL}\n{CALL[:30]}", finish="length"),
+        model("stranger", "chatml-tools", text=CALL.replace('"add"', '"rm"')),
+        model("obeys", "chatml-tools", text=f"{ARGUMENTS}}}\n</tool_call><|im_end|>\nleak"),
+        model("thinker", "thinks", text="12 and 34 …</think>\n\n46<eob>\nleak", size=4),
+        model("endless", "thinks", text="hm hm hm", finish="length"),
+    ]
+    rows += [model(name, name, text=said, then="46", when="Result: ") for name, (_, _, said, _) in FAMILIES.items()]
+    return "models:" + "".join(rows)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("tools")
+    (folder / "meta_templates").mkdir()
+    files = {name: PLAIN.replace("PARSER", row[0]).replace("CALLS", row[1]) for name, row in FAMILIES.items()}
+    for name, text in {**files, "thinks": THINKS}.items():
+        (folder / "meta_templates" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with (
+        RudeServer() as up,
+        gateway(folder, models(up)) as served,
+        OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=20) as client,
+    ):
+        yield World(served, up, client)
+
+
+def ask(world: World, model: str, messages: list[Any] | None = None, *, stream: bool, **fields: Any) -> Any:
+    """The whole answer; a stream is put together by the SDK itself."""
+    asked = {"model": model, "messages": messages or ASK, **fields}
+    if not stream:
+        return world.client.chat.completions.create(**asked)
+    with world.client.chat.completions.stream(**asked) as events:
+        for _ in events:
+            pass
+        return events.get_final_completion()
+
+
+def said(choice: Any) -> tuple[str | None, list[tuple[str, str]], str]:
+    """Content, calls and reason of a choice; a stream without content leaves the SDK with none."""
+    calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()]
+    return choice.message.content or None, calls, choice.finish_reason
+
+
+def answered(content: str | None, call: Any) -> list[Any]:
+    """The conversation once the call has its result."""
+    calls = [call.model_dump(include={"id", "type", "function"})]
+    return [
+        *ASK,
+        {"role": "assistant", "content": content, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": call.id, "content": "46"},
+    ]
+
+
+both_ways = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+@both_ways
+def test_a_tool_is_called_and_its_result_is_answered(world: World, stream: bool) -> None:
+    choice = ask(world, "agent", tools=[ADD], stream=stream).choices[0]
+    assert said(choice) == ("I add.\n", [("add", ARGUMENTS)], "tool_calls")
+    (call,) = choice.message.tool_calls
+    assert call.id.startswith("call_")
+    assert call.type == "function"
+    assert json.dumps(ADD, ensure_ascii=False) in world.prompt()
+    assert world.prompt().endswith("<|im_start|>user\n12+34=?<|im_end|>\n<|im_start|>assistant\n")
+
+    history = answered(choice.message.content, call)
+    answer = ask(world, "agent", history, tools=[ADD], stream=stream)
+    assert said(answer.choices[0]) == ("46", [], "stop")
+    assert world.prompt().endswith(
+        f"<|im_start|>assistant\nI add.\n\n{CALL}<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n46\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@both_ways
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_format_makes_the_round_trip(world: World, name: str, stream: bool) -> None:
+    choice = ask(world, name, tools=[ADD], stream=stream).choices[0]
+    assert said(choice) == (None, [("add", ARGUMENTS)], "tool_calls")
+    call = choice.message.tool_calls[0]
+    history = answered(None, call)
+    assert said(ask(world, name, history, tools=[ADD], stream=stream).choices[0]) == ("46", [], "stop")
+    written = FAMILIES[name][3] or FAMILIES[name][2]
+    assert world.prompt().endswith(f"A: {written}<eob>\nQ: Result: 46\nA: ")
+
+
+@both_ways
+def test_two_calls_and_what_is_said_after_them(world: World, stream: bool) -> None:
+    choice = ask(world, "twice", tools=[ADD], stream=stream).choices[0]
+    assert said(choice) == ("\nDone.", [("add", ARGUMENTS)] * 2, "tool_calls")
+    assert len({call.id for call in choice.message.tool_calls}) == 2
+
+
+@both_ways
+def test_one_call_ends_the_answer_where_only_one_may_be(world: World, stream: bool) -> None:
+    choice = ask(world, "twice", tools=[ADD], parallel_tool_calls=False, stream=stream).choices[0]
+    assert said(choice) == (None, [("add", ARGUMENTS)], "tool_calls")
+    assert world.up.wait(lambda: world.up.active == 0)
+
+
+@both_ways
+def test_every_choice_has_its_own_calls(world: World, stream: bool) -> None:
+    answer = ask(world, "twice", tools=[ADD], n=2, stream=stream)
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    for choice in answer.choices:
+        assert said(choice) == ("\nDone.", [("add", ARGUMENTS)] * 2, "tool_calls")
+
+
+def test_an_answer_cut_off_in_a_call_keeps_its_text(world: World) -> None:
+    # The SDK's stream helper raises on finish_reason length, so the chunks are read as they come.
+    chunks = list(world.client.chat.completions.create(model="cut", messages=ASK, tools=[ADD], stream=True))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    whole = ask(world, "cut", tools=[ADD], stream=False).choices[0]
+    assert said(whole) == (f"\n{CALL[:30]}", [("add", ARGUMENTS)], "length")
+    assert (text, chunks[-1].choices[0].finish_reason) == (f"\n{CALL[:30]}", "length")
+
+
+@both_ways
+def test_a_call_of_a_tool_nobody_gave_is_text_and_counted(world: World, stream: bool) -> None:
+    series = {"model": "stranger", "parser": "hermes"}
+    before = world.served.metric("gateway_tool_parse_failures_total", **series)
+    choice = ask(world, "stranger", tools=[ADD], stream=stream).choices[0]
+    assert said(choice) == (CALL.replace('"add"', '"rm"'), [], "stop")
+    assert world.served.settled()
+    assert world.served.metric("gateway_tool_parse_failures_total", **series) == before + 1
+
+
+@both_ways
+def test_a_demanded_call_is_begun_by_the_prompt(world: World, stream: bool) -> None:
+    choice = ask(world, "obeys", tools=[ADD], tool_choice=NAMED, stream=stream).choices[0]
+    assert said(choice) == (None, [("add", ARGUMENTS)], "tool_calls")
+    assert world.prompt().endswith('<|im_start|>assistant\n<tool_call>\n{"name": "add", "arguments": ')
+
+
+@both_ways
+def test_with_choice_none_nothing_is_written_and_nothing_read(world: World, stream: bool) -> None:
+    choice = ask(world, "agent", tools=[ADD], tool_choice="none", stream=stream).choices[0]
+    assert said(choice) == (f"I add.\n{CALL}", [], "stop")
+    assert world.prompt() == "<|im_start|>user\n12+34=?<|im_end|>\n<|im_start|>assistant\n"
+    assert "skip_special_tokens" not in world.last().body
+
+
+@pytest.mark.parametrize(("model", "kept"), [("agent", True), ("twice", True), ("bare", False)])
+def test_engines_that_know_how_are_told_to_keep_special_tokens(world: World, model: str, kept: bool) -> None:
+    ask(world, model, tools=[ADD], stream=False)
+    assert world.last().body.get("skip_special_tokens", True) is not kept
+    ask(world, model, stream=False)
+    assert "skip_special_tokens" not in world.last().body
+
+
+def test_scores_are_those_of_all_that_was_written(world: World) -> None:
+    for stream in (True, False):
+        choice = ask(world, "agent", tools=[ADD], logprobs=True, stream=stream).choices[0]
+        tokens = "".join(token.token for token in choice.logprobs.content)
+        assert tokens == f"I add.\n{CALL}"
+        assert said(choice) == ("I add.\n", [("add", ARGUMENTS)], "tool_calls")
+
+
+@both_ways
+def test_a_thinking_model_is_heard_in_two_fields(world: World, stream: bool) -> None:
+    message = ask(world, "thinker", stream=stream).choices[0].message
+    assert message.content == "\n\n46"
+    assert message.reasoning_content == message.reasoning == "12 and 34 …"
+
+
+def test_thoughts_are_streamed_before_the_answer(world: World) -> None:
+    chunks = list(world.client.chat.completions.create(model="thinker", messages=ASK, stream=True))
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    assert deltas[0].role == "assistant"
+    kinds = [
+        "reasoning" if getattr(delta, "reasoning", None) else "content" if delta.content else "" for delta in deltas
+    ]
+    assert kinds == sorted(kinds, key=["reasoning", "content", ""].index)
+    assert kinds.count("reasoning") > 1
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_thinking_that_never_ends_leaves_the_answer_empty(world: World) -> None:
+    choice = ask(world, "endless", stream=False).choices[0]
+    assert (choice.message.content, choice.message.reasoning, choice.finish_reason) == ("", "hm hm hm", "length")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {  # name: (fields, param)
+    "functions": ({"functions": [ADD["function"]]}, "functions"),
+    "an unknown choice": ({"tools": [ADD], "tool_choice": "any"}, "tool_choice"),
+    "a tool without a name": ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+    "a demand without tools": ({"tool_choice": "required"}, "tool_choice"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_asked_is_refused_by_name(world: World, name: str) -> None:
+    fields, param = REFUSED[name]
+    before = world.up.requests
+    with pytest.raises(openai.BadRequestError) as raised:
+        world.client.chat.completions.create(model="agent", messages=ASK, **fields)
+    assert raised.value.param == param
+    assert world.up.requests == before
+
+
+def test_a_model_without_a_parser_refuses_tools(world: World) -> None:
+    with pytest.raises(openai.BadRequestError) as raised:
+        ask(world, "thinker", tools=[ADD], stream=False)
+    assert (raised.value.code, raised.value.param) == ("unsupported_parameter", "tools")
+
+
+def test_the_tools_show_in_render(world: World) -> None:
+    body = {"model": "agent", "messages": ASK, "tools": [ADD]}
+    told = world.served.http.post("/v1/render", json=body).json()
+    assert [part["text"] for part in told["segments"] if part["origin"] == "tools[0]"] == [json.dumps(ADD)]
