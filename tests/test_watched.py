@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,8 +16,12 @@ from gateway.core.dialogue import NOTHING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.passage import Lane, Passage
+from gateway.core.record import Record
 from gateway.progress import Progress
 from gateway.stream.fold import Fold, folded
+from gateway.stream.reading import Reader, Reading
+from gateway.stream.reasoning import Thinking
+from gateway.stream.tool_calls import FORMATS, Tokens
 from gateway.watched import Watched
 from tests.policy.asking import exchange
 
@@ -215,6 +221,73 @@ def test_what_came_before_a_failure_is_handed_out_first() -> None:
 def test_an_answer_without_its_end_is_incomplete() -> None:
     batches: Batches = [[BEGUN, Delta(0, "a")]]
     assert watch(batches) == (batches, "upstream_incomplete", 0)
+
+
+ADD = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
+NAMES = frozenset({"add"})
+READING = Reading(Thinking("<think>", "</think>"), FORMATS["hermes"](Tokens(), NAMES), NAMES)
+TOOL_ANSWERS = st.lists(
+    st.one_of(
+        st.builds(
+            Delta, st.integers(0, 1), st.sampled_from(["<think>", "</think>", ADD, ADD[:9], ADD[9:], "a", "<eo>"])
+        ),
+        ENDS,
+        st.just(Usage(1, 2)),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def read(batches: Batches, reading: Reading, **asked: Any) -> tuple[list[Event], str, int, Record]:
+    """The events, the code they ended with, how many batches were left upstream, and what was noted."""
+
+    async def run() -> tuple[list[Event], str, int, Record]:
+        played = Played(batches, None)
+        progress = Progress("chat", "req_1", 0.0, now=lambda: 1.0)
+        numbers = count()
+        reader = Reader(reading, asked.get("n", 1), lambda: f"call_{next(numbers)}")
+        watched = Watched(exchange(**asked), played, progress, None, reader)
+        out: list[Event] = []
+        code = ""
+        try:
+            while batch := await watched.more():
+                out += batch
+                await watched.flow(Passage(lambda frame: True, []))
+        except GatewayError as raised:
+            code = raised.code
+        return out, code, len(played.left), progress.freeze("ok", 200)
+
+    return asyncio.run(run())
+
+
+@settings(max_examples=200)
+@given(TOOL_ANSWERS, st.sampled_from([(), ("<eo>",)]), st.integers(1, 2))
+def test_an_answer_with_a_reader_is_the_same_whatever_its_batches(
+    answer: list[Event], stops: tuple[str, ...], n: int
+) -> None:
+    asked = {"stream": False, "stops": stops, "n": n}
+    at_once, code, _, record = read([answer], READING, **asked)
+    again, code_again, _, record_again = read([[event] for event in answer], READING, **asked)
+    assert (at_once, code, record.tool_parse_failures) == (again, code_again, record_again.tool_parse_failures)
+    ends = [event.index for event in at_once if isinstance(event, Finish)]
+    assert len(ends) == len(set(ends))
+
+
+def test_an_answer_that_may_hold_one_call_is_not_read_behind_it() -> None:
+    reading = replace(READING, thinking=None, one_call=True)
+    out, code, left, _ = read([[BEGUN, Delta(0, ADD)], [Delta(0, "more")], [STOP]], reading)
+    assert (out[-1], code, left) == (Finish(0, "tool_calls", source="gateway"), "", 2)
+
+
+def test_an_engine_that_breaks_off_in_a_call_is_incomplete() -> None:
+    out, code, _, _ = read([[BEGUN, Delta(0, "a" + ADD[:20])]], READING)
+    assert (out, code) == ([BEGUN, Delta(0, "a")], "upstream_incomplete")
+
+
+def test_what_looked_like_a_call_is_noted() -> None:
+    record = read([[BEGUN, Delta(0, ADD[:20]), STOP]], READING)[3]
+    assert record.tool_parse_failures == 1
 
 
 SCORES = {  # name: (logprobs asked for, batch, what comes out, code)

@@ -30,9 +30,9 @@ def build(spec: TemplateSpec) -> Template:
     """The renderer for a checked spec."""
     if spec.kind == "chat":
         return ChatTemplate(spec)
-    if spec.tools is not None:
-        return ToolTemplate(spec)
-    return ApiTemplate(spec) if spec.api else _STRING_TEMPLATES[spec.turns](spec)
+    if spec.api:
+        return ApiTemplate(spec)
+    return ToolTemplate(spec) if spec.tools is not None else _STRING_TEMPLATES[spec.turns](spec)
 
 
 def run_examples(template: Template) -> list[SpecProblem]:

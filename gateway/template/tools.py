@@ -135,7 +135,7 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
 def _object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text, parse_constant=_refuse)
-        json.dumps(value, allow_nan=False)  # a number too large for a float
+        as_json(value).encode()  # half a character, or a number too large for a float
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -147,7 +147,7 @@ def _refuse(constant: str) -> NoReturn:
 
 def as_json(value: Any, indent: int | None = None) -> str:
     """JSON as chat templates write it: a blank after each comma and colon, nothing escaped that need not be."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
 def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice) -> tuple[str, str, str]:

@@ -19,6 +19,10 @@ def whole_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...
     """The segments of the whole conversation; string templates only. A template without roles is no meta template."""
     if spec.kind != "meta" or spec.api:
         raise InvalidValue("only a string template has a whole conversation to show", param="messages")
+    if spec.tools is not None and dialogue.tools:
+        raise InvalidValue(
+            "a whole conversation is shown without tools, as it is scored; leave them out", param="tools"
+        )
     check_dialogue(dialogue)
     texts = [content_of(message, number, spec.media) for number, message in enumerate(dialogue.messages)]
     if not spec.round and not spec.reserved_roles:

@@ -118,6 +118,7 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
     "python: words first": ("pythonic", "see [add(a=1)]", ("see [add(a=1)]", (), 0)),
     "python: cut off": ("pythonic", "[add(a=1", ("[add(a=1", (), 1)),
     "python: infinity": ("pythonic", "[add(a=1e999)]", ("[add(a=1e999)]", (), 1)),
+    "python: half a character": ("pythonic", "[add(a='\\ud800')]", ("[add(a='\\ud800')]", (), 1)),
     "mistral: a list": ("mistral", f"[TOOL_CALLS] [{CALL}, {CALL}]", ("", (ADD, ADD), 0)),
     "mistral: words first": ("mistral", f"Well.[TOOL_CALLS][{CALL}]", ("Well.", (ADD,), 0)),
     "mistral: a name": ("mistral", '[TOOL_CALLS]add{"a": 1}', ("", (ADD,), 0)),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.config.yaml import parse
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt
 from gateway.stream.tool_calls import FORMATS
+from gateway.template.build import build, run_examples
 from gateway.template.check import SpecError, parse_spec
-from gateway.template.spec_tools import PARSERS
+from gateway.template.spec_tools import PARSERS, CallForm, ThinkingSpec, ToolList, ToolsSpec
 from gateway.template.tools import calls_of, choice_of, tools_of
 from tests.template.samples import BOT, HUMAN, SYSTEM, THOUGHTS, message, template
 
@@ -209,6 +214,7 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[Any, ...], dict[str, Any], str, str
     "arguments that are no JSON": ({}, (USER, spoken("{")), {}, "invalid_value", BAD_CALL),
     "arguments that are a list": ({}, (USER, spoken("[]")), {}, "invalid_value", BAD_CALL),
     "arguments with NaN": ({}, (USER, spoken('{"a": NaN}')), {}, "invalid_value", BAD_CALL),
+    "arguments with half a character": ({}, (USER, spoken('{"a": "\\ud800"}')), {}, "invalid_value", BAD_CALL),
     "arguments beyond a float": ({}, (USER, spoken('{"a": 1e999}')), {}, "invalid_value", BAD_CALL),
     "calls that cannot be written": (
         {"calls": None}, (USER, spoken()), {}, "unsupported_parameter", "messages[1].tool_calls",
@@ -296,6 +302,27 @@ def test_who_sends_messages_declares_neither(raw: dict[str, Any]) -> None:
 
 def test_the_parsers_a_file_may_name_are_those_that_exist() -> None:
     assert set(PARSERS) == set(FORMATS)
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+
+
+def test_the_template_on_the_page_is_good_and_its_example_holds() -> None:
+    (text,) = re.findall(r"^```yaml\n# meta_templates/\S+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    spec = parse_spec(parse(text.encode(), "page").value, name="page")
+    assert spec.examples
+    assert run_examples(build(spec)) == []
+
+
+def test_the_page_explains_every_key() -> None:
+    explained = set(re.findall(r"`([a-z0-9_.]+)`", "\n".join(re.findall(r"^\| (.+?) \|", PAGE, re.MULTILINE))))
+    explained |= set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| `results` .*$", PAGE, re.MULTILINE))))
+    parts = {"declare.": ToolList, "calls.": CallForm, "": ToolsSpec}
+    for prefix, part in parts.items():
+        assert {f"{prefix}{field.name}" for field in fields(part)} <= explained, part
+    assert {field.name for field in fields(ThinkingSpec)} <= explained
+    assert set(PARSERS) <= explained
 
 
 def test_calls_come_parsed_to_whoever_writes_them() -> None:

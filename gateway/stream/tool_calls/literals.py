@@ -72,8 +72,10 @@ def _members(keys: list[str], values: list[Any]) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> str:
-    """The value as JSON. Raises ValueError for what is none."""
+    """The value as JSON. Raises ValueError for what is none, half a character included."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+        return text
     except RecursionError:
         raise ValueError("nested too deeply") from None
