@@ -8,6 +8,7 @@ turn; the calls of an assistant's message, behind its text; each result, in the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
@@ -41,7 +42,7 @@ class ToolTemplate(MetaTemplate):
         """See ``base.Template``; a conversation without tools, calls and results is rendered as without ``tools``."""
         choice = choice_of(dialogue)
         if choice.mode == "none" and not any(_has_tools(message) for message in dialogue.messages):
-            return super().render(Dialogue(dialogue.messages, dialogue.continue_final))
+            return super().render(replace(dialogue, tools=(), tool_choice=None))
         return _Rendering(self, dialogue, () if choice.mode == "none" else tools_of(dialogue)).prompt(
             forced(self._tools, dialogue, choice)
         )

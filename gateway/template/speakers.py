@@ -27,7 +27,7 @@ FALLBACKS: Mapping[str, str] = {SYSTEM: "HUMAN"}
 
 CALL_FIELDS = ("tool_calls", "function_call")
 """Fields of a message that a string template has no place for, so the request is refused."""
-UNREAD_FIELDS = ("name", "tool_call_id", "reasoning_content", "refusal", "audio")
+UNREAD_FIELDS = ("name", "tool_call_id", "reasoning_content", "reasoning", "refusal", "audio")
 """Fields of a message that a string template leaves out, and says so."""
 
 MAX_SHOWN = 32

@@ -253,6 +253,18 @@ def test_a_thinking_model_is_heard_in_two_fields(world: World, stream: bool) -> 
     assert message.reasoning_content == message.reasoning == "12 and 34 …"
 
 
+def test_what_the_sdk_was_given_can_be_sent_back(world: World) -> None:
+    message = ask(world, "agent", tools=[ADD], stream=False).choices[0].message
+    history = [*ASK, message, {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "46"}]
+    assert said(ask(world, "agent", history, tools=[ADD], stream=False).choices[0]) == ("46", [], "stop")
+
+    thought = ask(world, "thinker", stream=False).choices[0].message
+    answer = world.client.chat.completions.with_raw_response.create(model="thinker", messages=[*ASK, thought, *ASK])
+    assert "12 and 34" not in world.prompt()
+    for field in ("reasoning_content", "reasoning"):
+        assert f"ignored_field: messages[1].{field}" in answer.headers["x-gateway-notice"].split("; ")
+
+
 def test_thoughts_are_streamed_before_the_answer(world: World) -> None:
     chunks = list(world.client.chat.completions.create(model="thinker", messages=ASK, stream=True))
     deltas = [chunk.choices[0].delta for chunk in chunks]

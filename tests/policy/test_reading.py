@@ -1,0 +1,77 @@
+"""How an answer is read follows from what the template declares and what the request asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.dialogue import Dialogue
+from gateway.core.prompt import Prompt
+from gateway.policy.admit.reading import Readings, readings
+from gateway.stream.reasoning import Thinking
+from gateway.template.spec import TemplateSpec
+from gateway.template.spec_tools import ThinkingSpec, ToolsSpec
+from tests.template.samples import message
+
+ADD, NOW = ({"type": "function", "function": {"name": name}} for name in ("add", "now"))
+TOOLS = ToolsSpec("hermes")
+USER = message("user", "hi")
+CLOSED, OPEN = ThinkingSpec("<think>", "</think>"), ThinkingSpec("<think>", "</think>", open=True)
+FIELDS = ("reasoning_content", "reasoning")
+
+
+def reading(spec: TemplateSpec, *messages: Any, **asked: Any) -> Any:
+    return Readings(spec).of(Dialogue(messages or (USER,), **asked), Prompt(opened="<tool_call>"))
+
+
+def spec(**declared: Any) -> TemplateSpec:
+    return TemplateSpec("t", "meta", **declared)
+
+
+def test_a_template_that_declares_neither_costs_nothing() -> None:
+    assert readings(spec()) is None
+    assert readings(spec(thinking=CLOSED)) is not None
+
+
+ASKED: dict[str, tuple[dict[str, Any], set[str], bool]] = {  # name: (request, tools that may be called, only one call)
+    "no tools": ({}, set(), False),
+    "tools": ({"tools": (ADD, NOW)}, {"add", "now"}, False),
+    "none": ({"tools": (ADD, NOW), "tool_choice": "none"}, set(), False),
+    "required": ({"tools": (ADD, NOW), "tool_choice": "required"}, {"add", "now"}, False),
+    "named": ({"tools": (ADD, NOW), "tool_choice": ADD}, {"add"}, False),
+    "one at a time": ({"tools": (ADD,), "parallel_calls": False}, {"add"}, True),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_calls_are_read_where_they_may_be_made(name: str) -> None:
+    asked, names, one_call = ASKED[name]
+    found = reading(spec(tools=TOOLS), **asked)
+    if not names:
+        assert found is None
+        return
+    assert (found.names, found.one_call, found.opened) == (names, one_call, "<tool_call>")
+    assert (found.calls is not None, found.thinking) == (True, None)
+
+
+GOES_ON: dict[str, tuple[ThinkingSpec, str, bool | None]] = {
+    # name: (thinking, the message so far, does the answer begin inside the reasoning? None: it is all answer)
+    "nothing said": (CLOSED, "", False),
+    "nothing said, open": (OPEN, "", True),
+    "in the reasoning": (CLOSED, "\n<think>hm", True),
+    "in the reasoning, open": (OPEN, "hm", True),
+    "behind it": (CLOSED, "<think>hm</think>4", None),
+    "behind it, open": (OPEN, "hm</think>", None),
+    "without reasoning": (CLOSED, "4", None),
+}
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+def test_a_message_that_goes_on_thinks_as_it_did(name: str) -> None:
+    thinking, text, inside = GOES_ON[name]
+    found = reading(spec(thinking=thinking), USER, message("assistant", text), continue_final=True)
+    if inside is None:
+        assert found is None
+    else:
+        assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
