@@ -71,7 +71,7 @@ def read_thinking(keys: Mapping[str, Any], problems: Problems) -> ThinkingSpec |
     return ThinkingSpec(
         begin=problems.word(entry.get("begin", "?"), (*path, "begin")),
         end=problems.word(entry.get("end", "?"), (*path, "end")),
-        open=problems.flag(entry.get("open", False), (*path, "open")),
+        open="auto" if entry.get("open") == "auto" else problems.flag(entry.get("open", False), (*path, "open")),
         fields=tuple(dict.fromkeys(fields)),
     )
 
@@ -168,7 +168,12 @@ def check_forced(spec: TemplateSpec, problems: Problems) -> None:
     tools, thinking = spec.tools, spec.thinking
     if tools is None or tools.force is None or thinking is None or not thinking.open:
         return
-    if thinking.end not in tools.force.begin:
+    if thinking.open == "auto":
+        problems.add(
+            ("tools", "force"),
+            "where a call has to begin depends on the prompt with open: auto: say open: true or false",
+        )
+    elif thinking.end not in tools.force.begin:
         problems.add(
             ("tools", "force", "begin"),
             f"would stand inside the reasoning, which the prompt has opened: begin with {thinking.end!a}",

@@ -103,7 +103,8 @@ class ThinkingSpec:
 
     begin: str
     end: str
-    open: bool = False
-    """The prompt ends inside the reasoning already."""
+    open: bool | Literal["auto"] = False
+    """The prompt ends inside the reasoning already; ``auto``: where it ends with ``begin``, which may depend on the
+    request."""
     fields: tuple[str, ...] = ("reasoning_content", "reasoning")
     """The answer's keys that carry the reasoning."""

@@ -55,6 +55,14 @@ def test_calls_are_read_where_they_may_be_made(name: str) -> None:
     assert (found.calls is not None, found.thinking) == (True, None)
 
 
+@pytest.mark.parametrize(("text", "inside"), [("A: <think>\n", True), ("A: <think></think>\n", False), ("A: ", False)])
+def test_with_open_auto_the_prompt_says_where_the_answer_begins(text: str, inside: bool) -> None:
+    declared = Readings(spec(thinking=ThinkingSpec("<think>", "</think>", open="auto")))
+    found = declared.of(Dialogue((USER,)), Prompt(text))
+    assert found is not None
+    assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
+
+
 GOES_ON: dict[str, tuple[ThinkingSpec, str, bool | None]] = {
     # name: (thinking, the message so far, does the answer begin inside the reasoning? None: it is all answer)
     "nothing said": (CLOSED, "", False),

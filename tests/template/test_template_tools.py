@@ -272,6 +272,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": True}},
         "would stand inside the reasoning",
     ),
+    "a demand where nobody knows": (
+        {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": "auto"}},
+        "say open: true or false",
+    ),
+    "a thinking that is neither": ({"thinking": {"begin": "a", "end": "b", "open": "yes"}}, "must be true or false"),
     "a separator for nothing": ({"tools": {**TOOLS, "results": {"separator": "~"}}}, "set together: true"),
     "results together among own words": ({"tools": TOOLS, "round": [HUMAN, THOUGHTS, BOT]}, "texts of its own"),
     "a place for nothing": ({"tools": {**TOOLS, "calls": {"between": "@"}}}, "is for body: named"),

@@ -18,8 +18,9 @@ class Readings:
 
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
+        self._auto = thinking is not None and thinking.open == "auto"
         self._thinking = (
-            None if thinking is None else Thinking(thinking.begin, thinking.end, thinking.open, thinking.fields)
+            None if thinking is None else Thinking(thinking.begin, thinking.end, thinking.open is True, thinking.fields)
         )
 
     def of(self, dialogue: Dialogue, prompt: Prompt) -> Reading | None:
@@ -28,6 +29,8 @@ class Readings:
         thinking = self._thinking
         if thinking is not None and dialogue.continue_final:
             thinking = _goes_on(thinking, dialogue.messages[-1].text)
+        elif thinking is not None and self._auto:
+            thinking = replace(thinking, open=prompt.text.rstrip().endswith(thinking.begin))
         names = _names(dialogue, choice)
         if not names:
             return None if thinking is None else Reading(thinking)
