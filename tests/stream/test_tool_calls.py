@@ -159,16 +159,18 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
     "lazyllm: a name within a line": ("lazyllm lines", 'I add\n{"a": 1}', ('I add\n{"a": 1}', (), 0)),
     "lazyllm: an object on a line": ("lazyllm lines", f"So:\n{PARAMETERS}", ("So:", (ADD,), 0)),
     "lazyllm: only an object": ("lazyllm lines", CALL, ("", (ADD,), 0)),
+    "lazyllm: an object without arguments": ("lazyllm lines", '{"name": "now"}', ("", (("now", "{}"),), 0)),
+    "lazyllm: an object with more": ("lazyllm lines", '{"name": "now", "x": 1}', ('{"name": "now", "x": 1}', (), 1)),
     "lazyllm: only text": ("lazyllm lines", "\nplain\ntext", ("\nplain\ntext", (), 0)),
     "lazyllm: no args token": ("lazyllm no args", f"<|plugin|>{PARAMETERS}<|end|>", ("", (ADD,), 0)),
-    "lazyllm: signs": ("lazyllm signs", '✿FUNCTION✿: add\n✿ARGS✿: {"a": 1}\n', ("", (), 0)),
+    "lazyllm: signs": ("lazyllm signs", '✿FUNCTION✿: add\n✿ARGS✿: {"a":\n 1}\nok', ("ok", (("add", '{"a":\n 1}'),), 0)),
+    "lazyllm: signs without arguments": ("lazyllm signs", "✿FUNCTION✿: now\nok", ("ok", (("now", "{}"),), 0)),
+    "lazyllm: two without arguments": (
+        "lazyllm",
+        "<|action_start|><|function|>now<|action_end|>\n<|action_start|><|function|>now<|action_end|>\n",
+        ("", (("now", "{}"),) * 2, 0),
+    ),
 }
-# The end token of the signs ends the name's line: without arguments. The next line is text.
-CASES["lazyllm: signs"] = (
-    "lazyllm signs",
-    '✿FUNCTION✿: now✿ARGS✿: {"a":\n 1}\nok',
-    ("ok", (("now", '{"a":\n 1}'),), 0),
-)
 
 
 def format_of(name: str) -> Format:

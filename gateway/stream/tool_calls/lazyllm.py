@@ -8,8 +8,9 @@ The rules of ``specs/lazyllm.md`` 11, in order of the text:
   with ``name`` and ``parameters`` or ``arguments``.
 - C. Everything else is text.
 
-Arguments may be JSON, or JSON5 as far as ``literals.py`` reads it, or either of them in a string. Where LazyLLM hands
-on arguments it cannot read, or drops text after a call, both stay text here.
+An object without arguments is a call without arguments. Arguments may be JSON, or JSON5 as far as ``literals.py``
+reads it, or either of them in a string. Where LazyLLM hands on arguments it cannot read, or drops text after a call,
+both stay text here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gateway.core.frozen import dataclass
 from gateway.stream.stops import StopScanner
 from gateway.stream.tool_calls.base import Called, Calls, Format, Region
 from gateway.stream.tool_calls.literals import as_json, expression, literal
-from gateway.stream.tool_calls.values import Closed, Value, calls_in, spans
+from gateway.stream.tool_calls.values import BESIDE, Closed, Value, calls_in, spans
 
 BOTH = "\"'"
 KEYS = ("parameters", "arguments")
@@ -74,13 +75,18 @@ class _Region:
 
 
 class _Named:
-    """Behind the start token: a name, then the end, or the args token, the arguments and the end."""
+    """Behind the start token: a name, then the end, or the args token, the arguments and the end.
 
-    __slots__ = ("_arguments", "_marks", "_tokens")
+    One family's end is a line's end, and stands behind the name as well: an end followed by ``args`` is none.
+    """
+
+    __slots__ = ("_arguments", "_marks", "_tail", "_tokens")
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._marks: StopScanner | None = StopScanner((tokens.args, tokens.end, tokens.start))
+        self._tail: str | None = None
+        """What has come since an end behind the name."""
         self._arguments: Region | None = None
 
     def feed(self, text: str) -> int | None:
@@ -91,12 +97,18 @@ class _Named:
             out, mark = self._marks.feed(text)
             if mark is None:
                 return None
-            at = len(out) - held + len(mark)
+            at, self._marks = len(out) - held + len(mark), None
             if mark == self._tokens.start:
                 return at - len(mark)
-            if mark == self._tokens.end:
-                return at
-            self._marks = None
+            self._tail = "" if mark == self._tokens.end else None
+        if self._tail is not None:
+            args, before, tail = self._tokens.args, len(self._tail), self._tail + text[at:]
+            lead = tail.lstrip()
+            if not lead.startswith(args):
+                self._tail = tail
+                return None if args.startswith(lead) else at - before
+            at += len(tail) - len(lead) + len(args) - before
+            self._tail = None
         if self._arguments is None:
             first = text[at:].lstrip()[:1]
             if not first:
@@ -130,14 +142,13 @@ def _read(region: str, tokens: Tokens) -> Calls | None:
         if not tokens.start or not region.startswith(tokens.start):
             return _alone(region.strip())
         body = region.removeprefix(tokens.start)
-        whole = body.endswith(tokens.end)
-        body = body.removesuffix(tokens.end)
         if not tokens.args:
-            return _objects(body)
+            return _objects(body.removesuffix(tokens.end))
         name, behind, arguments = body.partition(tokens.args)
         if behind:
-            return (Called(_word(name), _arguments(arguments)),)
-        return (Called(_word(name), "{}"),) if whole else None
+            return (Called(_word(name), _arguments(arguments.removesuffix(tokens.end))),)
+        name, ended, rest = body.partition(tokens.end)
+        return (Called(_word(name), "{}"),) if ended and not rest.strip() else None
     except ValueError:
         return None
 
@@ -187,9 +198,9 @@ def _call(value: Any) -> Called:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         raise ValueError("no name")
     given = [key for key in KEYS if key in value]
-    if len(value) != 2 or not given:
+    if len(given) > 1 or not value.keys() <= {"name", *given} | BESIDE:
         raise ValueError("not the members of a call")
-    arguments = value[given[0]]
+    arguments = value[given[0]] if given else {}
     if isinstance(arguments, str):
         return Called(_word(value["name"]), _arguments(arguments))
     if not isinstance(arguments, dict):
