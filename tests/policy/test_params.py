@@ -431,3 +431,38 @@ def test_a_policy_that_refuses_nothing_need_not_be_asked(case: str) -> None:
     assert terms.refuses is refuses
     if not refuses:
         terms.check(call(UNKNOWN, seed=1))
+
+
+# ---------------------------------------------------------------- templates that write tools
+
+TOOLS = [{"type": "function", "function": {"name": "now"}}]
+
+
+def written(asked: Call, policy: ParamsPolicy) -> dict[str, Any]:
+    """What is left for the completions endpoint, but for the limit."""
+    sent = dict(Terms(policy, "chat", "text", tools=True).effective(asked).params)
+    del sent["max_tokens"]
+    return sent
+
+
+def test_what_the_template_writes_is_not_sent_again() -> None:
+    asked = call(tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=7)
+    assert written(asked, ParamsPolicy()) == {"seed": 7}
+    assert written(asked, ParamsPolicy(default={"tool_choice": "none"})) == {"seed": 7}
+    assert written(call(seed=7), ParamsPolicy(force={"tool_choice": "auto"})) == {"seed": 7}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [ParamsPolicy(force={"tool_choice": "none"}), ParamsPolicy(default={"parallel_tool_calls": False})],
+    ids=["forced", "default"],
+)
+def test_a_policy_that_comes_too_late_for_the_prompt_is_not_passed_over(policy: ParamsPolicy) -> None:
+    with pytest.raises(UnsupportedParameter, match="take it out of the policy"):
+        written(call(tools=TOOLS), policy)
+
+
+@pytest.mark.parametrize(("old", "new"), [("functions", "tools"), ("function_call", "tool_choice")])
+def test_the_old_names_of_tools_are_refused_with_the_new_ones(old: str, new: str) -> None:
+    with pytest.raises(UnsupportedParameter, match=f"send {new}"):
+        Terms(ParamsPolicy(), "chat", "text").effective(call(**{old: [{"name": "now"}]}))

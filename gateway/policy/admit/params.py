@@ -48,8 +48,9 @@ CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
 OLD_NAMES = {"functions": "tools", "function_call": "tool_choice"}
 """Fields that OpenAI's API has under newer names."""
 
-WRITTEN = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
-"""What a template that declares tools has put into the prompt, or sees to when the answer comes."""
+WRITTEN: Mapping[str, Any] = {"tools": None, "tool_choice": "auto", "parallel_tool_calls": True}
+"""What a template that declares tools has put into the prompt, or sees to when the answer comes; and what each says
+when it is absent."""
 
 ALIKE = frozenset({
     "max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "seed", "user",
@@ -111,7 +112,7 @@ class Terms:
         self._forced = _rows("forced_parameter", endpoint, policy.force)
         self._changes = bool(self._defaults or self._bounds or self._forced)
         self._to_text = endpoint == "chat" and form == "text"
-        self._in_prompt = WRITTEN if tools and self._to_text else frozenset()
+        self._written = tools and self._to_text
         limits = [(policy.clamp[name], name) for name in LIMITS if name in policy.clamp]
         self._ceiling = limits if endpoint == "chat" and form == "messages" else []
         self._most = [int(bound) for bound, _ in limits]
@@ -151,13 +152,13 @@ class Terms:
         """What goes out for this call. ``room``: tokens left in the context; None when unknown."""
         self.check(call)
         params = dict(call.params)
-        for name in self._in_prompt & params.keys():
-            del params[name]
         notices: list[Notice] = []
         if call.unknown:
             self._take_unknown(call.unknown, params, notices)
         if self._changes:
             self._change(params, notices)
+        if self._written:
+            _take_written(call, params)
         top = None
         if self._to_text:
             top = _in_words_of_completions(params)
@@ -231,6 +232,17 @@ class Terms:
                 notice = Notice("default_parameter", f"max_tokens={limit}")
             notices.append(notice)
         params["max_tokens"] = limit
+
+
+def _take_written(call: Call, params: dict[str, Any]) -> None:
+    """Take out what the prompt says. A policy that wants it otherwise comes too late, and is not passed over."""
+    for name, absent in WRITTEN.items():
+        if name in params and params.pop(name) != call.params.get(name, absent):
+            raise UnsupportedParameter(
+                f"this model's policy sets {name}, but its template has written the client's into the prompt; "
+                "take it out of the policy",
+                param=name,
+            )
 
 
 def _in_words_of_completions(params: dict[str, Any]) -> int | None:
