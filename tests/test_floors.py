@@ -115,7 +115,9 @@ PICTURE = re.compile(r"^ *│ *(\d) +((?:[a-z/]+(?: +· +)?)+) *│", re.MULTILI
 
 
 def test_the_code_names_no_model() -> None:
-    families = {path.stem for path in (ROOT / "meta_templates").glob("*.yaml")} - {"api", "api-system", "sft-demo"}
+    # "alpaca" is a family, and also the name that LazyLLM gives to a form of prompts.
+    no_families = {"api", "api-system", "sft-demo", "alpaca"}
+    families = {path.stem for path in (ROOT / "meta_templates").glob("*.yaml")} - no_families
     words = re.compile(r"\b(" + "|".join(re.escape(name) for name in sorted(families)) + r")\b", re.IGNORECASE)
     for path in files():
         code = path.read_text(encoding="utf-8")

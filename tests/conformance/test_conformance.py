@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CASES = Path(__file__).resolve().parent / "opencompass.jsonl"
+HERE = Path(__file__).resolve().parent
+CASES = HERE / "opencompass.jsonl"
 
 KINDS = {
     "lm_parse": 48,
@@ -22,6 +23,15 @@ KINDS = {
     "to_messages": 5,
     "extract_role_pred": 1,
 }
+
+
+LAZYLLM = {  # file: how many cases of each kind
+    "lazyllm.jsonl": {
+        "prompter": 123, "response": 8, "prompt_keys": 6, "extract": 5, "trainable": 3, "render_tools": 2,
+    },
+    "lazyllm-0.1.2.jsonl": {"prompter": 89, "response": 8},
+    "lazyllm-0.1.1.jsonl": {"prompter": 27},
+}  # fmt: skip
 
 
 def conformance(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -41,6 +51,40 @@ def test_every_public_case_passes_from_any_folder(tmp_path: Path) -> None:
 def test_a_kind_can_be_run_alone(kind: str) -> None:
     done = conformance("--kinds", kind, str(CASES))
     assert done.stdout.splitlines() == [f"{kind} {KINDS[kind]}/{KINDS[kind]}", f"total {KINDS[kind]}/{KINDS[kind]}"]
+
+
+@pytest.mark.parametrize("name", LAZYLLM)
+def test_every_case_of_a_lazyllm_release_passes(name: str) -> None:
+    done = conformance(str(HERE / name))
+    assert done.returncode == 0, done.stdout + done.stderr
+    *kinds, total = done.stdout.splitlines()
+    counts = LAZYLLM[name]
+    assert sorted(kinds) == sorted(f"{kind} {count}/{count}" for kind, count in counts.items())
+    assert total == f"total {sum(counts.values())}/{sum(counts.values())}"
+
+
+def test_a_lazyllm_error_counts_by_its_words_unless_they_are_the_interpreters(tmp_path: Path) -> None:
+    asked = {"cls": "ChatPrompter", "init": {"instruction": "{a} {b}"}, "call": {"input": {"b": "x"}}}
+    row = {"kind": "prompter", "source": "lazyllm 1.4.0", "input": asked}
+    cases = [
+        {**row, "id": "words", "expected": {"error": "KeyError: 'a'"}, "compare": "exact"},
+        {**row, "id": "other-words", "expected": {"error": "KeyError: 'z'"}, "compare": "exact"},
+        {**row, "id": "class", "expected": {"error": "KeyError: 'z'"}, "compare": "error_type"},
+        {**row, "id": "other-class", "expected": {"error": "TypeError: 'a'"}, "compare": "error_type"},
+        {**row, "id": "one-of", "expected": {"any_of": [{"error": "KeyError: 'b'"}, {"error": "KeyError: 'a'"}]},
+         "compare": "exact"},
+        {**row, "id": "later", "kind": "online", "expected": {"result": ""}, "compare": "exact"},
+    ]  # fmt: skip
+    file = tmp_path / "cases.jsonl"
+    file.write_text("\n".join(json.dumps(case) for case in cases), encoding="utf-8")
+    assert conformance(str(file)).stdout.splitlines() == [
+        "prompter 3/5",
+        "online 0/1 not built",
+        "FAILED prompter other-words",
+        "FAILED prompter other-class",
+        "NOT BUILT online later",
+        "total 3/6",
+    ]
 
 
 def case(name: str, kind: str, given: object, expected: object) -> str:

@@ -1,0 +1,156 @@
+"""What do our prompters answer to a case of the LazyLLM oracle? Shared by ``conformance`` and ``fuzz-lazyllm``.
+
+A case is ``{"kind": …, …}`` as the oracle takes it; an answer is ``{"result": …}`` or ``{"error": "Class: message"}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.template.prompter.dialects import CURRENT, DIALECTS, Dialect
+from gateway.template.prompter.errors import PrompterError
+from gateway.template.prompter.extract import ToolTokens, extract_calls
+from gateway.template.prompter.families import marks_for
+from gateway.template.prompter.legacy import LegacyPrompter
+from gateway.template.prompter.modules import local_prompter
+from gateway.template.prompter.prompter import Prompter, alpaca, chat, empty
+from gateway.template.prompter.tools import write_tools
+
+Case = Mapping[str, Any]
+
+RELEASES: Mapping[str, Dialect] = {
+    "lazyllm 1.4.0": CURRENT,
+    "lazyllm 0.1.2": DIALECTS["0.1.2"],
+    "lazyllm 0.1.1": DIALECTS["0.1"],
+}
+
+MAKERS: Mapping[str, Callable[..., Prompter]] = {
+    "AlpacaPrompter": alpaca,
+    "ChatPrompter": chat,
+    "EmptyPrompter": empty,
+}
+NAMES = {"alpaca": "AlpacaPrompter", "chat": "ChatPrompter", "empty": "EmptyPrompter"}
+
+
+def decode(value: Any) -> Any:
+    """JSON as the oracle writes it: ``$tuple`` and ``$float`` stand for what JSON lacks."""
+    if isinstance(value, dict):
+        if set(value) == {"$tuple"}:
+            return tuple(decode(entry) for entry in value["$tuple"])
+        if set(value) == {"$float"}:
+            return float(value["$float"])
+        return {key: decode(entry) for key, entry in value.items()}
+    return [decode(entry) for entry in value] if isinstance(value, list) else value
+
+
+def encode(value: Any) -> Any:
+    """The other way round."""
+    if isinstance(value, tuple):
+        return {"$tuple": [encode(entry) for entry in value]}
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else repr(key): encode(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [encode(entry) for entry in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"$float": repr(value)}
+    return value if value is None or isinstance(value, (str, int, float, bool)) else {"$repr": repr(value)}
+
+
+def built(case: Case, dialect: Dialect) -> Prompter | LegacyPrompter:
+    """The case's prompter: constructed, then the model's marks, then the case's own."""
+    cls, init = case.get("cls", "ChatPrompter"), decode(case.get("init") or {})
+    if cls == "Prompter":
+        return LegacyPrompter.from_template(case["template"], **init) if "template" in case else LegacyPrompter(**init)
+    if not dialect.modern:
+        if "extra_keys" in init:
+            raise PrompterError("TypeError", "__init__() got an unexpected keyword argument 'extra_keys'")
+        init = {"extra_keys" if key == "extro_keys" else key: value for key, value in init.items()}
+    prompter = MAKERS[cls](**init, dialect=dialect, built_in_system=not case.get("disable_system_prompt"))
+    if case.get("model") is not None:
+        prompter = prompter.bound(marks_for(case["model"], dialect))
+    if case.get("model_configs") is not None:
+        prompter = prompter.bound(decode(case["model_configs"]))
+    return prompter
+
+
+def prompt(case: Case, dialect: Dialect) -> Any:
+    prompter = built(case, dialect)
+    if not dialect.modern and isinstance(prompter, Prompter):
+        _check_keywords(prompter, case.get("call") or {})
+    if "calls" in case:
+        return [answered(lambda call=call: prompter.generate_prompt(**decode(call))) for call in case["calls"]]
+    given = decode(case.get("call") or {})
+    before = json.dumps(encode(given), sort_keys=True)
+    result = encode(prompter.generate_prompt(**given))
+    if case.get("check_mutation") and json.dumps(encode(given), sort_keys=True) != before:
+        return {"result": result, "arguments_after": encode(given)}
+    return result
+
+
+def _check_keywords(prompter: Prompter, call: Case) -> None:
+    """The keywords that the 0.1 releases do not have."""
+    for name in call:
+        if name == "format" or (name == "return_dict" and prompter.form == "empty"):
+            raise PrompterError("TypeError", f"{NAMES[prompter.form]}.generate_prompt() got an unexpected keyword "
+                                f"argument {name!r}")  # fmt: skip
+
+
+def response(case: Case, dialect: Dialect) -> Any:
+    return built(case, dialect).get_response(**decode(case.get("call") or {}))
+
+
+def trainable(case: Case, dialect: Dialect) -> Any:
+    given = case.get("prompt", "")
+    given = built(given["$prompter"], dialect) if isinstance(given, dict) and "$prompter" in given else decode(given)
+    prompter = local_prompter(case.get("model", ""), given, decode(case.get("prompt_history")))
+    name = {"prompter": NAMES[prompter.form]}
+    if "call" not in case:
+        return name
+    return {**name, "prompt": encode(prompter.generate_prompt(**decode(case["call"])))}
+
+
+def extract(case: Case, dialect: Dialect) -> Any:
+    texts = {**marks_for(case.get("model", ""), dialect), **(case.get("model_configs") or {})}
+    tokens = ToolTokens(*(texts.get(f"tool_{part}_token") for part in ("start", "args", "end")))
+    known = [tool["function"]["name"] for tool in decode(case.get("tools") or ())]
+    found = extract_calls(case["output"], tokens, known)
+    calls = [{"name": call.name, "arguments": encode(call.arguments)} for call in found.calls]
+    return {"content": found.content, "tool_calls": calls}
+
+
+KINDS: Mapping[str, Callable[[Case, Dialect], Any]] = {
+    "prompter": prompt,
+    "response": response,
+    "prompt_keys": lambda case, dialect: dict(marks_for(case["model"], dialect)),
+    "render_tools": lambda case, dialect: write_tools(decode(case["value"]), dialect),
+    "trainable": trainable,
+    "extract": extract,
+}
+
+
+def answered(ask: Callable[[], Any]) -> dict[str, Any]:
+    """The result, or the refusal in the reference's words; an unknown keyword is Python's own ``TypeError``."""
+    try:
+        return {"result": encode(ask())}
+    except PrompterError as error:
+        return {"error": error.message}
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        return {"error": f"TypeError: {error}"}
+
+
+def perform(case: Case, source: str = "lazyllm 1.4.0") -> dict[str, Any]:
+    """Our answer to a case. A foreign exception is a bug and gets out."""
+    return answered(lambda: KINDS[case["kind"]](case, RELEASES[source]))
+
+
+def accepted(expected: Mapping[str, Any], got: Mapping[str, Any], compare: str) -> bool:
+    """Exactly the same; with ``any_of`` one of several, with ``error_type`` an error of the same class."""
+    if "any_of" in expected:
+        return any(accepted(one, got, compare) for one in expected["any_of"])
+    if "error" in expected and compare == "error_type":
+        return str(got.get("error", "")).split(":", 1)[0] == expected["error"].split(":", 1)[0]
+    return got == expected
