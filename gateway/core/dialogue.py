@@ -72,3 +72,5 @@ class Dialogue:
     """As the client sent it; ``template/tools.py`` reads it for templates that write tools."""
     parallel_calls: bool = True
     """False: the answer may hold one call at most."""
+    variables: Mapping[str, Any] = field(default=NOTHING)
+    """Values for the slots of a template that has some (``gateway: {variables: …}``); others refuse them."""

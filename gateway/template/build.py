@@ -15,6 +15,7 @@ from gateway.template.meta import MetaTemplate
 from gateway.template.meta_api import ApiTemplate
 from gateway.template.meta_opencompass import OpenCompassTemplate
 from gateway.template.meta_tools import ToolTemplate
+from gateway.template.prompter.template import PrompterTemplate
 from gateway.template.spec import Example, SpecProblem, TemplateSpec
 
 _STRING_TEMPLATES: Mapping[str, Callable[[TemplateSpec], Template]] = {
@@ -30,6 +31,8 @@ def build(spec: TemplateSpec) -> Template:
     """The renderer for a checked spec."""
     if spec.kind == "chat":
         return ChatTemplate(spec)
+    if spec.kind == "prompter":
+        return PrompterTemplate(spec)
     if spec.api:
         return ApiTemplate(spec)
     return ToolTemplate(spec) if spec.tools is not None else _STRING_TEMPLATES[spec.turns](spec)
@@ -56,6 +59,7 @@ def dialogue_of(example: Example) -> Dialogue:
         continue_final=example.continue_final,
         tools=example.tools,
         tool_choice=example.tool_choice,
+        variables=example.variables,
     )
 
 

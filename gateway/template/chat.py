@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.prompt import Prompt
+from gateway.template.speakers import refuse_variables
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import stop_strings, stop_token_ids
 
@@ -21,6 +22,7 @@ class ChatTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``; every role is accepted, because the target decides."""
+        refuse_variables(dialogue)
         return Prompt(
             messages=tuple([message.raw or as_sent(message) for message in dialogue.messages]),
             stops=self._stops,

@@ -15,6 +15,8 @@ from typing import Any, cast
 
 from gateway.core.prompt import Bos
 from gateway.template.check_examples import read_examples
+from gateway.template.check_keys import stop_texts, token_id
+from gateway.template.check_prompter import read_prompter
 from gateway.template.check_roles import check_roles, is_api, read_reserved, read_round
 from gateway.template.check_tools import KEYS as TOOL_KEYS
 from gateway.template.check_tools import check_forced, check_written, read_thinking, read_tools, refuse_tools
@@ -24,8 +26,8 @@ from gateway.template.spec import RoleSpec, TemplateSpec
 
 __all__ = ["SpecError", "parse_spec"]
 
-KINDS = ("meta", "chat")
-NOT_YET = ("prompter", "jinja")
+KINDS = ("meta", "prompter", "chat")
+NOT_YET = ("jinja",)
 BOS = ("none", "text", "engine")
 TURNS = ("natural", "opencompass")
 
@@ -55,7 +57,11 @@ def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "", generates
     if problems.found:
         raise SpecError(problems.found)
     kind = _kind(keys, problems)
-    readers: Mapping[str, Reader] = {"meta": partial(_meta, generates=generates), "chat": _chat}
+    readers: Mapping[str, Reader] = {
+        "meta": partial(_meta, generates=generates),
+        "prompter": read_prompter,
+        "chat": _chat,
+    }
     spec = TemplateSpec(name, "chat") if kind is None else readers[kind](keys, name, problems)
     if problems.found:
         raise SpecError(problems.found)
@@ -65,7 +71,7 @@ def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "", generates
 def _kind(keys: Mapping[str, Any], problems: Problems) -> str | None:
     kind = keys.get("kind", "meta")
     if kind in NOT_YET:
-        problems.add(("kind",), f"kind {kind} is not available yet; use meta or chat")
+        problems.add(("kind",), f"kind {kind} is not available yet; use meta, prompter or chat")
         return None
     before = len(problems.found)
     chosen = problems.choice(kind, ("kind",), KINDS, "meta")
@@ -82,8 +88,8 @@ def _chat(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpe
         name=name,
         kind="chat",
         description=problems.text(keys.get("description", ""), ("description",)),
-        eos_token_id=_token_id(keys, problems),
-        stop=_stop(keys, problems),
+        eos_token_id=token_id(keys, problems),
+        stop=stop_texts(keys, problems),
         examples=read_examples(keys.get("examples", ()), problems, sends_messages=True),
     )
 
@@ -104,9 +110,9 @@ def _meta(keys: Mapping[str, Any], name: str, problems: Problems, *, generates: 
         end=problems.text(keys.get("end", ""), ("end",)),
         round=round_,
         reserved_roles=reserved,
-        eos_token_id=_token_id(keys, problems),
+        eos_token_id=token_id(keys, problems),
         roles=_roles(keys, problems),
-        stop=_stop(keys, problems),
+        stop=stop_texts(keys, problems),
         bos=cast(Bos, problems.choice(keys.get("bos", "none"), ("bos",), BOS, "none")),
         bos_text=problems.word(keys["bos_text"], ("bos_text",)) if "bos_text" in keys else "",
         turns=cast(Any, problems.choice(keys.get("turns", "natural"), ("turns",), TURNS, "natural")),
@@ -134,20 +140,6 @@ def _begin(keys: Mapping[str, Any], problems: Problems, *, api: bool) -> str:
     if begin.get("role") != SYSTEM:
         problems.add(("begin", "role"), "begin of an API template is a system message: its role is SYSTEM")
     return problems.text(begin.get("prompt", ""), ("begin", "prompt"))
-
-
-def _token_id(keys: Mapping[str, Any], problems: Problems) -> int | None:
-    value = keys.get("eos_token_id")
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    problems.add(("eos_token_id",), f"must be a token id, a whole number from 0 up, not {shown(value)}")
-    return None
-
-
-def _stop(keys: Mapping[str, Any], problems: Problems) -> tuple[str, ...]:
-    value = keys.get("stop", ())
-    listed = [value] if isinstance(value, str) else problems.items(value, ("stop",))
-    return tuple(problems.word(entry, ("stop", number)) for number, entry in enumerate(listed))
 
 
 def _roles(keys: Mapping[str, Any], problems: Problems) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.template.problems import Path, Problems
 from gateway.template.spec import Example
 
-EXAMPLE_KEYS = ("messages", "prompt", "sent", "continue_final_message", "tools", "tool_choice")
+EXAMPLE_KEYS = ("messages", "prompt", "sent", "continue_final_message", "tools", "tool_choice", "variables")
 RESULT_KEYS = {True: ("sent", "prompt"), False: ("prompt", "sent")}
 """By whether the template makes messages: the key to use, and the one that does not fit."""
 
@@ -35,6 +35,7 @@ def _example(value: Any, path: Path, problems: Problems, sends_messages: bool) -
         continue_final=problems.flag(entry.get("continue_final_message", False), (*path, "continue_final_message")),
         tools=_tools(entry, path, problems),
         tool_choice=entry.get("tool_choice"),
+        variables=problems.mapping(entry.get("variables", {}), (*path, "variables"), "variables"),
     )
 
 

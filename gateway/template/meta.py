@@ -91,7 +91,7 @@ class MetaTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """One pass over the messages; see ``base.Template``."""
         goes_on = dialogue.continue_final
-        if dialogue.tools or goes_on:
+        if dialogue.tools or goes_on or dialogue.variables:
             check_dialogue(dialogue)
         pieces = list(self._opening.pieces)
         marks: list[Mark | None] = list(self._opening.marks)

@@ -105,8 +105,18 @@ def check_dialogue(dialogue: Dialogue) -> None:
     check_open_turn(dialogue)
 
 
+def refuse_variables(dialogue: Dialogue) -> None:
+    """Raises InvalidValue for variables, in a template that has no slots for them."""
+    if dialogue.variables:
+        raise InvalidValue(
+            "this model's template has no slots, so it takes no variables. Leave `gateway.variables` out.",
+            param="gateway.variables",
+        )
+
+
 def check_open_turn(dialogue: Dialogue) -> None:
-    """Raises InvalidValue when a turn shall be continued that the assistant has not begun."""
+    """Raises InvalidValue when a turn shall be continued that the assistant has not begun, and for variables."""
+    refuse_variables(dialogue)
     if dialogue.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
         raise InvalidValue(
             "continue_final_message continues the last message, which must be the assistant's",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from gateway.core.dialogue import NOTHING
 from gateway.core.prompt import Bos
 from gateway.template.spec_tools import ThinkingSpec, ToolsSpec
+from gateway.template.spec_prompter import PrompterSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Example:
     continue_final: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
+    variables: Mapping[str, Any] = field(default=NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class TemplateSpec:
     """A template file; ``kind`` says which renderer reads it."""
 
     name: str
-    kind: Literal["meta", "chat"]
+    kind: Literal["meta", "prompter", "chat"]
     description: str = ""
     begin: str = ""
     end: str = ""
@@ -67,6 +69,8 @@ class TemplateSpec:
     """None: a request with tools is refused."""
     thinking: ThinkingSpec | None = None
     """None: the model's text is its answer."""
+    prompter: PrompterSpec | None = None
+    """Set for ``kind: prompter``."""
     examples: tuple[Example, ...] = ()
     digest: str = ""
     """Twelve hex digits of the SHA-256 of the file's bytes, for ``x-gateway-template``."""

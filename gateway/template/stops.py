@@ -7,11 +7,13 @@ whatever comes next in the round; then ``stop``. ``eos_token_id`` goes along as 
 from __future__ import annotations
 
 from gateway.template.spec import RoleSpec, TemplateSpec
+from gateway.template.spec_prompter import PrompterSpec
 
 
 def stop_strings(spec: TemplateSpec) -> tuple[str, ...]:
     """The template's stop strings in order of precedence, without repeats."""
-    return tuple(dict.fromkeys(text for text in (_end_of_turn(spec), *spec.stop) if text))
+    ends = (_end_of_turn(spec),) if spec.prompter is None else _ends_of_prompter(spec.prompter)
+    return tuple(dict.fromkeys(text for text in (*ends, *spec.stop) if text))
 
 
 def stop_token_ids(spec: TemplateSpec) -> tuple[int, ...]:
@@ -26,6 +28,14 @@ def _end_of_turn(spec: TemplateSpec) -> str:
     end = generating.end.strip()
     # An API model marks its turns itself: the next role's begin is ordinary text there.
     return end if end or spec.api else _next_begin(spec, generating)
+
+
+def _ends_of_prompter(prompter: PrompterSpec) -> tuple[str, ...]:
+    """``eoa``, or where the next user turn would begin; then the family's stop words (``specs/lazyllm.md`` 11)."""
+    end = prompter.marks.eoa.strip()
+    if not end and prompter.form == "chat":
+        end = prompter.marks.soh.strip()
+    return (end, *prompter.stop_words)
 
 
 def _next_begin(spec: TemplateSpec, generating: RoleSpec) -> str:

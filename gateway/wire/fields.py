@@ -18,6 +18,7 @@ MAX_STOPS = {"chat": 4, "completions": 64}
 MAX_STOP_LENGTH = 256
 MAX_PROMPTS = 1024
 MAX_NAME = 256
+MAX_VARIABLES = 256
 
 FORBIDDEN = frozenset(
     # A client that could set these would choose the upstream, its key, its template or its answer
@@ -92,6 +93,8 @@ class GatewayOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     explain: bool = False
+    variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
+    """Values for the slots of the model's template; the template says which it takes."""
 
 
 class Shared(Strict):

@@ -76,6 +76,8 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
         )
     known, unknown, given, loose = fields
     if loose or not ODD.isdisjoint(body):
+        if variables := _variables(body):
+            dialogue = replace(dialogue, variables=variables)
         return _call("chat", body, fields, request_id, received, dialogue)
     return Call(  # what ``_call`` would make of it
         "chat",
@@ -97,6 +99,7 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
 def read_completion(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/completions`` body."""
     fields = _sorted(COMPLETION, body, "prompt")
+    _refuse_variables(body)
     prompts, is_list = _prompts(body["prompt"])
     return _call("completions", body, fields, request_id, received, None, prompts, is_list)
 
@@ -104,6 +107,7 @@ def read_completion(body: dict[str, Any], *, request_id: str, received: float) -
 def read_embedding(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/embeddings`` body; the input passes untouched."""
     fields = _sorted(EMBEDDING, body, "input")
+    _refuse_variables(body)
     _prompts(body["input"], "input")
     known, unknown, given, loose = fields
     _keep_digits(body, loose)
@@ -251,6 +255,20 @@ def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _explains(body: Mapping[str, Any]) -> bool:
     options = body.get("gateway")
     return options is not None and options.get("explain") is True
+
+
+def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    options = body.get("gateway") or NOTHING
+    variables: Mapping[str, Any] = options.get("variables") or NOTHING
+    return variables
+
+
+def _refuse_variables(body: Mapping[str, Any]) -> None:
+    if _variables(body):
+        raise InvalidValue(
+            "variables fill the slots of a chat model's template; this endpoint has no template",
+            param="gateway.variables",
+        )
 
 
 def _check_last_turn(goes_on: bool | None, opens: bool | None) -> None:

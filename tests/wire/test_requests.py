@@ -236,3 +236,24 @@ def test_a_plain_chat_is_the_call_that_every_other_would_be(fields: dict[str, An
     body = {"model": "m", "messages": [USER], **fields}
     call = read_chat(body, request_id="r", received=1.5)
     assert call == _call("chat", body, _sorted(CHAT, body, "messages"), "r", 1.5, call.dialogue)
+
+
+def test_variables_for_the_template_come_with_the_dialogue() -> None:
+    call = chat(gateway={"variables": {"context": "C", "n": 1}, "explain": True})
+    assert call.dialogue is not None
+    assert dict(call.dialogue.variables) == {"context": "C", "n": 1}
+    assert call.explain
+    assert chat(gateway={"variables": None}).dialogue == chat().dialogue
+
+
+@pytest.mark.parametrize("read", [completion, embedding])
+def test_variables_without_a_template_are_refused(read: Any) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        read(gateway={"variables": {"a": "b"}})
+    assert caught.value.param == "gateway.variables"
+
+
+def test_variables_are_a_mapping() -> None:
+    with pytest.raises(InvalidValue) as caught:
+        chat(gateway={"variables": ["a"]})
+    assert caught.value.param == "gateway.variables"

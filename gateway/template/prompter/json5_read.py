@@ -19,6 +19,7 @@ NUMBER = re.compile(
     r"(?P<hex>0[xX][0-9a-fA-F]+)|(?P<float>(?:0|[1-9][0-9]*)?\.[0-9]*(?:[eE][+-]?[0-9]+)?|(?:0|[1-9][0-9]*)[eE][+-]?[0-9]+)"
     r"|(?P<int>0|[1-9][0-9]*)"
 )
+SURROGATE = re.compile("[\ud800-\udfff]")
 PLAIN = {quote: re.compile(rf"[^{quote}\\\r\n\u2028\u2029]+") for quote in "'\""}
 SIMPLE = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 WORDS = {"null": None, "true": True, "false": False}
@@ -131,7 +132,7 @@ class _Reader:
                 pieces.append(self.escape())
             else:
                 raise NotJson5(f"a string does not end at {self.at}")
-        return "".join(pieces)
+        return _paired("".join(pieces))
 
     def escape(self) -> str:
         letter = self.peek()
@@ -176,7 +177,7 @@ class _Reader:
             self.at += 1
         if not letters:
             raise NotJson5(f"expected a key at {self.at}")
-        return "".join(letters)
+        return _paired("".join(letters))
 
     def number(self) -> int | float:
         """Plus signs are empty; one minus may stand before anything but a hexadecimal number."""
@@ -202,3 +203,16 @@ class _Reader:
         except ValueError as error:  # a lone point, or too many digits
             raise NotJson5(str(error)) from error
         return -value if minus else value
+
+
+def _paired(text: str) -> str:
+    """Escaped halves of a character put together, as they arrive with the reference, whose text goes out as JSON.
+
+    A half without its other half is no text that could be sent. Raises NotJson5.
+    """
+    if not SURROGATE.search(text):
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise NotJson5("half a character") from error

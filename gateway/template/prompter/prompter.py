@@ -105,7 +105,7 @@ class Prompter:
         """
         both = self.tools and tools
         given, history, tools, label = self._taken(input, history, tools, label)
-        instruction, rest = fill(self._prepared(tools, as_text=not printed), given, self.dialect)
+        instruction, rest = fill(self.prepared(tools, as_text=not printed), given, self.dialect)
         if printed:
             messages = history_messages(self.history, history)
             turns: Runs = (Run(str(messages or ""), "history", True),)
@@ -115,7 +115,7 @@ class Prompter:
             check_one_source(both, self.dialect)
             listed = write_tools(tools, self.dialect)
         self._check(joined(turns), rest)
-        system, user = self._split(instruction)
+        system, user = self.split(instruction)
         skills = resolved(self.skills, given, history)
         return text_runs(self, system, user, rest, turns, listed, skills, label)
 
@@ -139,8 +139,8 @@ class Prompter:
             given, history, tools, label = self.hook(given, history, tools, label)
         return given, history, resolved(tools or self.tools, given, history), label
 
-    def _prepared(self, tools: Any, *, as_text: bool) -> Runs:
-        """The instruction, ready for its slots."""
+    def prepared(self, tools: Any, *, as_text: bool) -> Runs:
+        """The instruction, ready for its slots. Raises PrompterError for tools that have no name."""
         instruction = (Run(self.instruction),)
         if not self.dialect.modern:
             return instruction
@@ -156,7 +156,7 @@ class Prompter:
             if rest:
                 raise PrompterError("AssertionError", f"All keys should in instruction or {self.dialect.keyword}-keys")
 
-    def _split(self, instruction: Runs) -> tuple[Runs, Runs]:
+    def split(self, instruction: Runs) -> tuple[Runs, Runs]:
         """System and user part. What the caller gave takes part, tags and all."""
         text = joined(instruction)
         if self.dialect.parts == "none" or USER_BEGINS not in text or USER_ENDS not in text:
@@ -173,11 +173,11 @@ class Prompter:
     def _messages(self, given: Any, history: Any, tools: Any, label: Any) -> dict[str, Any]:
         both = self.tools and tools
         given, history, tools, label = self._taken(given, history, tools, label)
-        instruction, rest = fill(self._prepared(tools, as_text=False), given, self.dialect)
+        instruction, rest = fill(self.prepared(tools, as_text=False), given, self.dialect)
         turns = history_messages(self.history, history)
         check_one_source(both, self.dialect)
         self._check(turns, rest)
-        system, user = self._split(instruction)
+        system, user = self.split(instruction)
         skills = resolved(self.skills, given, history)
         return as_messages(self, joined(system), joined(user), rest, turns, tools, skills)
 

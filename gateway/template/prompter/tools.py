@@ -49,11 +49,12 @@ def with_tool_tokens(instruction: Runs, marks: SpecialMarks, tools: Any) -> Runs
         if token and name in joined(instruction):
             instruction = replaced(instruction, f"{{{name}}}", Run(token))
     if "tool_names" in joined(instruction):
-        instruction = replaced(instruction, "{tool_names}", Run(_names(tools), "tools", True))
+        instruction = replaced(instruction, "{tool_names}", Run(tool_names(tools), "tools", True))
     return instruction
 
 
-def _names(tools: Any) -> str:
+def tool_names(tools: Any) -> str:
+    """The names as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
     if not tools:
         return ""
     names: list[Any] = []

@@ -1,0 +1,269 @@
+"""How does a dialogue become the text of a prompter? (``kind: prompter``, design 4.4)
+
+Three ways to the same text. *Plain*: user and assistant in turn, written in one pass. *Safe*: everything else, slots
+filled by ``filling.py``. *Exact* (``exact: true``): the reference's own steps, its accidents and refusals included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gateway.core.dialogue import Dialogue
+from gateway.core.errors import InvalidValue
+from gateway.core.prompt import Mark, Notice, Prompt
+from gateway.template.meta import KEPT, Marks, marks_of, origin_of
+from gateway.template.prompter.assembly import text_runs
+from gateway.template.prompter.dialects import DIALECTS
+from gateway.template.prompter.errors import PrompterError
+from gateway.template.prompter.filling import TOOL_NAMES, Filling, filling_of, folded_runs
+from gateway.template.prompter.history import history_runs
+from gateway.template.prompter.instructions import USER_BEGINS
+from gateway.template.prompter.prompter import Prompter, alpaca, chat, empty
+from gateway.template.prompter.request import Asked, Turn, read_dialogue
+from gateway.template.prompter.runs import Run, Runs, joined
+from gateway.template.prompter.slots import fill, slots_of
+from gateway.template.prompter.tools import tool_names, write_tools
+from gateway.template.prompter.values import Values, values_of
+from gateway.template.spec import TemplateSpec
+from gateway.template.spec_prompter import PrompterSpec
+from gateway.template.stops import stop_strings, stop_token_ids
+
+OWN: Mark = ("", "template", True)
+GENERATE: Mark = ("assistant", "generate", True)
+
+FOLD = "<!gateway-system!>"
+"""Marks, while the reference's steps are taken, the place of the request's system messages."""
+
+MAX_SHOWN = 80
+"""Characters of the reference's words that an error repeats."""
+
+
+def prompter_of(spec: PrompterSpec) -> Prompter:
+    """The library's prompter that the file describes."""
+    dialect = DIALECTS[spec.dialect]
+    if isinstance(spec.instruction, tuple):
+        instruction: Any = dict(zip(("system", "user"), spec.instruction, strict=True))
+    else:
+        instruction = spec.instruction
+    keys = list(spec.extra_keys)
+    if spec.form == "alpaca":
+        made = alpaca(instruction, keys, dialect=dialect)
+    elif spec.form == "chat":
+        made = chat(instruction, keys, history=[list(pair) for pair in spec.history], dialect=dialect)
+    else:
+        made = empty(dialect=dialect)
+    return replace(made, marks=spec.marks)
+
+
+def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
+    """The slots that a request may fill."""
+    if spec.form == "empty":
+        return ()
+    prompter = prompter_of(spec)
+    if spec.exact:
+        return slots_of(joined(prompter.prepared(None, as_text=False)))
+    return filling_of(prompter.instruction, spec.marks, tools=False).slots
+
+
+class PrompterTemplate:
+    """Renders dialogues into marked pieces, as one prompter writes them."""
+
+    def __init__(self, spec: TemplateSpec) -> None:
+        if spec.prompter is None:
+            raise ValueError("a prompter template without a prompter passed the checks")
+        self.spec = spec
+        self._said = spec.prompter
+        self._prompter = prompter_of(spec.prompter)
+        self._slots = slots_in(spec.prompter)
+        self._fillings = {
+            tools: filling_of(self._prompter.instruction, spec.prompter.marks, tools=tools) for tools in (False, True)
+        }
+        self._stops = stop_strings(spec)
+        self._stop_token_ids = stop_token_ids(spec)
+        self._plain = Plain.of(self._said, self._prompter, self._fillings[False])
+
+    def render(self, dialogue: Dialogue) -> Prompt:
+        """See ``base.Template``."""
+        if self._plain is not None and not (dialogue.tools or dialogue.continue_final or dialogue.variables):
+            made = self._plain.write(dialogue)
+            if made is not None:
+                return self._prompt(*made)
+        asked = read_dialogue(dialogue, self._said)
+        runs, values = self._runs(asked, dialogue)
+        pieces = tuple([run.text for run in runs])
+        roles = {turn.number: turn.item["role"] for turn in (*asked.history, *asked.input)}
+        marks = tuple([_mark(run, asked, values.input_slot, roles) if run.text else None for run in runs])
+        prompt = self._prompt(pieces, marks, asked.notices)
+        if dialogue.tools and self._said.exact and self._said.marks.tool_end_token:
+            return replace(prompt, stops=(*self._stops, self._said.marks.tool_end_token))
+        return prompt
+
+    def _runs(self, asked: Asked, dialogue: Dialogue) -> tuple[Runs, Values]:
+        values = values_of(asked, dialogue.variables, self._slots, self._said)
+        if self._said.form == "empty":
+            return (Run(str(values.rest), "input", True),), values
+        tools = [dict(tool) for tool in dialogue.tools]
+        try:
+            write = self._exact if self._said.exact else self._safe
+            system, user, rest = write(values, tools, asked.system)
+            turns = history_runs(
+                self._prompter.history,
+                [dict(turn.item) for turn in asked.history],
+                self._prompter.marks,
+                self._prompter.dialect,
+            )
+            listed = write_tools(tools, self._prompter.dialect)
+        except PrompterError as error:
+            said = ascii(error.message[:MAX_SHOWN])[1:-1]
+            raise InvalidValue(
+                f"the prompter of this model refuses the request, as LazyLLM does: {said}", param="messages"
+            ) from error
+        label = asked.label.item["content"] if asked.label else None
+        return text_runs(self._prompter, system, user, rest, turns, listed, None, label), values
+
+    def _safe(self, values: Values, tools: list[Any], folded: tuple[Turn, ...]) -> tuple[Runs, Runs, Any]:
+        names = {TOOL_NAMES: tool_names(tools)} if tools else {}
+        return (*self._fillings[bool(tools)].filled({**values.slots, **names}, folded), values.rest)
+
+    def _exact(self, values: Values, tools: list[Any], folded: tuple[Turn, ...]) -> tuple[Runs, Runs, Any]:
+        given: Any
+        if values.bare:
+            given = values.slots[values.input_slot]
+        elif self._slots or not isinstance(values.rest, str):
+            given = {**values.slots, **({} if values.input_slot else {"input": values.rest})}
+        else:
+            given = values.rest
+        prompter = self._prompter
+        if folded:
+            own, place = prompter.instruction, _fold_place(prompter.instruction)
+            prompter = replace(prompter, instruction=own[:place] + FOLD + own[place:])
+        instruction, rest = fill(prompter.prepared(tools, as_text=True), given, prompter.dialect)
+        system, user = prompter.split(instruction)
+        return _folded_in(system, folded) if folded else system, user, rest
+
+    def _prompt(
+        self, pieces: tuple[str, ...], marks: tuple[Mark | None, ...], notices: tuple[Notice, ...] = ()
+    ) -> Prompt:
+        spec = self.spec
+        return Prompt(
+            "".join(pieces), None, self._stops, self._stop_token_ids, spec.bos, spec.bos_text, notices, pieces, marks
+        )
+
+
+def _fold_place(instruction: str) -> int:
+    """Where system messages go: the end of the system part."""
+    return instruction.index(USER_BEGINS) if USER_BEGINS in instruction else len(instruction)
+
+
+def _folded_in(system: Runs, turns: tuple[Turn, ...]) -> Runs:
+    """The request's system messages in place of the mark, which only the template's own words can hold."""
+    found: list[Run] = []
+    for run in system:
+        before, mark, after = run.text.partition(FOLD) if not run.content else (run.text, "", "")
+        found.append(run._replace(text=before))
+        if mark:
+            found += (*folded_runs(turns, joined(found)), run._replace(text=after))
+    return tuple(found)
+
+
+# ---------------------------------------------------------------- where the pieces come from
+
+
+def _mark(run: Run, asked: Asked, input_slot: str, roles: Mapping[int, str]) -> Mark:
+    """The run's origin in the words of a prompt: ``messages[2]``, ``variables.city``, ``tools``, ``template`` …"""
+    kind, _, detail = run.origin.partition(":")
+    if kind == "slot" and detail == input_slot:
+        kind = "input"
+    if kind == "slot":
+        return ("system", f"variables.{detail}", not run.content)
+    if kind == "system":
+        return ("system", origin_of(int(detail)), False)
+    if kind == "generate":
+        return GENERATE
+    if kind == "label" and asked.label:
+        return ("assistant", origin_of(asked.label.number), False)
+    if kind == "tools":
+        return ("system", "tools", False)
+    name, _, place = kind.partition("[")
+    turns = {"history": asked.history, "input": asked.input}.get(name, ())
+    if not turns or (name == "history" and not place):
+        return OWN  # the instruction, and turns that the template brings along
+    turn = turns[int(place[:-1])] if place else turns[0]
+    return (roles[turn.number], origin_of(turn.number), not run.content)
+
+
+# ---------------------------------------------------------------- the plain way
+
+
+class Plain:
+    """Writes conversations of user and assistant in one pass."""
+
+    __slots__ = ("_closing", "_input_marks", "_opening", "_slot", "_user", "_voices")
+
+    def __init__(self, prompter: Prompter, filling: Filling) -> None:
+        marks = prompter.marks
+        own = joined(history_runs(prompter.history, None, marks, prompter.dialect))
+        self._opening = _whole(((marks.sos + marks.system, ""), *filling.system, (f"{marks.eos}\n\n{own}", "")))
+        self._slot = bool(filling.slots)
+        self._user = filling.user
+        self._voices: Mapping[str, tuple[str, str, tuple[Marks, ...]]] = {
+            "user": (marks.soh, marks.eoh, marks_of("user", bool(marks.soh), bool(marks.eoh))),
+            "assistant": (marks.soa, marks.eoa, marks_of("assistant", bool(marks.soa), bool(marks.eoa))),
+        }
+        self._closing = (f"\n{marks.soh}\n", f"\n{marks.eoh}", f"{marks.soa}\n")
+        self._input_marks = marks_of("user", True, True)
+
+    @classmethod
+    def of(cls, spec: PrompterSpec, prompter: Prompter, filling: Filling) -> Plain | None:
+        """None: this prompter has no plain way, because more than the order of words decides."""
+        begins = prompter.marks.sos + prompter.marks.system
+        many = len(filling.slots) > 1 or (spec.exact and bool(filling.slots)) or bool(spec.input_slot)
+        if spec.form != "chat" or many or not begins or begins.startswith("\n") or not prompter.dialect.modern:
+            return None
+        return cls(prompter, filling)
+
+    def write(self, dialogue: Dialogue) -> tuple[tuple[str, ...], tuple[Mark | None, ...]] | None:
+        """Pieces and marks; None: the dialogue is not plain."""
+        messages = dialogue.messages
+        last = len(messages) - 1
+        if last < 0 or last >= KEPT or messages[last].role != "user":
+            return None
+        said = messages[last].text
+        mark: Mark = ("user", origin_of(last), False)
+        pieces: list[str] = []
+        marks: list[Mark | None] = []
+        for text, slot in self._opening:
+            pieces.append(said if slot else text)
+            marks.append(mark if slot else OWN)
+        for number, message in enumerate(messages):
+            voice = self._voices.get(message.role)
+            if voice is None or message.parts or len(message.raw) > 2:
+                return None
+            if number < last:
+                begin, end, kept = voice
+                pieces += (begin, message.text, end)
+                marks += kept[number]
+        begin, end, generate = self._closing
+        own, content, closing = self._input_marks[last]
+        pieces.append(begin)
+        marks.append(own)
+        for text, slot in self._user:
+            pieces.append(said if slot else text)
+            marks.append(mark if slot else OWN)
+        pieces += ("" if self._slot else said, end, generate)
+        marks += (None if self._slot else content, closing, GENERATE)
+        return tuple(pieces), tuple(marks)
+
+
+def _whole(parts: Any) -> tuple[tuple[str, str], ...]:
+    """Neighbouring texts made one; slots stay."""
+    found: list[tuple[str, str]] = []
+    for text, slot in parts:
+        if slot or not found or found[-1][1]:
+            if slot or text:
+                found.append((text, slot))
+        else:
+            found[-1] = (found[-1][0] + text, "")
+    return tuple(found)
