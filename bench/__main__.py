@@ -30,7 +30,7 @@ EXAMPLES = """examples:
   python -m bench --only nonstream,stream@128 --rounds 5     two groups or scenarios
   python -m bench --peers gateway,sglang-router,nginx --only nonstream --seconds 3
   python -m bench --only layers,growth --peers gateway       the gateway against itself; installs nginx only
-  python -m bench --only renders --opencompass VENV/bin/python
+  python -m bench --only renders --opencompass VENV/bin/python --lazyllm OTHER/bin/python
   python -m bench --only nonstream@32 --before ../other --peers gateway   this checkout beside another one
   python -m bench --smoke                                    a few seconds; does it run?
   python -m bench --table bench/results/latest.json          the table and the plot again
@@ -67,7 +67,9 @@ def main(argv: list[str] | None = None) -> int:
 def run(scenarios: list[Scenario], args: argparse.Namespace) -> Results:
     """Measure; what has been measured is kept when the run is interrupted."""
     results = Results(machine(), {"rounds": args.rounds, "seconds": args.seconds})
-    effort = Effort(args.seconds, 0.0 if args.smoke else 1.0, 20 if args.smoke else 100_000, args.opencompass)
+    effort = Effort(
+        args.seconds, 0.0 if args.smoke else 1.0, 20 if args.smoke else 100_000, args.opencompass, args.lazyllm
+    )
     plan = [(scenario, subject) for scenario in scenarios for subject in _subjects(scenario, args)]
     total, done, began = len(plan) * args.rounds, 0, time.monotonic()
     with (
@@ -177,6 +179,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--before", type=Path, metavar="FOLDER",
         help="a checkout of another version, measured as gateway-before in the same rounds")  # fmt: skip
     add("--opencompass", type=Path, metavar="PYTHON", help="a Python that has opencompass, for the renders")
+    add("--lazyllm", type=Path, metavar="PYTHON", help="a Python that has lazyllm, for the renders")
     add("--smoke", action="store_true", help="tiny counts, the gateway only, nothing installed")
     add("--table", type=Path, metavar="FILE", help="measure nothing: write the table and the plot of a JSON file again")
     add("--list", action="store_true", help="name scenarios and subjects")

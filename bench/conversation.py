@@ -8,6 +8,7 @@ from pathlib import Path
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "meta_templates"
 FAMILIES = ("sft-demo", "internlm", "chatml", "moss")
+PROMPTERS = ("lazyllm-qwen", "lazyllm-internlm")
 TURNS = (1, 10, 50, 200)
 
 

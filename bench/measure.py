@@ -32,6 +32,7 @@ class Effort:
     most: int = 100_000
     """Connections or streams at most."""
     opencompass: Path | None = None
+    lazyllm: Path | None = None
     """A Python that has OpenCompass, for comparison."""
 
 
@@ -150,15 +151,20 @@ def measure_sdk(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, 
     return _json_of(lab, command, subject, effort.seconds + 90)
 
 
+ORIGINALS = ("opencompass", "lazyllm")
+"""Subjects of the renders that have a Python of their own, and a script beside this file."""
+
+
 def measure_renders(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
     """Prompts a second, of each template and length."""
     each = str(min(effort.seconds / 12, 0.25))
-    if subject.name != "opencompass":
+    if subject.name not in ORIGINALS:
         return _json_of(lab, [sys.executable, "-m", "bench.renders", each], subject, 120)
-    if effort.opencompass is None:
-        raise Unfit("no Python that has it was given (--opencompass)")
-    script = str(ROOT / "bench" / "renders_opencompass.py")
-    return _json_of(lab, [str(effort.opencompass), script, each], subject, 120)
+    python = getattr(effort, subject.name)
+    if python is None:
+        raise Unfit(f"no Python that has it was given (--{subject.name})")
+    script = str(ROOT / "bench" / f"renders_{subject.name}.py")
+    return _json_of(lab, [str(python), script, each], subject, 120)
 
 
 KINDS: Mapping[str, Callable[[Lab, Subject, Scenario, Effort, bool], Numbers]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from bench.conversation import FAMILIES, TEMPLATES, TURNS, conversation, per_second
+from bench.conversation import FAMILIES, PROMPTERS, TEMPLATES, TURNS, conversation, per_second
 from gateway.config.files import Files
 from gateway.config.templates import read_template
 from gateway.core.dialogue import Dialogue, Message
@@ -16,7 +16,7 @@ def main() -> None:
     """Print one line of JSON: renders a second by family and turns."""
     seconds = float(sys.argv[1])
     numbers: dict[str, float] = {}
-    for family in FAMILIES:
+    for family in (*FAMILIES, *PROMPTERS):
         path = TEMPLATES / f"{family}.yaml"
         files = Files(TEMPLATES.parent)
         spec = read_template(files, path, family, files.blame(path))

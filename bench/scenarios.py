@@ -81,7 +81,9 @@ _ROWS = (
         ("gateway-litellm", "litellm-sdk"),
         32,
     ),
-    Scenario("renders", "renders", "prompts rendered a second, in process", "renders", ("gateway", "opencompass")),
+    Scenario(
+        "renders", "renders", "prompts rendered a second, in process", "renders", ("gateway", "opencompass", "lazyllm")
+    ),
 )
 SCENARIOS: dict[str, Scenario] = {row.name: row for row in _ROWS}
 GROUPS = tuple(dict.fromkeys(row.group for row in SCENARIOS.values()))

@@ -162,6 +162,7 @@ PEERS = (
     ),
     Subject("litellm-sdk", "the LiteLLM SDK called in a loop, 32 at a time", _library, env=ALONE),
     Subject("opencompass", "OpenCompass' own parser, in process", _library),
+    Subject("lazyllm", "LazyLLM's own ChatPrompter, in process", _library),
 )
 SUBJECTS: dict[str, Subject] = {
     **{name: _variant(name, variant) for name, variant in VARIANTS.items()},

@@ -228,7 +228,7 @@ class Plain:
         """Pieces and marks; None: the dialogue is not plain."""
         messages = dialogue.messages
         last = len(messages) - 1
-        if last < 0 or last >= KEPT or messages[last].role != "user":
+        if last < 0 or messages[last].role != "user":
             return None
         said = messages[last].text
         mark: Mark = ("user", origin_of(last), False)
@@ -244,9 +244,9 @@ class Plain:
             if number < last:
                 begin, end, kept = voice
                 pieces += (begin, message.text, end)
-                marks += kept[number]
+                marks += kept[number] if number < KEPT else late_marks(message.role, begin, end, number)
         begin, end, generate = self._closing
-        own, content, closing = self._input_marks[last]
+        own, content, closing = self._input_marks[last] if last < KEPT else late_marks("user", begin, end, last)
         pieces.append(begin)
         marks.append(own)
         for text, slot in self._user:
@@ -255,6 +255,13 @@ class Plain:
         pieces += ("" if self._slot else said, end, generate)
         marks += (None if self._slot else content, closing, GENERATE)
         return tuple(pieces), tuple(marks)
+
+
+def late_marks(role: str, begin: str, end: str, number: int) -> Marks:
+    """The marks of a message so late that none are kept for it."""
+    origin = origin_of(number)
+    scaffold = (role, origin, True)
+    return (scaffold if begin else None, (role, origin, False), scaffold if end else None)
 
 
 def _whole(parts: Any) -> tuple[tuple[str, str], ...]:

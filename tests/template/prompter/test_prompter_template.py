@@ -132,6 +132,15 @@ def test_the_plain_way_and_the_general_way_write_the_same(shape: str, rounds: li
     assert told(plain) == told(general)
 
 
+def test_a_very_long_conversation_is_written_the_same_way() -> None:
+    turns = [(U, "q"), (A, "a")] * 150 + [(U, "last")]
+    made = template(CHAT)
+    plain = made.render(Dialogue(tuple(Message(role, text) for role, text in turns)))
+    general = made.render(Dialogue(tuple(message(role, [{"type": "text", "text": text}]) for role, text in turns)))
+    assert plain.text == general.text
+    assert told(plain) == told(general)
+
+
 def told(prompt: Prompt) -> list[tuple[str, bool, str]]:
     """Who says what; neighbouring pieces of one origin are one."""
     assert prompt.segments is not None

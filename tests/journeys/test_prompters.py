@@ -1,0 +1,79 @@
+"""The story of docs/prompters.md: a request fills the slot of a template, and sees what its model saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serving import ROOT, Gateway, gateway
+
+PAGE = (ROOT / "docs" / "prompters.md").read_text("utf-8")
+TEMPLATE = PAGE.split("```yaml\n", 1)[1].split("```", 1)[0]
+CONFIG = """
+models:
+  my-rag:
+    template: my-rag
+    targets: [{speaks: scripted, script: script.yaml}]
+  plain:
+    template: lazyllm-qwen
+    targets: [{speaks: scripted, script: script.yaml}]
+"""
+SCRIPT = '- "12 m <|im_"\n- "end|>junk"\n- {finish: length}\n'
+
+ASKED = {"messages": [{"role": "user", "content": "How high is it?"}]}
+PROMPT = (
+    "<|im_start|>system\nYou are a helpful assistant."
+    "Answer from this context only: It is </!lazyllm-spliter!> 12 m.\n\n"
+    "<|im_end|>\n\n\n\n<|im_start|>user\n\nHow high is it?\n<|im_end|>\n<|im_start|>assistant\n\n"
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder: Path = tmp_path_factory.mktemp("prompters")
+    (folder / "meta_templates").mkdir()
+    (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "script.yaml").write_text(SCRIPT, encoding="utf-8")
+    with gateway(folder, CONFIG) as running:
+        yield running
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_slot_is_filled_and_the_answer_ends_at_the_familys_marker(served: Gateway, stream: bool) -> None:
+    variables = {"context": "It is </!lazyllm-spliter!> 12 m."}
+    body = {"model": "my-rag", **ASKED, "stream": stream, "gateway": {"variables": variables, "explain": True}}
+    answer = served.http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200
+    assert answer.headers["x-gateway-template"].startswith("my-rag@sha256:")
+    if stream:
+        assert "12 m" in answer.text
+        assert "junk" not in answer.text
+        assert '"finish_reason":"stop"' in answer.text.replace(" ", "")
+    else:
+        told = answer.json()
+        assert told["gateway"]["prompt"] == PROMPT
+        assert (told["choices"][0]["message"]["content"], told["choices"][0]["finish_reason"]) == ("12 m ", "stop")
+
+
+def test_render_tells_the_same_prompt_and_where_its_pieces_come_from(served: Gateway) -> None:
+    body = {"model": "my-rag", **ASKED, "gateway": {"variables": {"context": "It is </!lazyllm-spliter!> 12 m."}}}
+    told = served.http.post("/v1/render", json=body).json()
+    assert told["prompt"] == PROMPT
+    content = {segment["origin"]: segment["text"] for segment in told["segments"] if not segment["scaffold"]}
+    assert content == {"variables.context": "It is </!lazyllm-spliter!> 12 m.", "messages[0]": "How high is it?"}
+
+
+def test_a_value_nobody_asked_for_is_a_400_that_says_what_is_taken(served: Gateway) -> None:
+    body = {"model": "my-rag", **ASKED, "gateway": {"variables": {"kontext": "x"}}}
+    answer = served.http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "gateway.variables"
+    assert "takes the variables context; 'kontext' is none of them" in answer.json()["error"]["message"]
+
+
+def test_a_system_message_is_told_in_the_notices(served: Gateway) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, *ASKED["messages"]]
+    answer = served.http.post("/v1/chat/completions", json={"model": "plain", "messages": messages})
+    assert "system_folded: messages[0]" in answer.headers["x-gateway-notice"]
