@@ -14,6 +14,9 @@ from gateway.template.prompter.runs import Run, Runs, joined, replaced
 SLOT = re.compile(r"\{(\w+)\}")
 """Word characters of any script between braces; the inner braces of ``{{a}}`` count too."""
 
+NAME = re.compile(r"[.\[]")
+"""What ends the name in a field of ``str.format``."""
+
 
 def slots_of(text: str) -> tuple[str, ...]:
     """The names, each once, in the order in which they first appear."""
@@ -73,7 +76,7 @@ def formatted(instruction: Runs, values: Mapping[str, Any]) -> Runs:
                 found.append(Run(literal))
             if field is not None:
                 written = f"{{{field}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
-                found.append(Run(written.format(**values), f"slot:{field}", True))
+                found.append(Run(written.format(**values), f"slot:{NAME.split(field)[0]}", True))
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
         raise PrompterError(type(error).__name__, str(error)) from error
     return tuple(found)

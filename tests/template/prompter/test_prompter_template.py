@@ -65,6 +65,11 @@ SAME: dict[str, tuple[dict[str, Any], Dialogue, str]] = {  # name: (file, dialog
         dialogue((U, "q"), variables={"context": "C"}),
         chat("From {context}:").bound(QWEN).generate_prompt({"context": "C", "input": "q"}),
     ),
+    "a slot called input, filled by a variable": (
+        {**CHAT, "instruction": "On {input}:"},
+        dialogue((U, "q"), variables={"input": "I"}),
+        chat("On {input}:").bound(QWEN).generate_prompt({"input": "I", "rest": "q"}),
+    ),
     "two parts": (
         TWO,
         dialogue((U, "h"), (A, "a"), (U, "q"), variables={"who": "me"}),
@@ -225,6 +230,12 @@ def test_every_piece_knows_where_it_came_from() -> None:
         ("messages[3]", True, "\n<|im_end|>\n"),
         ("generate", True, "<|im_start|>assistant\n\n"),
     ]
+
+
+def test_a_field_with_a_conversion_is_filled_by_the_message_too() -> None:
+    prompt = rendered({**CHAT, "instruction": "{a} {a!r} {a[0]}", "exact": True}, (U, "vw"))
+    assert [text for origin, scaffold, text in told(prompt) if not scaffold] == ["vw", "'vw'", "v"]
+    assert {origin for origin, scaffold, _ in told(prompt) if not scaffold} == {"messages[0]"}
 
 
 def test_tools_and_their_results_are_content() -> None:
