@@ -1,19 +1,23 @@
-"""How is an ordinary conversation written in one pass? User and assistant in turn, and at most one slot.
+"""How is an ordinary conversation written in one pass? User and assistant in turn, perhaps a system message in front.
 
-The same pieces as ``template.py`` makes of it in its general way; a test holds both together.
+Such conversations of one length differ in their texts only. So the words of the template and the marks of all pieces
+are laid out once for each length, and a request puts its texts between them. What ``template.py`` makes of the same
+dialogue in its general way is the same; a test holds both together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
 from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import Mark
-from gateway.template.meta import KEPT, Marks, marks_of, origin_of
-from gateway.template.prompter.filling import Filling
+from gateway.core.prompt import Mark, Notice
+from gateway.template.meta import origin_of
+from gateway.template.prompter.filling import Filling, Part
 from gateway.template.prompter.history import history_runs
 from gateway.template.prompter.prompter import Prompter
+from gateway.template.prompter.request import folded_notice
 from gateway.template.prompter.runs import joined
 from gateway.template.spec_prompter import PrompterSpec
 
@@ -21,24 +25,39 @@ OWN: Mark = ("", "template", True)
 """What the template itself says."""
 GENERATE: Mark = ("assistant", "generate", True)
 
+LENGTHS = 64
+"""Lengths of conversations that are laid out at a time."""
+
+Piece = tuple[str, Mark | None]
+Written = tuple[tuple[str, ...], tuple[Mark | None, ...], tuple[Notice, ...]]
+
+
+class Frame(NamedTuple):
+    """A conversation of one length without its texts."""
+
+    roles: list[str]
+    pieces: list[str]
+    marks: tuple[Mark | None, ...]
+    turns: slice
+    """Where the texts of the earlier turns belong."""
+    system: int | None
+    """Where the system message's text belongs."""
+    said: tuple[int, ...]
+    """Where the last message's text belongs."""
+    notices: tuple[Notice, ...]
+
 
 class Plain:
-    """Writes conversations of user and assistant in one pass."""
+    """Writes conversations of user and assistant."""
 
-    __slots__ = ("_closing", "_input_marks", "_opening", "_slot", "_user", "_voices")
+    __slots__ = ("_filling", "_frame", "_open", "_prompter")
 
     def __init__(self, prompter: Prompter, filling: Filling) -> None:
-        marks = prompter.marks
-        own = joined(history_runs(prompter.history, None, marks, prompter.dialect))
-        self._opening = _whole(((marks.sos + marks.system, ""), *filling.system, (f"{marks.eos}\n\n{own}", "")))
-        self._slot = bool(filling.slots)
-        self._user = filling.user
-        self._voices: Mapping[str, tuple[str, str, tuple[Marks, ...]]] = {
-            "user": (marks.soh, marks.eoh, marks_of("user", bool(marks.soh), bool(marks.eoh))),
-            "assistant": (marks.soa, marks.eoa, marks_of("assistant", bool(marks.soa), bool(marks.eoa))),
-        }
-        self._closing = (f"\n{marks.soh}\n", f"\n{marks.eoh}", f"{marks.soa}\n")
-        self._input_marks = marks_of("user", True, True)
+        self._prompter = prompter
+        self._filling = filling
+        self._open = bool(filling.system and filling.system[-1][1])
+        """The system part ends in a slot: what the user writes there decides how a system message joins it."""
+        self._frame: Callable[[int, bool], Frame] = lru_cache(maxsize=LENGTHS)(self._laid_out)
 
     @classmethod
     def of(cls, spec: PrompterSpec, prompter: Prompter, filling: Filling) -> Plain | None:
@@ -49,53 +68,58 @@ class Plain:
             return None
         return cls(prompter, filling)
 
-    def write(self, dialogue: Dialogue) -> tuple[tuple[str, ...], tuple[Mark | None, ...]] | None:
-        """Pieces and marks; None: the dialogue is not plain."""
+    def write(self, dialogue: Dialogue) -> Written | None:
+        """Pieces, marks and notices; None: the dialogue is not plain."""
         messages = dialogue.messages
-        last = len(messages) - 1
-        if last < 0 or messages[last].role != "user":
+        length = len(messages)
+        led = length > 0 and messages[0].role == "system"
+        if (length - led) % 2 == 0 or (led and self._open):
             return None
-        said = messages[last].text
-        mark: Mark = ("user", origin_of(last), False)
-        pieces: list[str] = []
-        marks: list[Mark | None] = []
-        for text, slot in self._opening:
-            pieces.append(said if slot else text)
-            marks.append(mark if slot else OWN)
-        for number, message in enumerate(messages):
-            voice = self._voices.get(message.role)
-            if voice is None or message.parts or len(message.raw) > 2:
-                return None
-            if number < last:
-                begin, end, kept = voice
-                pieces += (begin, message.text, end)
-                marks += kept[number] if number < KEPT else late_marks(message.role, begin, end, number)
-        begin, end, generate = self._closing
-        own, content, closing = self._input_marks[last] if last < KEPT else late_marks("user", begin, end, last)
-        pieces.append(begin)
-        marks.append(own)
-        for text, slot in self._user:
-            pieces.append(said if slot else text)
-            marks.append(mark if slot else OWN)
-        pieces += ("" if self._slot else said, end, generate)
-        marks += (None if self._slot else content, closing, GENERATE)
-        return tuple(pieces), tuple(marks)
+        frame = self._frame(length, led)
+        texts = [message.text for message in messages if not message.parts and len(message.raw) < 3]
+        if len(texts) < length or [message.role for message in messages] != frame.roles:
+            return None
+        pieces = frame.pieces.copy()
+        last = texts.pop()
+        for at in frame.said:
+            pieces[at] = last
+        if frame.system is not None:
+            pieces[frame.system] = texts.pop(0)
+        if texts:
+            pieces[frame.turns] = texts
+        return tuple(pieces), frame.marks, frame.notices
+
+    def _laid_out(self, length: int, led: bool) -> Frame:
+        marks, last = self._prompter.marks, length - 1
+        own = joined(history_runs(self._prompter.history, None, marks, self._prompter.dialect))
+        said: Piece = ("", ("user", origin_of(last), False))
+        system: Piece = ("", ("system", origin_of(0), False))
+        pieces: list[Piece] = [(marks.sos + marks.system, OWN), *_spoken(self._filling.system, said)]
+        if led:
+            before = "" if len(pieces) == 1 else pieces[-1][0]
+            pieces += [("\n" if before and not before.endswith("\n") else "", OWN), system, ("\n\n", OWN)]
+        pieces.append((f"{marks.eos}\n\n{own}", OWN))
+        first = len(pieces) + 1
+        roles = [("user", "assistant")[(number - led) % 2] for number in range(led, length)]
+        tokens = {"user": (marks.soh, marks.eoh), "assistant": (marks.soa, marks.eoa)}
+        for number, role in enumerate(roles[:-1], led):
+            (begin, end), origin = tokens[role], origin_of(number)
+            pieces += [(begin, (role, origin, True)), ("", (role, origin, False)), (end, (role, origin, True))]
+        turns = slice(first, len(pieces), 3)
+        asked: Mark = ("user", origin_of(last), True)
+        pieces += [(f"\n{marks.soh}\n", asked), *_spoken(self._filling.user, said)]
+        pieces += [*(() if self._filling.slots else (said,)), (f"\n{marks.eoh}", asked), (f"{marks.soa}\n", GENERATE)]
+        return Frame(
+            roles=["system", *roles] if led else roles,
+            pieces=[text for text, _ in pieces],
+            marks=tuple([mark if text or (mark and not mark[2]) else None for text, mark in pieces]),
+            turns=turns,
+            system=next((at for at, piece in enumerate(pieces) if piece is system), None),
+            said=tuple([at for at, piece in enumerate(pieces) if piece is said]),
+            notices=(folded_notice(0),) if led else (),
+        )
 
 
-def late_marks(role: str, begin: str, end: str, number: int) -> Marks:
-    """The marks of a message so late that none are kept for it."""
-    origin = origin_of(number)
-    scaffold = (role, origin, True)
-    return (scaffold if begin else None, (role, origin, False), scaffold if end else None)
-
-
-def _whole(parts: Any) -> tuple[tuple[str, str], ...]:
-    """Neighbouring texts made one; slots stay."""
-    found: list[tuple[str, str]] = []
-    for text, slot in parts:
-        if slot or not found or found[-1][1]:
-            if slot or text:
-                found.append((text, slot))
-        else:
-            found[-1] = (found[-1][0] + text, "")
-    return tuple(found)
+def _spoken(parts: Iterable[Part], said: Piece) -> list[Piece]:
+    """The template's words, and the message where its slot is."""
+    return [said if slot else (text, OWN) for text, slot in parts]

@@ -54,6 +54,11 @@ class Asked:
         return None if turn["role"] == TOOL_ROLE else turn["content"]
 
 
+def folded_notice(number: int) -> Notice:
+    """Says that a system message stands in the instruction."""
+    return Notice("system_folded", f"messages[{number}]: written into the instruction")
+
+
 def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> Asked:
     """The dialogue as a prompter of this class takes it.
 
@@ -74,7 +79,7 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> Asked:
             for notice in unread_fields(message, number)
             if not (spec.tools and notice.detail.rpartition(".")[2] in WRITTEN_FIELDS)
         ]
-    notices += [Notice("system_folded", f"messages[{turn.number}]: written into the instruction") for turn in system]
+    notices += [folded_notice(turn.number) for turn in system]
     label = _label(dialogue, turns)
     at = _input_from(turns)
     asked = Asked(tuple(turns[:at]), tuple(turns[at:]), tuple(system), label, tuple(notices))

@@ -115,6 +115,8 @@ TALK = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
 SHAPES = {
     "plain": CHAT,
     "a slot for the message": {**CHAT, "instruction": "Do {x} now"},
+    "a slot at the end of the system part": {**CHAT, "instruction": {"system": "S{x}", "user": "U"}},
+    "a slot in the middle of it": {**CHAT, "instruction": {"system": "S{x}!", "user": "U"}},
     "a slot in the user part": {**CHAT, "instruction": {"system": "S", "user": "<{x}>"}},
     "no slot, two parts": {**CHAT, "instruction": {"system": "S", "user": "U"}},
     "turns of its own": {**CHAT, "history": [["h", "a"]]},
@@ -133,7 +135,7 @@ def test_the_plain_way_and_the_general_way_write_the_same(shape: str, rounds: li
     plain = made.render(Dialogue(tuple(Message(role, text) for role, text in (*turns, (U, last)))))
     in_parts = [message(role, [{"type": "text", "text": text}]) for role, text in (*turns, (U, last))]
     general = made.render(Dialogue(tuple(in_parts)))
-    assert plain.text == general.text
+    assert (plain.text, plain.notices) == (general.text, general.notices)
     assert told(plain) == told(general)
 
 
