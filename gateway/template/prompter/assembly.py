@@ -12,6 +12,9 @@ from gateway.template.prompter.runs import Run, Runs, without_leading
 if TYPE_CHECKING:  # the prompter stands on this file
     from gateway.template.prompter.prompter import Prompter
 
+ANSWER = "### Response:\n"
+"""What stands before a single-turn form's answer."""
+
 
 def text_runs(
     prompter: Prompter, system: Runs, user: Runs, rest: Any, turns: Runs, listed: str, skills: Any, label: Any
@@ -22,7 +25,7 @@ def text_runs(
         tail = prompter.dialect.tail
         runs = (
             Run(f"{prompter.marks.system}\n"), *system, Run("\n"), tools, Run(tail), *user,
-            Run("### Response:\n", "generate"),
+            Run(ANSWER, "generate"),
         )  # fmt: skip
     else:
         runs = (*_head(prompter, system, tools, skills), *turns, *_turn(prompter, user, rest))

@@ -87,7 +87,7 @@ class PrompterTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
-        if self._plain is not None and not (dialogue.tools or dialogue.continue_final or dialogue.variables):
+        if self._plain is not None and not (dialogue.tools or dialogue.continue_final):
             made = self._plain.write(dialogue)
             if made is not None:
                 return self._prompt(*made)

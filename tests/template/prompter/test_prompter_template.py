@@ -112,29 +112,42 @@ def test_the_prompt_is_the_librarys(name: str, exact: bool) -> None:
 TALK = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
     ["{a}", "{{", "<!lazyllm-spliter!>", "</!lazyllm-spliter!>", "\n", "<|im_end|>", "<!gateway-system!>"]
 )
-SHAPES = {
-    "plain": CHAT,
-    "a slot for the message": {**CHAT, "instruction": "Do {x} now"},
-    "a slot at the end of the system part": {**CHAT, "instruction": {"system": "S{x}", "user": "U"}},
-    "a slot in the middle of it": {**CHAT, "instruction": {"system": "S{x}!", "user": "U"}},
-    "a slot in the user part": {**CHAT, "instruction": {"system": "S", "user": "<{x}>"}},
-    "no slot, two parts": {**CHAT, "instruction": {"system": "S", "user": "U"}},
-    "turns of its own": {**CHAT, "history": [["h", "a"]]},
-    "no end tokens": {"kind": "prompter", "class": "chat", "marks_of": "glm-4"},
-    "no system, no tokens": {"kind": "prompter", "class": "chat", "marks": {"system": ""}},
-    "a leading line break": {"kind": "prompter", "class": "chat", "marks": {"system": "\n\nS"}},
-}
+SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # name: (file, the variables it takes)
+    "plain": (CHAT, ()),
+    "a slot for the message": ({**CHAT, "instruction": "Do {x} now"}, ()),
+    "a slot for a variable": ({**CHAT, "instruction": "Do {x} now, {x}!"}, ("x",)),
+    "two variables": ({**CHAT, "instruction": {"system": "{x}", "user": "{y}"}}, ("x", "y")),
+    "a variable and the message": (TWO, ("who",)),
+    "a slot at the end of the system part": ({**CHAT, "instruction": {"system": "S{x}", "user": "U"}}, ()),
+    "a slot in the middle of it": ({**CHAT, "instruction": {"system": "S{x}!", "user": "U"}}, ()),
+    "a slot in the user part": ({**CHAT, "instruction": {"system": "S", "user": "<{x}>"}}, ()),
+    "no slot, two parts": ({**CHAT, "instruction": {"system": "S", "user": "U"}}, ()),
+    "turns of its own": ({**CHAT, "history": [["h", "a"]]}, ()),
+    "no end tokens": ({"kind": "prompter", "class": "chat", "marks_of": "glm-4"}, ()),
+    "no system, no tokens": ({"kind": "prompter", "class": "chat", "marks": {"system": ""}}, ()),
+    "a leading line break": ({"kind": "prompter", "class": "chat", "marks": {"system": "\n\nS"}}, ()),
+    "alpaca": (ALPACA, ()),
+    "alpaca in two parts": (
+        {**ALPACA, "instruction": {"system": "As {who}", "user": "{q}"}, "input_slot": "q"}, ("who",),
+    ),
+    "alpaca without a system sentence": ({**ALPACA, "marks": {"system": ""}}, ()),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=60, deadline=None)
-@given(rounds=st.lists(st.tuples(TALK, TALK), max_size=3), last=TALK)
-def test_the_plain_way_and_the_general_way_write_the_same(shape: str, rounds: list[tuple[str, str]], last: str) -> None:
+@given(system=st.none() | TALK, rounds=st.lists(st.tuples(TALK, TALK), max_size=3), last=TALK, value=TALK)
+def test_the_plain_way_and_the_general_way_write_the_same(
+    shape: str, system: str | None, rounds: list[tuple[str, str]], last: str, value: str
+) -> None:
+    raw, names = SHAPES[shape]
     turns = [turn for human, answer in rounds for turn in ((U, human), (A, answer))]
-    made = template(SHAPES[shape])
-    plain = made.render(Dialogue(tuple(Message(role, text) for role, text in (*turns, (U, last)))))
-    in_parts = [message(role, [{"type": "text", "text": text}]) for role, text in (*turns, (U, last))]
-    general = made.render(Dialogue(tuple(in_parts)))
+    turns = [] if raw["class"] == "alpaca" else turns
+    turns = [*([] if system is None else [(S, system)]), *turns, (U, last)]
+    made, variables = template(raw), {name: f"{value}{name}" for name in names}
+    plain = made.render(Dialogue(tuple(Message(role, text) for role, text in turns), variables=variables))
+    in_parts = [message(role, [{"type": "text", "text": text}]) for role, text in turns]
+    general = made.render(Dialogue(tuple(in_parts), variables=variables))
     assert (plain.text, plain.notices) == (general.text, general.notices)
     assert told(plain) == told(general)
 
