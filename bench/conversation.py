@@ -9,6 +9,10 @@ from pathlib import Path
 TEMPLATES = Path(__file__).resolve().parent.parent / "meta_templates"
 FAMILIES = ("sft-demo", "internlm", "chatml", "moss")
 PROMPTERS = ("lazyllm-qwen", "lazyllm-internlm")
+INSTRUCTION = "Answer from this context only: {context}"
+CONTEXT = "17 plus 25 is 42."
+SLOT = "lazyllm-qwen with a slot"
+"""One more prompter: the first one with this instruction, its slot filled in each call."""
 TURNS = (1, 10, 50, 200)
 
 

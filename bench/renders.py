@@ -5,11 +5,24 @@ from __future__ import annotations
 import json
 import sys
 
-from bench.conversation import FAMILIES, PROMPTERS, TEMPLATES, TURNS, conversation, per_second
+from bench.conversation import (
+    CONTEXT,
+    FAMILIES,
+    INSTRUCTION,
+    PROMPTERS,
+    SLOT,
+    TEMPLATES,
+    TURNS,
+    conversation,
+    per_second,
+)
 from gateway.config.files import Files
 from gateway.config.templates import read_template
 from gateway.core.dialogue import Dialogue, Message
 from gateway.template.build import build
+from gateway.template.check import parse_spec
+
+SLOTTED = {"kind": "prompter", "class": "chat", "marks_of": "qwen"}
 
 
 def main() -> None:
@@ -26,6 +39,11 @@ def main() -> None:
             dialogue = Dialogue(tuple(Message(role, text) for role, text in conversation(turns)))
             # .text joins the segments, which is what a string target is sent
             numbers[f"{family} x{turns}"] = per_second(lambda d=dialogue, t=template: t.render(d).text, seconds)  # type: ignore[misc]
+    slotted = build(parse_spec({**SLOTTED, "instruction": INSTRUCTION}, name="slotted"))
+    for turns in TURNS:
+        messages = tuple(Message(role, text) for role, text in conversation(turns))
+        asked = Dialogue(messages, variables={"context": CONTEXT})
+        numbers[f"{SLOT} x{turns}"] = per_second(lambda d=asked: slotted.render(d).text, seconds)  # type: ignore[misc]
     print(json.dumps(numbers))
 
 

@@ -13,7 +13,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from conversation import PROMPTERS, TURNS, conversation, per_second  # type: ignore[import-not-found]
+from conversation import (  # type: ignore[import-not-found]
+    CONTEXT,
+    INSTRUCTION,
+    PROMPTERS,
+    SLOT,
+    TURNS,
+    conversation,
+    per_second,
+)
 
 
 def main() -> None:
@@ -23,14 +31,15 @@ def main() -> None:
         chat = importlib.import_module("lazyllm").ChatPrompter
         tokens = importlib.import_module("lazyllm.components.utils").ModelManager
     numbers: dict[str, float] = {}
-    for family in PROMPTERS:
-        prompter = chat()
-        prompter._set_model_configs(**tokens.get_model_prompt_keys(family.removeprefix("lazyllm-")))
+    for family in (*PROMPTERS, SLOT):
+        prompter = chat(INSTRUCTION) if family == SLOT else chat()
+        prompter._set_model_configs(**tokens.get_model_prompt_keys(family.removeprefix("lazyllm-").split()[0]))
         for turns in TURNS:
             *history, (_, last) = conversation(turns)
             before = [{"role": role, "content": text} for role, text in history]
+            given = {"context": CONTEXT, "input": last} if family == SLOT else last
             numbers[f"{family} x{turns}"] = per_second(
-                lambda h=before, p=prompter, q=last: p.generate_prompt(q, history=h), seconds
+                lambda h=before, p=prompter, g=given: p.generate_prompt(g, history=h), seconds
             )
     print(json.dumps(numbers))
 

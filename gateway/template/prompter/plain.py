@@ -87,14 +87,15 @@ class Plain:
         led = length > 0 and messages[0].role == "system"
         if (length - led) % 2 == 0 or (led and self._open):
             return None
-        variables = dialogue.variables
-        if not variables and self._alone:
-            into = self._alone
-        elif variables.keys() == self._needed and (self._into or self._prompter.form == "chat"):
-            into = self._into
-        else:
+        variables, single = dialogue.variables, self._prompter.form == "alpaca"
+        into = self._into
+        if not variables:
+            into = self._alone or into
+            if self._needed and not self._alone:
+                return None
+        elif frozenset(variables) != self._needed or (single and not into):
             return None
-        if self._prompter.form == "alpaca" and length - led > 1:
+        if single and length - led > 1:
             return None
         frame = self._frame(length, led, into)
         texts = [message.text for message in messages if not message.parts and len(message.raw) < 3]

@@ -14,6 +14,7 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Notice
+from gateway.template.prompter.history import tool_result
 from gateway.template.speakers import MAX_SHOWN, check_open_turn, content_of, unread_fields
 from gateway.template.spec_prompter import PrompterSpec
 
@@ -82,6 +83,11 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> Asked:
     notices += [folded_notice(turn.number) for turn in system]
     label = _label(dialogue, turns)
     at = _input_from(turns)
+    notices += [
+        Notice("tool_result_printed", f"messages[{turn.number}]: JSON shown as Python prints it")
+        for turn in turns[:at]
+        if turn.item["role"] == TOOL_ROLE and tool_result(turn.item["content"]) != turn.item["content"]
+    ]
     asked = Asked(tuple(turns[:at]), tuple(turns[at:]), tuple(system), label, tuple(notices))
     _check_form(asked, spec)
     return asked

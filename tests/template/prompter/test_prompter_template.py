@@ -277,6 +277,16 @@ def test_system_messages_are_written_into_the_instruction_and_told() -> None:
     ]
 
 
+def test_a_tool_result_in_the_history_is_shown_as_python_prints_it_and_told() -> None:
+    turns = [(U, "q"), (T, '{"ok": true, "n": "\\ud83d\\ude00"}'), (T, "plain"), (A, "a"), (U, "r")]
+    prompt = rendered(TOOLS, *turns)
+    assert "environment\n{'ok': True, 'n': '😀'}<|im_end|>" in prompt.text
+    assert "environment\nplain<|im_end|>" in prompt.text
+    assert [str(notice) for notice in prompt.notices] == [
+        "tool_result_printed: messages[1]: JSON shown as Python prints it"
+    ]
+
+
 def test_fields_that_are_left_out_are_told() -> None:
     said = Dialogue((message(U, "q", name="x"),))
     assert [str(notice) for notice in template(CHAT).render(said).notices] == ["ignored_field: messages[0].name"]
