@@ -6,12 +6,13 @@ The keys are those of the reference's constructors, with ``marks`` for the token
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, cast
 
 from gateway.core.prompt import Bos
 from gateway.template.check_examples import read_examples
 from gateway.template.check_keys import stop_texts, token_id
+from gateway.template.check_tools import check_forced, read_thinking, read_tools
 from gateway.template.problems import Path, Problems, kind_of, shown
 from gateway.template.prompter.dialects import DIALECTS
 from gateway.template.prompter.families import default_marks, family, family_names
@@ -20,6 +21,7 @@ from gateway.template.prompter.marks import EARLY_NAMES, SpecialMarks
 from gateway.template.prompter.template import slots_in
 from gateway.template.spec import TemplateSpec
 from gateway.template.spec_prompter import PrompterSpec
+from gateway.template.spec_tools import ToolsSpec, ToolTokens
 
 CLASSES = ("alpaca", "chat", "empty")
 BOS = ("none", "text", "engine")
@@ -27,7 +29,7 @@ MARKS = tuple(field.name for field in fields(SpecialMarks))
 PARTS = ("system", "user")
 KEYS = (
     "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "marks",
-    "marks_of", "dialect", "exact", "stop", "eos_token_id", "bos", "bos_text", "examples",
+    "marks_of", "dialect", "exact", "thinking", "stop", "eos_token_id", "bos", "bos_text", "examples",
 )  # fmt: skip
 NOT_FOR = {
     "alpaca": {"history": "it knows one turn"},
@@ -48,6 +50,9 @@ def read_prompter(keys: Mapping[str, Any], name: str, problems: Problems) -> Tem
             problems.add((old,), f"is the spelling of 0.1; write {new}")
     problems.keys({key: None for key in keys if key not in MISSPELT}, KEYS, ())
     prompter = _prompter(keys, problems)
+    tools = read_tools(keys, problems, writes=False)
+    if tools is not None:
+        tools = _with_tokens(tools, prompter.marks, problems)
     spec = TemplateSpec(
         name=name,
         kind="prompter",
@@ -57,8 +62,11 @@ def read_prompter(keys: Mapping[str, Any], name: str, problems: Problems) -> Tem
         bos=cast(Bos, problems.choice(keys.get("bos", "none"), ("bos",), BOS, "none")),
         bos_text=problems.word(keys["bos_text"], ("bos_text",)) if "bos_text" in keys else "",
         prompter=prompter,
+        tools=tools,
+        thinking=read_thinking(keys, problems),
         examples=read_examples(keys.get("examples", ()), problems, sends_messages=False),
     )
+    check_forced(spec, problems)
     _check_bos(spec, prompter, keys, problems)
     if not problems.found:
         _check_slots(prompter, problems)
@@ -81,7 +89,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         extra_keys=_extra_keys(keys, problems),
         input_slot=problems.word(keys["input_slot"], ("input_slot",)) if "input_slot" in keys else "",
         history=_history(keys, problems),
-        tools="tools" in keys and _tools(keys["tools"], marks, problems),
+        tools="tools" in keys,
         stop_words=stop_words,
         dialect=dialect,
         exact=problems.flag(keys.get("exact", False), ("exact",)),
@@ -149,15 +157,15 @@ def _history(keys: Mapping[str, Any], problems: Problems) -> tuple[tuple[str, st
     return tuple(found)
 
 
-def _tools(value: Any, marks: SpecialMarks, problems: Problems) -> bool:
-    entry = problems.mapping(value, ("tools",), "`tools`")
-    problems.keys(entry, ("parser",), ("tools",))
-    problems.choice(entry.get("parser", "lazyllm"), ("tools", "parser"), ("lazyllm",), "lazyllm")
+def _with_tokens(tools: ToolsSpec, marks: SpecialMarks, problems: Problems) -> ToolsSpec:
+    """The marks of a call, by which its parser finds it as well."""
     lacking = [name for name, token in marks.tool_tokens if not token]
     if lacking:
         # The reference takes the words for slots then, and refuses every request with tools.
         problems.add(("tools",), f"needs the marks {', '.join(lacking)}: write them under marks")
-    return True
+    if tools.parser != "lazyllm" or tools.tokens != ToolTokens():
+        return tools
+    return replace(tools, tokens=ToolTokens(*(token or "" for _, token in marks.tool_tokens)))
 
 
 # ---------------------------------------------------------------- what must fit together

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from gateway.core.dialogue import NOTHING
 from gateway.core.prompt import Bos
-from gateway.template.spec_tools import ThinkingSpec, ToolsSpec
 from gateway.template.spec_prompter import PrompterSpec
+from gateway.template.spec_tools import ThinkingSpec, ToolsSpec
 
 
 @dataclass(frozen=True, slots=True)

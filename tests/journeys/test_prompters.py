@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,18 @@ models:
   my-rag:
     template: my-rag
     targets: [{speaks: scripted, script: script.yaml}]
+  caller:
+    template: lazyllm-qwen
+    targets: [{speaks: scripted, script: call.yaml}]
+  exact-caller:
+    template: exact
+    targets: [{speaks: scripted, script: call.yaml}]
   plain:
     template: lazyllm-qwen
     targets: [{speaks: scripted, script: script.yaml}]
 """
+EXACT = "{kind: prompter, class: chat, marks_of: qwen, tools: {parser: lazyllm}, exact: true}"
+CALL = '- "Well.<|action_start|><|function|>f<|args|>{a: 1}<|action_end|>"\n- {finish: stop}\n'
 SCRIPT = '- "12 m <|im_"\n- "end|>junk"\n- {finish: length}\n'
 
 ASKED = {"messages": [{"role": "user", "content": "How high is it?"}]}
@@ -36,6 +45,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     (folder / "meta_templates").mkdir()
     (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
     (folder / "script.yaml").write_text(SCRIPT, encoding="utf-8")
+    (folder / "meta_templates" / "exact.yaml").write_text(EXACT, encoding="utf-8")
+    (folder / "call.yaml").write_text(CALL, encoding="utf-8")
     with gateway(folder, CONFIG) as running:
         yield running
 
@@ -77,3 +88,14 @@ def test_a_system_message_is_told_in_the_notices(served: Gateway) -> None:
     messages = [{"role": "system", "content": "Be brief."}, *ASKED["messages"]]
     answer = served.http.post("/v1/chat/completions", json={"model": "plain", "messages": messages})
     assert "system_folded: messages[0]" in answer.headers["x-gateway-notice"]
+
+
+@pytest.mark.parametrize("model", ["caller", "exact-caller"])
+def test_a_call_comes_back_as_openai_has_it(served: Gateway, model: str) -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    told = served.http.post("/v1/chat/completions", json={"model": model, **ASKED, "tools": tools}).json()
+    choice = told["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] == "Well."
+    assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in
+            choice["message"]["tool_calls"]] == [("f", {"a": 1})]  # fmt: skip

@@ -6,7 +6,6 @@ own. System messages, which the reference's text form drops, are set apart to be
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from gateway.core.prompt import Notice
 from gateway.template.prompter.history import tool_result
 from gateway.template.speakers import MAX_SHOWN, check_open_turn, content_of, unread_fields
 from gateway.template.spec_prompter import PrompterSpec
+from gateway.template.tools import calls_of
 
 SYSTEM_ROLES = ("system", "developer")
 TURN_ROLES = ("user", "assistant")
@@ -152,31 +152,12 @@ def _item(message: Message, number: int, spec: PrompterSpec) -> Mapping[str, Any
             f'this model\'s template has no role for "{shown}"; it knows {", ".join(known)}',
             param=f"messages[{number}].role",
         )
-    calls = message.raw.get("tool_calls") if spec.tools and message.role == "assistant" else None
+    calls = calls_of(message, number) if spec.tools else ()
     if not calls:
         return {"role": message.role, "content": content_of(message, number, None)}
     plain = Message(message.role, message.text, message.parts)
     return {
         "role": message.role,
         "content": content_of(plain, number, None),
-        "tool_calls": [_call(call, f"messages[{number}].tool_calls[{i}]") for i, call in enumerate(calls)],
+        "tool_calls": [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls],
     }
-
-
-def _call(call: Any, param: str) -> Mapping[str, Any]:
-    """A call with its arguments as an object; on the wire they are JSON in a string."""
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise InvalidValue(f"{param}.function needs a name", param=f"{param}.function")
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            arguments = None
-    if not isinstance(arguments, Mapping):
-        raise InvalidValue(
-            f"{param}.function.arguments must be an object, written as JSON in a string",
-            param=f"{param}.function.arguments",
-        )
-    return {"function": {"name": function["name"], "arguments": arguments}}

@@ -30,6 +30,9 @@ from gateway.template.prompter.values import Values, values_of
 from gateway.template.spec import TemplateSpec
 from gateway.template.spec_prompter import PrompterSpec
 from gateway.template.stops import stop_strings, stop_token_ids
+from gateway.template.tools import choice_of, forced, tools_of
+
+CHOSEN: Mark = ("assistant", "tool_choice", False)
 
 FOLD = "<!gateway-system!>"
 """Marks, while the reference's steps are taken, the place of the request's system messages."""
@@ -87,25 +90,33 @@ class PrompterTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
-        if self._plain is not None and not (dialogue.tools or dialogue.continue_final):
+        plain = not (dialogue.tools or dialogue.tool_choice or dialogue.continue_final)
+        if self._plain is not None and plain:
             made = self._plain.write(dialogue)
             if made is not None:
                 return self._prompt(*made)
         asked = read_dialogue(dialogue, self._said)
-        runs, values = self._runs(asked, dialogue)
-        pieces = tuple([run.text for run in runs])
+        choice = choice_of(dialogue)
+        tools = () if choice.mode == "none" else tools_of(dialogue)
+        runs, values = self._runs(asked, dialogue, [dict(tool) for tool in tools])
         roles = {turn.number: turn.item["role"] for turn in (*asked.history, *asked.input)}
-        marks = tuple([_mark(run, asked, values.input_slot, roles) if run.text else None for run in runs])
-        prompt = self._prompt(pieces, marks, asked.notices)
-        if dialogue.tools and self._said.exact and self._said.marks.tool_end_token:
+        pieces = [run.text for run in runs]
+        marks = [_mark(run, asked, values.input_slot, roles) if run.text else None for run in runs]
+        begin, name, end = forced(self.spec.tools, dialogue, choice) if self.spec.tools else ("", "", "")
+        for text, mark in ((begin, GENERATE), (name, CHOSEN), (end, GENERATE)):
+            pieces += [text] if text else []
+            marks += [mark] if text else []
+        prompt = self._prompt(tuple(pieces), tuple(marks), asked.notices)
+        if begin:
+            prompt = replace(prompt, opened=begin + name + end)
+        if tools and self._said.exact and self._said.marks.tool_end_token:
             return replace(prompt, stops=(*self._stops, self._said.marks.tool_end_token))
         return prompt
 
-    def _runs(self, asked: Asked, dialogue: Dialogue) -> tuple[Runs, Values]:
+    def _runs(self, asked: Asked, dialogue: Dialogue, tools: list[Any]) -> tuple[Runs, Values]:
         values = values_of(asked, dialogue.variables, self._slots, self._said)
         if self._said.form == "empty":
             return (Run(str(values.rest), "input", True),), values
-        tools = [dict(tool) for tool in dialogue.tools]
         try:
             write = self._exact if self._said.exact else self._safe
             system, user, rest = write(values, tools, asked.system)

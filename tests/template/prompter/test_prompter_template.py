@@ -268,6 +268,19 @@ def test_tools_and_their_results_are_content() -> None:
     assert prompt.notices == ()
 
 
+def test_a_call_that_is_demanded_is_begun_for_the_model() -> None:
+    force = {"begin": "<|action_start|><|function|>", "end": "<|args|>"}
+    raw = {**CHAT, "tools": {"parser": "lazyllm", "force": force}}
+    named = {"type": "function", "function": {"name": "f"}}
+    prompt = template(raw).render(dialogue((U, "q"), tools=(TOOL,), tool_choice=named))
+    assert prompt.text.endswith("<|im_start|>assistant\n\n<|action_start|><|function|>f<|args|>")
+    assert prompt.opened == "<|action_start|><|function|>f<|args|>"
+    assert ("tool_choice", False, "f") in told(prompt)
+    assert refused(TOOLS, dialogue((U, "q"), tools=(TOOL,), tool_choice="required")).param == "tool_choice"
+    without = template(TOOLS).render(dialogue((U, "q"), tools=(TOOL,), tool_choice="none"))
+    assert without.text == rendered(CHAT, (U, "q")).text
+
+
 def test_system_messages_are_written_into_the_instruction_and_told() -> None:
     prompt = rendered({**CHAT, "instruction": "I"}, (S, "a"), (U, "q"), ("developer", "b"), (A, "x"), (U, "r"))
     assert prompt.text.startswith("<|im_start|>system\nYou are a helpful assistant.I\n\na\nb\n\n<|im_end|>")
@@ -354,22 +367,23 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     ),
     "a call without a name": (
         TOOLS, Dialogue((message(A, "", tool_calls=[{"function": {}}]), message(U, "q"))),
-        InvalidValue, "messages[0].tool_calls[0].function", "needs a name",
+        InvalidValue, "messages[0].tool_calls[0].function.name", "is missing",
     ),
     "arguments that are no JSON": (
         TOOLS,
         Dialogue((message(A, "", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]), message(U, "q"))),
-        InvalidValue, "messages[0].tool_calls[0].function.arguments", "must be an object",
+        InvalidValue, "messages[0].tool_calls[0].function.arguments", "holds a JSON object",
     ),
     "a tool without a name": (
-        TOOLS, dialogue((U, "q"), tools=({"type": "function"},)), InvalidValue, "messages", "KeyError: 'function'",
+        TOOLS, dialogue((U, "q"), tools=({"type": "function"},)),
+        InvalidValue, "tools[0].function.name", "letters, digits",
     ),
     "a picture": (
         CHAT, Dialogue((Message(U, "", (Part("image_url"),)),)),
         MediaNotSupported, "messages[0].content[0]", "text only",
     ),
     "tool results where the message has a slot": (
-        {**TWO, "tools": {}}, Dialogue((message(U, "q"), message(T, "r")), variables={"who": "w"}),
+        {**TWO, "tools": {"parser": "lazyllm"}}, Dialogue((message(U, "q"), message(T, "r")), variables={"who": "w"}),
         InvalidValue, "messages", "end it with a user message",
     ),
 }  # fmt: skip
@@ -419,9 +433,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "alpaca with two slots": ({**ALPACA, "instruction": "{a} {b}"}, ("class",), "as input_slot"),
     "empty with an instruction": ({**EMPTY, "instruction": "x"}, ("instruction",), "as it is"),
     "tools without tokens": (
-        {"kind": "prompter", "class": "chat", "tools": {}}, ("tools",), "needs the marks tool_start_token",
+        {"kind": "prompter", "class": "chat", "tools": {"parser": "lazyllm"}},
+        ("tools",), "needs the marks tool_start_token",
     ),
-    "another parser": ({**CHAT, "tools": {"parser": "hermes"}}, ("tools", "parser"), "is not one of lazyllm"),
+    "another way to write tools": (
+        {**CHAT, "tools": {"parser": "lazyllm", "calls": {}}}, ("tools", "calls"), "writes tools in its own way",
+    ),
     "an old dialect": ({**CHAT, "dialect": "0.1"}, ("dialect",), "it needs exact: true"),
     "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "is not one of 1.4, 0.1.2, 0.1"),
     "parts before their time": (
