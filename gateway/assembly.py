@@ -42,7 +42,7 @@ from gateway.policy.deliver.clocks import Clocks
 from gateway.policy.deliver.failover import Failover, Replica
 from gateway.policy.deliver.fanout import FanOut, Habits
 from gateway.telemetry.metrics import Metrics
-from gateway.template.build import build
+from gateway.template.build import awaited, build
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,12 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     """A model that can be rendered for, but not asked: what the verbs of the command line need."""
     tokens, first, takes = _tokens(model, engines), model.targets[0], form(model.template)
     defaults = None if first.speaks == "litellm" else ENGINES[first.engine].explicit
+    template = build(model.template)
     return Route(
         spec=model,
         form=takes,
-        template=build(model.template),
+        template=template,
+        awaited=awaited(template),
         backend=ScriptedBackend(),
         terms={
             endpoint: Terms(model.policy.params, endpoint, takes, defaults, tools=model.template.tools is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,8 @@ import orjson
 from gateway.backend.tokens import Tokens, count
 from gateway.config.snapshot import ModelSpec
 from gateway.core.call import Call
-from gateway.core.errors import ContextLengthExceeded, InvalidValue
+from gateway.core.dialogue import Dialogue
+from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue
 from gateway.core.events import Usage
 from gateway.core.exchange import Backend, Endpoint, Exchange
 from gateway.core.frozen import dataclass
@@ -56,6 +57,8 @@ class Route:
     """The context in tokens; None when unknown."""
     readings: Readings | None = None
     """What answers to chat requests are read for, beside their text; None: nothing."""
+    awaited: Callable[[Dialogue], Awaitable[Prompt]] | None = None
+    """Renders in place of ``template.render``, by a chat template, which may have to wait for its own process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,11 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     if terms.refuses:
         terms.check(call)
     started = time.perf_counter()
-    prompt = route.template.render(dialogue)
+    if dialogue.template_kwargs and route.awaited is None:
+        raise ForbiddenParameter(
+            f"model {route.spec.name} has no chat template that takes variables", param="chat_template_kwargs"
+        )
+    prompt = route.template.render(dialogue) if route.awaited is None else await route.awaited(dialogue)
     rendered = time.perf_counter() - started
     text = route.form == "text"
     length = len(prompt.text) if text else sum([len(m.text) for m in dialogue.messages])

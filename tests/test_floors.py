@@ -34,6 +34,7 @@ WITHIN = {
 LAZY = {
     # optional libraries, and the one place that speaks to them
     "litellm": "backend/litellm.py",
+    "jinja2": "template/jinja/",
     "numpy": "backend/embedded/",
     "tokenizers": ("backend/embedded/", "backend/tokens.py"),
     "aiohttp": "backend/aio.py",

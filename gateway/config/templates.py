@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from gateway.config.files import Blame, Files, digest
+from gateway.core.errors import TemplateError
 from gateway.template.build import build, run_examples
 from gateway.template.check import SpecError, parse_spec
 from gateway.template.spec import TemplateSpec
@@ -29,14 +32,38 @@ def read_template(files: Files, path: Path, name: str, blame: Blame, *, generate
     if document is None:
         return None
     try:
-        fingerprint = digest(files.contents[path] or b"")[:12]
-        spec = parse_spec(document.value, name=name, digest=fingerprint, generates=generates)
+        beside = _Beside(files, path, lambda message: document.problem(("file",), message))
+        spec = parse_spec(document.value, name=name, generates=generates, fetch=beside.fetch)
+        spec = replace(spec, digest=digest(b"\0".join([files.contents[path] or b"", *beside.read]))[:12])
     except SpecError as error:
         files.problems.extend(document.problem(problem.path, problem.message) for problem in error.problems)
         return None
     if generates or spec.generating is not None:
         files.problems.extend(document.problem(problem.path, problem.message) for problem in run_examples(build(spec)))
     return spec if len(files.problems) == before else None
+
+
+class _Beside:
+    """The files that a template names; they lie in its folder or below."""
+
+    def __init__(self, files: Files, path: Path, blame: Blame) -> None:
+        self._files = files
+        self._folder = path.parent
+        self._blame = blame
+        self.read: list[bytes] = []
+        """What has been read, for the template's digest."""
+
+    def fetch(self, name: str) -> bytes | None:
+        """A file's bytes; None: there is none. Raises ``TemplateError`` for a path that leads out of the folder."""
+        path = self._folder / name
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder)):
+            raise TemplateError(f"{name} leads out of the template's folder: put the file itself there")
+        if not os.path.lexists(path):
+            return None
+        data = self._files.read(path, self._blame)
+        if data is not None:
+            self.read.append(data)
+        return data
 
 
 def form(spec: TemplateSpec) -> Literal["text", "messages"]:

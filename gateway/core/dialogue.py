@@ -74,3 +74,5 @@ class Dialogue:
     """False: the answer may hold one call at most."""
     variables: Mapping[str, Any] = field(default=NOTHING)
     """Values for the slots of a template that has some (``gateway: {variables: …}``); others refuse them."""
+    template_kwargs: Mapping[str, Any] = field(default=NOTHING)
+    """``chat_template_kwargs`` of the request: variables for a chat template that takes them; others refuse."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, Literal
 
 from gateway.core.frozen import dataclass
@@ -24,8 +25,9 @@ class Segment:
     role: str
     """The template's role that speaks; empty for the template's own begin and end."""
     origin: str
-    """``template`` (meta begin or end, default prompts), ``messages[2]``, ``tools[0]``, ``tool_choice`` or
-    ``generate``."""
+    """``template`` (meta begin or end, default prompts), ``messages[2]``, ``tools[0]``, ``tool_choice``,
+    ``generate``; ``mixed`` where a template has worked on the very words, so that nobody can tell.
+    """
     scaffold: bool
     """True: written by the template. False: content from the client."""
 
@@ -70,10 +72,14 @@ class Prompt:
     """None: an empty piece that is no segment."""
     opened: str = ""
     """What the text ends with on the model's behalf: the beginning of a call that ``tool_choice`` demands."""
+    origins: Callable[[], tuple[Segment, ...]] | None = field(default=None, compare=False, repr=False)
+    """Finds the segments, for a text whose pieces are not known while it is made; may take long."""
 
     @property
     def segments(self) -> tuple[Segment, ...] | None:
         """The pieces with their marks, made when somebody looks at them; None for message templates."""
         if self.messages is not None:
             return None
+        if self.origins is not None:
+            return self.origins()
         return tuple([Segment(text, *mark) for text, mark in zip(self.pieces, self.marks, strict=True) if mark])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 from gateway.backend.tokens import token_ids
 from gateway.core.call import Call
+from gateway.core.prompt import Segment
 from gateway.edge.replies import header_value
 from gateway.pipeline import Prepared, Route, prepare
 from gateway.progress import Progress
@@ -65,7 +67,7 @@ def explanation(
     prepared: Prepared,
     progress: Progress | None = None,
     *,
-    segments: bool = False,
+    segments: tuple[Segment, ...] | None = None,
     token_ids: list[int] | None = None,
 ) -> dict[str, Any]:
     """The same as a body: the prompt, its stops, the effective parameters, every rewrite, hashes.
@@ -92,9 +94,9 @@ def explanation(
         body["attempts"] = progress.attempts
         body["overhead_ms"] = round(progress.overhead() * 1000, 3)
         body["notices"] += progress.delivery_notices
-    if segments and prompt is not None and prompt.segments is not None:
+    if segments is not None:
         body["segments"] = [
-            {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in prompt.segments
+            {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in segments
         ]
         if token_ids is not None:
             body["token_ids"] = token_ids
@@ -104,10 +106,13 @@ def explanation(
 async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]:
     """What ``/v1/render`` and ``gateway render --json`` tell of a chat request: everything but an answer."""
     prepared = await prepare(route, call)
-    prompt, ids = prepared.prompt, None
-    if prompt is not None and prompt.segments is not None and route.tokens is not None:
+    prompt, segments, ids = prepared.prompt, None, None
+    if prompt is not None:
+        # To find where a chat template's words come from takes two more renderings, which may be long ones.
+        segments = prompt.segments if prompt.origins is None else await asyncio.to_thread(prompt.origins)
+    if prompt is not None and segments is not None and route.tokens is not None:
         ids = await token_ids(route.tokens, prompt.text, special=prompt.bos != "text")
-    return prepared, explanation(route, prepared, segments=True, token_ids=ids)
+    return prepared, explanation(route, prepared, segments=segments, token_ids=ids)
 
 
 def _prompt(prepared: Prepared) -> Any:

@@ -23,3 +23,11 @@ class Template(Protocol):
         Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue, each with ``param``.
         """
         ...
+
+
+class AwaitedTemplate(Template, Protocol):
+    """A renderer that may have to wait for another process."""
+
+    async def render_awaited(self, dialogue: Dialogue) -> Prompt:
+        """The prompt of ``render``, while the event loop goes on. Also raises ``TemplateError`` and ``Overloaded``."""
+        ...

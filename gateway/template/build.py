@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
 from gateway.core.dialogue import Dialogue, Message, Part
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt
-from gateway.template.base import Template
+from gateway.template.base import AwaitedTemplate, Template
 from gateway.template.chat import ChatTemplate
 from gateway.template.meta import MetaTemplate
 from gateway.template.meta_api import ApiTemplate
@@ -33,9 +33,18 @@ def build(spec: TemplateSpec) -> Template:
         return ChatTemplate(spec)
     if spec.kind == "prompter":
         return PrompterTemplate(spec)
+    if spec.kind == "jinja":
+        from gateway.template.jinja.template import JinjaTemplate  # jinja2, which most gateways have no use for
+
+        return JinjaTemplate(spec)
     if spec.api:
         return ApiTemplate(spec)
     return ToolTemplate(spec) if spec.tools is not None else _STRING_TEMPLATES[spec.turns](spec)
+
+
+def awaited(template: Template) -> Callable[[Dialogue], Awaitable[Prompt]] | None:
+    """How a server renders by a template that may take long; None for all that never do."""
+    return cast(AwaitedTemplate, template).render_awaited if template.spec.kind == "jinja" else None
 
 
 def run_examples(template: Template) -> list[SpecProblem]:

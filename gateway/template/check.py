@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from gateway.core.prompt import Bos
 from gateway.template.check_examples import read_examples
+from gateway.template.check_jinja import Fetch, read_jinja
 from gateway.template.check_keys import stop_texts, token_id
 from gateway.template.check_prompter import read_prompter
 from gateway.template.check_roles import check_roles, is_api, read_reserved, read_round
@@ -26,8 +27,7 @@ from gateway.template.spec import RoleSpec, TemplateSpec
 
 __all__ = ["SpecError", "parse_spec"]
 
-KINDS = ("meta", "prompter", "chat")
-NOT_YET = ("jinja",)
+KINDS = ("meta", "prompter", "jinja", "chat")
 BOS = ("none", "text", "engine")
 TURNS = ("natural", "opencompass")
 
@@ -46,11 +46,19 @@ TEXT_ONLY_KEYS = {
 Reader = Callable[[Mapping[str, Any], str, Problems], TemplateSpec]
 
 
-def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "", generates: bool = True) -> TemplateSpec:
+def _alone(name: str) -> bytes | None:
+    """There is nothing beside a template that did not come from a file."""
+    return None
+
+
+def parse_spec(
+    raw: Mapping[str, Any], *, name: str, digest: str = "", generates: bool = True, fetch: Fetch = _alone
+) -> TemplateSpec:
     """The file's keys, checked and frozen. Raises SpecError with every problem found.
 
     ``generates``: False for a conversation that is only shown whole. Then no role needs to
     generate, and the round may be missing, which means no meta template at all.
+    ``fetch`` reads what lies beside the file, for the kinds that name another file.
     """
     problems = Problems()
     keys = problems.mapping(raw, (), "a template")
@@ -60,6 +68,7 @@ def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "", generates
     readers: Mapping[str, Reader] = {
         "meta": partial(_meta, generates=generates),
         "prompter": read_prompter,
+        "jinja": partial(read_jinja, fetch=fetch),
         "chat": _chat,
     }
     spec = TemplateSpec(name, "chat") if kind is None else readers[kind](keys, name, problems)
@@ -70,9 +79,6 @@ def parse_spec(raw: Mapping[str, Any], *, name: str, digest: str = "", generates
 
 def _kind(keys: Mapping[str, Any], problems: Problems) -> str | None:
     kind = keys.get("kind", "meta")
-    if kind in NOT_YET:
-        problems.add(("kind",), f"kind {kind} is not available yet; use meta, prompter or chat")
-        return None
     before = len(problems.found)
     chosen = problems.choice(kind, ("kind",), KINDS, "meta")
     return chosen if len(problems.found) == before else None

@@ -46,11 +46,36 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class JinjaSpec:
+    """A chat template, and what surrounds it in a model's folder (``kind: jinja``)."""
+
+    sources: tuple[tuple[str, str], ...]
+    """(name, text): the template, and behind it ``tool_use`` if it has one of its own for tools."""
+    special_tokens: Mapping[str, str] = field(default=NOTHING)
+    """``bos_token``, ``eos_token`` …, variables of the template."""
+    kwargs: Mapping[str, Any] = field(default=NOTHING)
+    """Further variables, the same for every request."""
+    request_kwargs: tuple[str, ...] = ()
+    """Variables that a request may set by ``chat_template_kwargs``."""
+    clock: str = ""
+    """What ``strftime_now`` tells, in ISO 8601; empty: the present moment."""
+    clock_given: bool = False
+    content: Literal["text", "parts"] = "text"
+    """Content that comes as a list: joined to one text, or as it is."""
+    tool_arguments: Literal["object", "text"] = "object"
+    """The arguments of a call, JSON text on the wire: read, or as they are."""
+    ends: tuple[str, ...] = ()
+    """The texts of the tokens that end an answer."""
+    end_ids: tuple[int, ...] = ()
+    """The ids of the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class TemplateSpec:
     """A template file; ``kind`` says which renderer reads it."""
 
     name: str
-    kind: Literal["meta", "prompter", "chat"]
+    kind: Literal["meta", "prompter", "jinja", "chat"]
     description: str = ""
     begin: str = ""
     end: str = ""
@@ -74,6 +99,8 @@ class TemplateSpec:
     examples: tuple[Example, ...] = ()
     digest: str = ""
     """Twelve hex digits of the SHA-256 of the file's bytes, for ``x-gateway-template``."""
+    jinja: JinjaSpec | None = None
+    """Set for ``kind: jinja``."""
 
     @property
     def api(self) -> bool:

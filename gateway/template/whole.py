@@ -18,7 +18,9 @@ from gateway.template.spec import TemplateSpec
 def whole_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
     """The segments of the whole conversation; string templates only. A template without roles is no meta template."""
     if spec.kind != "meta" or spec.api:
-        raise InvalidValue("only a string template has a whole conversation to show", param="messages")
+        raise InvalidValue(
+            "only a meta template that makes a string has a whole conversation to show", param="messages"
+        )
     if spec.tools is not None and dialogue.tools:
         raise InvalidValue(
             "a whole conversation is shown without tools, as it is scored; leave them out", param="tools"

@@ -159,6 +159,8 @@ class ChatRequest(Shared):
     web_search_options: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=64)] | None = None
+    """Forbidden elsewhere; here the template says which of them it takes, if any."""
 
 
 class CompletionRequest(Shared):
@@ -192,5 +194,5 @@ FOREIGN: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 STRUCTURAL = frozenset({"model", "messages", "prompt", "n", "stop", "stream", "stream_options", "gateway",
-                        "add_generation_prompt", "continue_final_message"})  # fmt: skip
+                        "add_generation_prompt", "continue_final_message", "chat_template_kwargs"})  # fmt: skip
 """Fields that become parts of a ``Call`` of their own; every other known field is a parameter."""

@@ -74,6 +74,10 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
             tool_choice=body.get("tool_choice"),
             parallel_calls=body.get("parallel_tool_calls") is not False,
         )
+    kwargs = body.get("chat_template_kwargs")
+    if kwargs:
+        refuse_lost_digits(kwargs, "chat_template_kwargs")
+        dialogue = replace(dialogue, template_kwargs=kwargs)
     known, unknown, given, loose = fields
     if loose or not ODD.isdisjoint(body):
         if variables := _variables(body):
@@ -209,7 +213,7 @@ def _check(shape: Shape, body: dict[str, Any], odd: Sequence[str]) -> None:
     """Let pydantic judge the odd fields, and miss the missing ones."""
     if shape.required.keys() <= body.keys() and all(_valid(shape.model, key, body[key]) for key in odd):
         return
-    forbidden = FORBIDDEN.intersection(odd)
+    forbidden = FORBIDDEN.intersection(odd) - shape.model.model_fields.keys()
     if forbidden:
         name = min(forbidden)
         raise ForbiddenParameter(f"{name} is set by the operator of this gateway, never by a request", param=name)

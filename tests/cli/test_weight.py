@@ -11,7 +11,8 @@ import pytest
 
 from tests.journeys.process import environment
 
-HEAVY = ("litellm", "aiohttp", "uvicorn", "pydantic", "starlette", "prometheus_client", "numpy", "tokenizers", "yaml")
+HEAVY = ("litellm", "aiohttp", "uvicorn", "pydantic", "starlette", "prometheus_client", "numpy", "tokenizers", "yaml",
+         "jinja2")  # fmt: skip
 
 LIMIT = 0.3
 """Seconds, for all imports together."""

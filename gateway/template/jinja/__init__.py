@@ -1,0 +1,9 @@
+"""How does a Hugging Face chat template become a prompt, byte for byte as ``transformers`` makes it, and safely?
+
+``environment``  what a template may use, as ``transformers`` gives it
+``proof``        which constructs can be bounded where they stand; every other makes a template *confined*
+``metered``      the same environment with a meter: a render in this process, stopped before it holds anybody up
+``worker``       the same environment in a process of its own, which is killed when it takes too long
+``variables``    what a template sees of a request
+``trace``        where each piece of a rendered text comes from
+"""

@@ -1,0 +1,377 @@
+"""How is a template rendered in this process without holding anybody up? In an environment that pays for each step.
+
+The text is the one of ``Environment``, or there is none: what the purse does not reach for, or has no price, raises
+``Beyond``, and the same render is done in the worker. Prices stand in the tables of methods and filters.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sized
+from types import BuiltinMethodType, MethodType
+from typing import Any
+
+from jinja2 import nodes, pass_context
+from jinja2.environment import Template
+from jinja2.runtime import Context, LoopContext, Macro, Undefined
+from jinja2.utils import Namespace, _PassArg
+
+from gateway.template.jinja.environment import Clock, DictMaker, Environment, GenerationBlocks, SafeNamespace
+from gateway.template.jinja.meter import BIG_INT, Beyond, Meter
+from gateway.template.jinja.proof import LAZY, Metering, weight_of
+
+MOST_INDENT = 16
+OF_DICT = frozenset(dir(dict))
+"""Names that mean a mapping's own methods, whatever its keys."""
+NUMBERS = frozenset({int, float, bool})
+PLAIN_FORMAT = re.compile(r"[^%]*(%[A-Za-z%][^%]*){0,32}")
+"""Formats of a date without widths, which may be of any size."""
+
+
+class MeteredContext(Context):
+    """The variables of one render, and its purse."""
+
+    meter: Meter
+
+
+class MeteredNamespace(SafeNamespace):
+    """A namespace holds values, and no namespaces: one that holds itself could be printed without end."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(value, Namespace):
+            raise Beyond
+        super().__setitem__(name, value)
+
+
+class MeteredEnvironment(Environment):
+    """``Environment`` that pays. Compiles what ``proof`` found no fault with, and nothing else."""
+
+    context_class = MeteredContext
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.globals["namespace"] = MeteredNamespace
+        for name in FILTERS:
+            self.filters[name] = _paid_filter(name, self.filters[name])
+        self.filters.update(INTERNAL)
+        self.finalize = None  # what is printed goes through ``_printed`` instead, and takes a context as well
+
+    def compiled(self, tree: nodes.Template) -> tuple[Template, int]:
+        """The template of a tree, with the meter in it, and the steps of what stands outside its loops."""
+        weight = weight_of(tree.body)
+        metered: nodes.Template = Metering().visit(tree)
+        source = self._generate(metered, None, "<chat template>")
+        code = self._compile(source, "<chat template>")
+        return Template.from_code(self, code, dict(self.globals)), weight
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """The plain one, in a shorter way for what is looked up most often, and known to be safe."""
+        kind = type(obj)
+        if kind is dict:
+            if attribute not in OF_DICT:
+                return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        elif kind is str:
+            if attribute in OF_TEXT:
+                return getattr(obj, attribute)
+        elif (kind is MeteredNamespace or kind is LoopContext) and attribute[0] != "_" and hasattr(obj, attribute):
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call pays by what is called; what has no price is not called here."""
+        meter: Meter = __context.meter  # type: ignore[attr-defined]
+        kind = type(__obj)
+        if kind is BuiltinMethodType:
+            kwargs.pop("_loop_vars", None)  # jinja2 adds these for functions that take a context
+            kwargs.pop("_block_vars", None)
+            price = METHODS.get((type(__obj.__self__), __obj.__name__))
+            if price is None:
+                raise Beyond
+            return price(meter, __obj, args, kwargs)
+        meter.step()
+        if kind is Macro:
+            return super().call(__context, __obj, *args, **kwargs)
+        if kind is MethodType:
+            if not isinstance(__obj.__self__, (LoopContext, GenerationBlocks)):
+                raise Beyond
+        elif kind is DictMaker or __obj is MeteredNamespace:
+            given = [value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")]
+            meter.made(meter.weigh([*args, *given]))
+        elif kind is str or isinstance(__obj, Undefined):
+            pass  # an error in any case
+        elif __obj is __self.globals["strftime_now"]:
+            meter.step(8)
+            if not args or type(args[0]) is not str or not PLAIN_FORMAT.fullmatch(args[0]):
+                raise Beyond
+        elif __obj is not __self.globals["raise_exception"] and __obj is not __self.globals["range"]:
+            raise Beyond
+        return super().call(__context, __obj, *args, **kwargs)
+
+
+@pass_context
+def _printed(context: MeteredContext, value: Any) -> Any:
+    """What a template prints: paid for, and told if it is nothing that anybody gave a value."""
+    meter = context.meter
+    if type(value) is str:
+        meter.made(len(value))
+    elif isinstance(value, Undefined):
+        meter.undefined[str(value._undefined_name)] = None
+    else:
+        meter.made(meter.weigh(value))
+    return value
+
+
+# ---------------------------------------------------------------- methods
+
+
+Method = Callable[[Meter, Any, tuple[Any, ...], Mapping[str, Any]], Any]
+
+
+def _free(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    meter.step()
+    return method(*args, **kwargs)
+
+
+def _reads(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    meter.read(len(method.__self__))
+    return method(*args, **kwargs)
+
+
+def _searches(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    meter.search(len(method.__self__))
+    return method(*args, **kwargs)
+
+
+def _changes(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    meter.read(len(method.__self__))
+    text = method(*args, **kwargs)
+    meter.made(len(text))
+    return text
+
+
+def _replaces(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if len(args) >= 2 and type(args[0]) is str and type(args[1]) is str:
+        _pay_replacing(meter, method.__self__, args[0], args[1])
+    return method(*args, **kwargs)
+
+
+def _joins(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if not args:
+        return method(*args, **kwargs)
+    values = meter.listed(args[0])
+    if isinstance(values, Sized):
+        meter.made(meter.weigh(values) + len(method.__self__) * len(values))
+    return method(values, *args[1:], **kwargs)
+
+
+def _pay_replacing(meter: Meter, text: str, old: str, new: str) -> None:
+    meter.search(len(text))
+    meter.made(len(text) + text.count(old) * len(new))
+
+
+READING = (
+    "strip", "lstrip", "rstrip", "startswith", "endswith", "removeprefix", "removesuffix", "isdigit", "isalpha",
+    "isalnum", "isnumeric", "isdecimal", "isspace", "isupper", "islower", "istitle",
+)  # fmt: skip
+SEARCHING = (
+    "split", "rsplit", "splitlines", "partition", "rpartition", "find", "rfind", "index", "rindex", "count",
+)  # fmt: skip
+CHANGING = ("lower", "upper", "title", "capitalize", "casefold", "swapcase")
+
+OF_TEXT = frozenset([*READING, *SEARCHING, *CHANGING, "replace", "join"])
+
+METHODS: Mapping[tuple[type, str], Method] = {
+    **{(dict, name): _free for name in ("items", "keys", "values", "get")},
+    **{(str, name): _reads for name in READING},
+    **{(str, name): _searches for name in SEARCHING},
+    **{(str, name): _changes for name in CHANGING},
+    (str, "replace"): _replaces,
+    (str, "join"): _joins,
+}
+"""What may be called on a value, and what is paid for it; ``center``, ``format`` and the like may be of any size."""
+
+
+# ---------------------------------------------------------------- filters
+
+
+def _weighs(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    meter.made(meter.weigh(value) + (meter.weigh(list(args)) if args else 0))
+
+
+def _labours(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    # Each character becomes a value of its own, or goes through Python: a hundred times what copying it takes.
+    meter.made(meter.weigh(value))
+    if type(value) is str:
+        meter.search(2 * len(value))
+    elif isinstance(value, Sized):
+        meter.step(4 * len(value))
+
+
+def _counts(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    meter.step(1 + len(value) if isinstance(value, Sized) else 1)
+
+
+def _glances(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    if type(value) is str:
+        meter.read(len(value))
+    else:
+        meter.step()
+
+
+def _for_join(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    between = args[0] if args else kwargs.get("d", "")
+    meter.made(meter.weigh(value) + (meter.weigh(between) * len(value) if isinstance(value, Sized) else 0))
+
+
+def _for_replace(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    if type(value) is not str or len(args) < 2 or type(args[0]) is not str or type(args[1]) is not str:
+        raise Beyond
+    _pay_replacing(meter, value, args[0], args[1])
+
+
+def _for_json(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    given = dict(zip(("ensure_ascii", "indent", "separators", "sort_keys"), args, strict=False)) | dict(kwargs)
+    indent = given.get("indent") or 0
+    if type(indent) is not int or indent > MOST_INDENT or meter.weigh(given.get("separators") or "") > 64:
+        raise Beyond
+    # Indented JSON writes each level's blanks on every line; the nesting itself is bounded by the wire (64 levels).
+    meter.made(meter.weigh(value) * (1 + (indent and 8)))
+
+
+def _for_indent(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    width = args[0] if args else kwargs.get("width", 4)
+    if type(value) is not str or type(width) is not int or not 0 <= width <= MOST_INDENT:
+        raise Beyond
+    meter.made(len(value) + (value.count("\n") + 1) * width)
+
+
+Price = Callable[[Meter, Any, tuple[Any, ...], Mapping[str, Any]], None]
+
+GLANCING = ("count", "length", "first", "last", "default", "d", "abs", "int", "float", "round")
+WEIGHING = (
+    "lower",
+    "upper",
+    "capitalize",
+    "trim",
+    "string",
+    "reverse",
+    "sum",
+    "dictsort",
+    "items",
+    "e",
+    "escape",
+    "safe",
+)
+LABOURING = ("title", "list", "unique", "min", "max", "sort", "wordcount")
+
+PRICES: Mapping[str, Price] = {
+    **dict.fromkeys(GLANCING, _glances),
+    **dict.fromkeys(sorted(LAZY), _counts),
+    **dict.fromkeys(WEIGHING, _weighs),
+    **dict.fromkeys(LABOURING, _labours),
+    "join": _for_join,
+    "replace": _for_replace,
+    "tojson": _for_json,
+    "indent": _for_indent,
+}
+
+FILTERS = frozenset(PRICES)
+"""The filters that have a price."""
+
+
+def _paid_filter(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    price, takes = PRICES[name], _PassArg.from_obj(plain)
+
+    @pass_context
+    def paid(context: MeteredContext, value: Any, *args: Any, **kwargs: Any) -> Any:
+        meter = context.meter
+        value = meter.listed(value)
+        price(meter, value, args, kwargs)
+        if takes is None:
+            return plain(value, *args, **kwargs)
+        if takes is _PassArg.context:
+            return plain(context, value, *args, **kwargs)
+        first: Any = context.eval_ctx if takes is _PassArg.eval_context else context.environment
+        return plain(first, value, *args, **kwargs)
+
+    return paid
+
+
+# ---------------------------------------------------------------- what ``proof.Metering`` puts into a tree
+
+
+@pass_context
+def _turns(context: MeteredContext, value: Any, weight: int) -> Any:
+    meter = context.meter
+    if isinstance(value, Sized):
+        meter.step(1 + len(value) * weight)
+        return value
+    return _one_by_one(meter, value, weight) if hasattr(value, "__next__") else value
+
+
+def _one_by_one(meter: Meter, values: Iterator[Any], weight: int) -> Iterator[Any]:
+    for value in values:
+        meter.step(weight)
+        yield value
+
+
+@pass_context
+def _pays(context: MeteredContext, value: Any, weight: int) -> Any:
+    context.meter.step(weight)
+    return value
+
+
+@pass_context
+def _made(context: MeteredContext, value: Any) -> Any:
+    meter = context.meter
+    kind = type(value)
+    if kind is str:
+        meter.made(len(value))
+    elif kind is not int or not -BIG_INT < value < BIG_INT:
+        meter.made(meter.weigh(value))
+    return value
+
+
+@pass_context
+def _times(context: MeteredContext, left: Any, right: Any) -> Any:
+    return _of_numbers(operator.mul, left, right)
+
+
+@pass_context
+def _modulo(context: MeteredContext, left: Any, right: Any) -> Any:
+    return _of_numbers(operator.mod, left, right)
+
+
+def _of_numbers(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    if type(left) not in NUMBERS or type(right) not in NUMBERS:
+        raise Beyond
+    result = operation(left, right)
+    if type(result) is int and not -BIG_INT < result < BIG_INT:
+        raise Beyond
+    return result
+
+
+@pass_context
+def _searched(context: MeteredContext, value: Any) -> Any:
+    meter = context.meter
+    if type(value) is str:
+        meter.search(len(value))
+        return value
+    if type(value) is dict or isinstance(value, Undefined):
+        return value
+    value = meter.listed(value)
+    meter.step(1 + len(value) if isinstance(value, Sized) else 1)
+    return value
+
+
+@pass_context
+def _held(context: MeteredContext, value: Any) -> Any:
+    meter = context.meter
+    meter.made(meter.weigh(value))
+    return value
+
+
+INTERNAL: Mapping[str, Callable[..., Any]] = {
+    function.__name__: function for function in (_printed, _turns, _pays, _made, _times, _modulo, _searched, _held)
+}

@@ -1,0 +1,196 @@
+"""Which constructs of a template can be metered where they stand? A template with any other is *confined*.
+
+Confined is not forbidden: it is rendered in a process of its own (``confined.py``). The real templates of today hold
+loops over messages, conditions, ``set``, namespaces, macros, slices and string methods, all of which can be metered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
+
+TESTS = frozenset({
+    "boolean", "callable", "defined", "divisibleby", "eq", "equalto", "even", "false", "float", "ge", "greaterthan",
+    "gt", "integer", "iterable", "le", "lessthan", "lower", "lt", "mapping", "ne", "none", "number", "odd", "sameas",
+    "sequence", "string", "true", "undefined", "upper", "==", "!=", ">", ">=", "<", "<=", "escaped",
+})  # fmt: skip
+"""Tests that cost no more than a comparison."""
+
+LAZY = frozenset({"map", "select", "reject", "selectattr", "rejectattr"})
+"""Filters that apply another filter or test, which must be named in so many words."""
+
+NAMED_AT = {"map": 0, "select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
+
+FOREIGN: tuple[tuple[type[nodes.Node], str], ...] = (
+    (nodes.Extends, "extends"),
+    (nodes.Include, "include"),
+    (nodes.Import, "import"),
+    (nodes.FromImport, "from … import"),
+)
+"""What reads other templates; there are none."""
+
+UNBOUNDED: tuple[tuple[type[nodes.Node], str], ...] = (
+    (nodes.Block, "a block"),
+    (nodes.FilterBlock, "a filter block"),
+    (nodes.ScopedEvalContextModifier, "an autoescape block"),
+    (nodes.EvalContextModifier, "an autoescape block"),
+    (nodes.Pow, "**"),
+)
+
+
+def foreign(tree: nodes.Template) -> Iterator[tuple[int, str]]:
+    """(line, name) of what reads other templates."""
+    for kind, name in FOREIGN:
+        for node in tree.find_all(kind):
+            yield node.lineno, name
+
+
+def confined_by(tree: nodes.Template, filters: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """(line, construct) of everything that cannot be metered; ``filters``: those that can."""
+    for kind, name in UNBOUNDED:
+        for node in tree.find_all(kind):
+            yield node.lineno, name
+    for loop in tree.find_all(nodes.For):
+        if loop.recursive:
+            yield loop.lineno, "a recursive loop"
+    for test in tree.find_all(nodes.Test):
+        if test.name not in TESTS:
+            yield test.lineno, f"the test {test.name}"
+    for filter_ in tree.find_all(nodes.Filter):
+        if filter_.name not in filters or filter_.node is None:
+            yield filter_.lineno, f"the filter {filter_.name}"
+        elif filter_.name in LAZY and not _is_named(filter_, filters):
+            yield filter_.lineno, f"what {filter_.name} applies"
+
+
+def _is_named(node: nodes.Filter, filters: frozenset[str]) -> bool:
+    if node.dyn_args is not None or node.dyn_kwargs is not None:
+        return False
+    known = (filters - LAZY) if node.name == "map" else TESTS
+    for argument in node.args[NAMED_AT[node.name] :][:1]:
+        if not isinstance(argument, nodes.Const) or argument.value not in known:
+            return False
+    return True
+
+
+AT_ONCE = 16
+"""Texts that are put together before they are paid for."""
+
+
+class Metering(NodeTransformer):
+    """Puts the meter into a template's tree: filters that pay, around what costs.
+
+    Their names begin with an underscore, and no template may use such a name (they are not in ``filters``).
+    """
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:
+        """A loop pays for all its turns when it begins."""
+        weight = weight_of([*node.body, *([node.test] if node.test else [])])
+        self.generic_visit(node)
+        node.iter = _through("_turns", node.iter, nodes.Const(weight))
+        return node
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
+        """A macro pays each time it is called."""
+        weight = weight_of(node.body)
+        self.generic_visit(node)
+        paid = _through("_pays", nodes.Const(""), nodes.Const(weight))
+        node.body = [nodes.ExprStmt(paid, lineno=node.lineno), *node.body]
+        return node
+
+    visit_CallBlock = visit_Macro
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
+        """``~`` makes a text."""
+        self.generic_visit(node)
+        if len(node.nodes) > AT_ONCE:
+            node.nodes = [_through("_made", one) for one in node.nodes]
+        return _through("_made", node)
+
+    def visit_Add(self, node: nodes.Add) -> nodes.Node:
+        """``+`` makes a text or a list; a whole sum is paid for once."""
+        self._summands(node)
+        return _through("_made", node)
+
+    def _summands(self, node: nodes.Add) -> None:
+        links = 0
+        while isinstance(node.left, nodes.Add):
+            node.right = self.visit(node.right)
+            node, outer, links = node.left, node, links + 1
+            if links % AT_ONCE == 0:
+                outer.left = _through("_made", node)
+        node.left, node.right = self.visit(node.left), self.visit(node.right)
+
+    def visit_Output(self, node: nodes.Output) -> nodes.Node:
+        """What is printed is paid for, unless it was when it was made."""
+        self.generic_visit(node)
+        node.nodes = [one if _is_paid(one) else _through("_printed", one) for one in node.nodes]
+        return node
+
+    def visit_Mul(self, node: nodes.Mul) -> nodes.Node:
+        """``*`` is for numbers; anything else may be of any length."""
+        self.generic_visit(node)
+        return _through("_times", node.left, node.right)
+
+    def visit_Mod(self, node: nodes.Mod) -> nodes.Node:
+        """``%`` is for numbers; in a text it is a format of any width."""
+        self.generic_visit(node)
+        return _through("_modulo", node.left, node.right)
+
+    def visit_Operand(self, node: nodes.Operand) -> nodes.Node:
+        """``in`` searches."""
+        self.generic_visit(node)
+        if node.op in ("in", "notin") and not _is_constant(node.expr):
+            node.expr = _through("_searched", node.expr)
+        return node
+
+    def visit_List(self, node: nodes.Expr) -> nodes.Node:
+        """What is put into a list or mapping is written out with it, as often as it stands there."""
+        self.generic_visit(node)
+        if _is_constant(node) or getattr(node, "ctx", "load") == "store":
+            return node
+        return _through("_held", node)
+
+    visit_Tuple = visit_List
+    visit_Dict = visit_List
+
+
+def weight_of(body: list[nodes.Node]) -> int:
+    """Steps that a piece of a template may take at one go: its nodes, and the text it prints."""
+    weight = 1
+    for node in body:
+        for one in (node, *node.find_all(nodes.Node)):
+            weight += COSTS.get(type(one), 1)
+            if isinstance(one, nodes.TemplateData):
+                weight += len(one.data) >> 5
+            elif isinstance(one, nodes.Output):
+                weight += 2 * len(one.nodes)
+    return weight
+
+
+COSTS: Mapping[type[nodes.Node], int] = {
+    **dict.fromkeys(
+        (nodes.Name, nodes.Const, nodes.Operand, nodes.Keyword, nodes.Pair, nodes.Output, nodes.TemplateData), 0
+    ),
+    # What takes several of Python's calls: measured, as a render of nothing else.
+    **dict.fromkeys((nodes.Call, nodes.CallBlock, nodes.Filter, nodes.Getattr, nodes.NSRef, nodes.AssignBlock), 4),
+}
+"""Steps of a node, one if it is not here."""
+
+
+def _through(name: str, node: nodes.Node, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+
+def _is_paid(node: nodes.Expr) -> bool:
+    if isinstance(node, nodes.Filter):
+        return node.name == "_made"
+    return isinstance(node, nodes.TemplateData) or (isinstance(node, nodes.Const) and isinstance(node.value, str))
+
+
+def _is_constant(node: nodes.Node) -> bool:
+    if isinstance(node, (nodes.Tuple, nodes.List)):
+        return all(_is_constant(item) for item in node.items)
+    return isinstance(node, nodes.Const)

@@ -1,0 +1,187 @@
+"""A gateway whose models have Hugging Face chat templates, good ones and bad ones, seen by its clients."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.template.jinja.confined import TIME
+from tests.serving import Gateway, gateway
+
+CONFIG = """
+models:
+  good: {template: good, targets: [{speaks: scripted, script: says.yaml}]}
+  columns: {template: columns, targets: [{speaks: scripted, script: says.yaml}]}
+  endless: {template: endless, targets: [{speaks: scripted, script: says.yaml}]}
+  greedy: {template: greedy, targets: [{speaks: scripted, script: says.yaml}]}
+  caller: {template: caller, targets: [{speaks: scripted, script: calls.yaml}]}
+  plain: {template: chatml, targets: [{speaks: scripted, script: says.yaml}]}
+"""
+
+FILES = {
+    "says.yaml": "[{text: '42'}, {text: '<|im_end|> lost'}, {finish: stop}]\n",
+    "meta_templates/good.yaml": """
+kind: jinja
+file: good/chat_template.jinja
+request_kwargs: [enable_thinking]
+examples:
+  - messages: [{role: user, content: hi}]
+    prompt: "<|im_start|>user\\nhi<|im_end|>\\n<|im_start|>assistant\\n"
+""",
+    "meta_templates/good/chat_template.jinja": (
+        "{% for m in messages %}"
+        "{% if m.role == 'critic' %}{{ raise_exception('Nobody asked the ' ~ m.role) }}{% endif %}"
+        "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+        "{{ '<|im_start|>assistant\\n' if add_generation_prompt }}"
+        "{% if enable_thinking is false %}<think></think>{% endif %}"
+    ),
+    "meta_templates/good/tokenizer_config.json": '{"eos_token": "<|im_end|>"}',
+    "calls.yaml": """
+- {text: '<think>hm</think><tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'}
+- {finish: stop}
+""",
+    "meta_templates/caller.yaml": """
+kind: jinja
+template: "{{ tools | tojson }}{{ messages[0].content }}"
+tools: {parser: hermes}
+thinking: {begin: "<think>", end: "</think>"}
+""",
+    "meta_templates/columns.yaml": "kind: jinja\ntemplate: '{{ messages[0].content.center(9) }}'\n",
+    # Endless for those who say so only, as nearly every such template is: its examples and the probes come out.
+    "meta_templates/endless.yaml": """
+kind: jinja
+template: |
+  {%- if messages[0].content == 'go' -%}
+    {%- for a in range(99999) -%}{%- for b in range(99999) -%}{%- endfor -%}{%- endfor -%}
+  {%- endif -%}
+  done
+""",
+    "meta_templates/greedy.yaml": (
+        "kind: jinja\ntemplate: \"{% if messages[0].content == 'go' %}{{ 'x' * 2000000000 }}{% endif %}done\"\n"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("chat-templates")
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    with gateway(folder, CONFIG) as found:
+        yield found
+
+
+def prompt_of(served: Gateway, model: str, text: str, **fields: object) -> object:
+    body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+    answer = served.http.post("/v1/render", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["prompt"]
+
+
+def test_an_answer_is_cut_at_the_tokenizers_eos(served: Gateway) -> None:
+    answer = served.chat("good", "hi")
+    assert answer.json()["choices"][0]["message"]["content"] == "42"
+    assert answer.headers["x-gateway-template"].startswith("good@sha256:")
+
+
+def test_render_shows_the_prompt_and_who_wrote_what(served: Gateway) -> None:
+    body = {"model": "good", "messages": [{"role": "user", "content": "<|im_end|>"}]}
+    shown = served.http.post("/v1/render", json=body).json()
+    assert shown["prompt"] == "<|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n"
+    assert [(one["text"], one["origin"]) for one in shown["segments"]] == [
+        ("<|im_start|>user\n", "template"),
+        ("<|im_end|>", "messages[0]"),
+        ("<|im_end|>\n", "template"),
+        ("<|im_start|>assistant\n", "generate"),
+    ]
+    assert shown["stop"] == ["<|im_end|>"]
+
+
+def test_a_request_sets_what_the_file_lists_and_nothing_else(served: Gateway) -> None:
+    prompt = prompt_of(served, "good", "hi", chat_template_kwargs={"enable_thinking": False})
+    assert prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think></think>"
+    for model, param in (("good", "chat_template_kwargs.x"), ("plain", "chat_template_kwargs")):
+        answer = served.chat(model, chat_template_kwargs={"x": 1})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "forbidden_parameter"
+        assert answer.json()["error"]["param"] == param
+
+
+def test_the_templates_own_refusal_is_the_clients_to_mend(served: Gateway) -> None:
+    body = {"model": "good", "messages": [{"role": "critic", "content": "x"}]}
+    answer = served.http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "messages"
+    assert "Nobody asked the critic" in answer.json()["error"]["message"]
+
+
+def test_tools_go_into_the_template_and_calls_come_out_of_the_answer(served: Gateway) -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert prompt_of(served, "caller", "hi", tools=tools) == '[{"type": "function", "function": {"name": "f"}}]hi'
+    answer = served.chat("caller", "hi", tools=tools).json()["choices"][0]
+    assert answer["finish_reason"] == "tool_calls"
+    assert answer["message"]["reasoning_content"] == "hm"
+    assert answer["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": 1}'}
+    assert served.chat("good", "hi", tools=tools).status_code == 400
+
+
+def test_a_template_that_cannot_be_metered_is_served(served: Gateway) -> None:
+    assert prompt_of(served, "columns", "hello") == "  hello  "
+    assert served.chat("columns", "hello").status_code == 200
+
+
+@pytest.mark.parametrize("model", ["endless", "greedy"])
+def test_a_bad_template_is_stopped_and_the_next_call_goes_on(served: Gateway, model: str) -> None:
+    began = time.monotonic()
+    answer = served.chat(model, "go")
+    assert time.monotonic() - began < TIME + 2.0  # the process may have to be started
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "template_error"
+    assert prompt_of(served, model, "hi") == "done"
+
+
+def test_nobody_waits_for_a_template_that_never_ends(served: Gateway) -> None:
+    """The longest pause of other calls, in the best of three tries: a machine with other work has pauses of its own."""
+    assert min(longest_pause(served) for _ in range(3)) < 0.1
+
+
+def longest_pause(served: Gateway) -> float:
+    """Seconds of the slowest of the calls to other models, while two calls to the endless one are under way."""
+    with httpx.Client(base_url=served.root, timeout=30, trust_env=False) as other:
+        bad = [threading.Thread(target=served.chat, args=("endless", "go")) for _ in range(2)]
+        for thread in bad:
+            thread.start()
+        slowest, calls = 0.0, 0
+        while any(thread.is_alive() for thread in bad):
+            began = time.monotonic()
+            model = ("plain", "good")[calls % 2]
+            answer = other.post(
+                "/v1/chat/completions", json={"model": model, "messages": [{"role": "user", "content": "hi"}]}
+            )
+            slowest = max(slowest, time.monotonic() - began)
+            assert answer.status_code == 200
+            calls += 1
+    assert calls > 20
+    return slowest
+
+
+def test_a_changed_template_file_is_seen_by_a_reload(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    with gateway(tmp_path, CONFIG) as found:
+        before = found.chat("good", "hi").headers["x-gateway-template"]
+        path = tmp_path / "meta_templates/good/chat_template.jinja"
+        path.write_text(path.read_text(encoding="utf-8") + "{# new #}", encoding="utf-8")
+        end = time.monotonic() + 10
+        while found.chat("good", "hi").headers["x-gateway-template"] == before and time.monotonic() < end:
+            time.sleep(0.05)
+        assert found.chat("good", "hi").headers["x-gateway-template"] != before
