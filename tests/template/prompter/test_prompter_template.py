@@ -397,14 +397,16 @@ def test_a_request_that_does_not_fit_is_a_400_that_says_where(name: str) -> None
     assert part in error.message
 
 
-@pytest.mark.parametrize("raw", [PLAIN, {**PLAIN, "turns": "opencompass"}, API, {"kind": "chat"}])
+@pytest.mark.parametrize(
+    "raw", [PLAIN, {**PLAIN, "turns": "opencompass"}, API, {"kind": "chat"}, {"kind": "jinja", "template": "hi"}]
+)
 def test_templates_without_slots_refuse_variables(raw: dict[str, Any]) -> None:
     error = refused(raw, dialogue((U, "q"), variables={"a": "b"}))
     assert error.param == "gateway.variables"
 
 
 def test_a_prompter_has_no_whole_conversation() -> None:
-    with pytest.raises(InvalidValue, match="only a string template"):
+    with pytest.raises(InvalidValue, match="only a meta template"):
         whole_segments(template(CHAT).spec, dialogue((U, "q")))
 
 
