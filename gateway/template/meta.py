@@ -7,10 +7,10 @@ Meta ``end`` closes a finished conversation, so a prompt that awaits an answer n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from gateway.core.dialogue import Dialogue, Message
-from gateway.core.prompt import Mark, Notice, Prompt
+from gateway.core.prompt import Mark, Notice, Prompt, Segment
 from gateway.template.natural import NaturalOrder
 from gateway.template.speakers import Speaker, Speakers, check_dialogue, content_of, unread_fields
 from gateway.template.spec import RoleSpec, TemplateSpec
@@ -81,6 +81,12 @@ class MetaTemplate:
         self._speakers = Speakers(spec)
         self._order = NaturalOrder(spec, self._speakers)
         self._voices = {role: Voice(speaker) for role, speaker in self._speakers.items()}
+        self._around = {
+            role: (voice.begin, voice.end)
+            for role, voice in self._voices.items()
+            if not (voice.fallback_for or self._order.speaks_for_itself)
+        }
+        """What stands around a message of each role of which there is nothing else to tell."""
         self._opening = _words(spec.begin) if spec.begin else Words()
         self._generate = generating.begin
         self._generate_mark: Mark = (generating.role, "generate", True)
@@ -93,6 +99,37 @@ class MetaTemplate:
         goes_on = dialogue.continue_final
         if dialogue.tools or goes_on or dialogue.variables:
             check_dialogue(dialogue)
+        texts, around = [self.spec.begin], self._around
+        for message in dialogue.messages:
+            words = around.get(message.role)
+            if words is None or message.parts or len(message.raw) > 2:
+                return self._in_pieces(dialogue)
+            texts += (words[0], message.text, words[1])
+        if goes_on:
+            del texts[-1]  # the last message's end
+        else:
+            texts.append(self._generate)
+        spec = self.spec
+        return Prompt(  # where its pieces come from is told when somebody asks
+            "".join(texts),
+            None,
+            self._stops,
+            self._stop_token_ids,
+            spec.bos,
+            spec.bos_text,
+            (),
+            (),
+            (),
+            "",
+            partial(self._segments, dialogue),
+        )
+
+    def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
+        return self._in_pieces(dialogue).segments or ()
+
+    def _in_pieces(self, dialogue: Dialogue) -> Prompt:
+        """What ``render`` gives, with everything that is to be told of it."""
+        goes_on = dialogue.continue_final
         pieces = list(self._opening.pieces)
         marks: list[Mark | None] = list(self._opening.marks)
         notices: dict[Notice, None] = {}
