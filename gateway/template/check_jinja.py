@@ -72,8 +72,9 @@ class _Folder:
         is_json = self.name.endswith(".json")
         self.own = self._object(self.name, self.data) if is_json and self.data is not None else {}
         is_tokenizer = self.name.endswith(TOKENIZER)
-        self.tokenizer = self.own if is_tokenizer or not self.name else self._beside(TOKENIZER)
-        self.generation = self._beside(GENERATION) if self.name else {}
+        there = self.data is not None  # a file that is not there has none beside it, and one complaint is enough
+        self.tokenizer = self.own if is_tokenizer or not there else self._beside(TOKENIZER)
+        self.generation = self._beside(GENERATION) if there else {}
 
     def source(self) -> Any:
         """What the file says the template is: a text, or several with names."""
