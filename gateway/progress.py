@@ -20,6 +20,7 @@ class Progress:
         "_received",
         "_upstream_end",
         "_upstream_first",
+        "_written",
         "admission",
         "attempts",
         "bos_anomaly",
@@ -38,7 +39,6 @@ class Progress:
         "tool_parse_failures",
         "tool_parser",
         "usage",
-        "written",
     )
 
     def __init__(
@@ -49,7 +49,7 @@ class Progress:
         self._asked: float | None = None
         self._upstream_first: float | None = None
         self._upstream_end: float | None = None
-        self.written: list[float] = []
+        self._written: list[float] = []
         """When each piece of content went to the client's connection."""
         self.endpoint = endpoint
         self.request_id = request_id
@@ -88,7 +88,11 @@ class Progress:
         for event in events:
             if (type(event) is Delta and event.text) or _is_text(event):
                 count += 1
-        self.written += [self._now()] * count
+        self._written += [self._now()] * count
+
+    def passed(self, moments: Sequence[float]) -> None:
+        """At these moments text has gone to the client's connection by itself."""
+        self._written += moments
 
     def saw(self, events: Sequence[Event]) -> None:
         """A batch on its way to the client."""
@@ -116,7 +120,7 @@ class Progress:
     @property
     def begun(self) -> bool:
         """Has content gone to the client?"""
-        return bool(self.written)
+        return bool(self._written)
 
     def elapsed(self) -> float:
         """Seconds since the request's head."""
@@ -138,7 +142,7 @@ class Progress:
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
         """The record of the finished call."""
         asked, usage = self._asked, self.usage
-        first, ended, written = self._upstream_first, self._upstream_end, self.written
+        first, ended, written = self._upstream_first, self._upstream_end, self._written
         return Record(  # by position: two dozen names would cost more than the rest
             self.request_id,
             self.endpoint,

@@ -94,13 +94,15 @@ class Watched:
             await self._events.flow(passage)
             return
         cutter = self._the_cutter()
-        passage.halts = stop_set(self._stops).first.search
+        passage.halts = stop_set(self._stops).first
         for index in tuple(passage.lanes):
-            if cutter.choice(index).holds:
+            if not cutter.choice(index).clear:
                 del passage.lanes[index]
-        await self._events.flow(passage)
-        for index, lane in passage.lanes.items():
-            cutter.choice(index).received += lane.passed
+        try:
+            await self._events.flow(passage)
+        finally:
+            for index, lane in passage.lanes.items():
+                cutter.choice(index).received += lane.passed
 
     # ---------------------------------------------------------------- the two ordinary cases
 

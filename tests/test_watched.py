@@ -54,7 +54,7 @@ class Played:
         if not isinstance(event, Delta) or event != Delta(event.index, event.text) or not event.text:
             return False
         lane = passage.lanes.get(event.index)
-        if lane is None or (passage.halts is not None and passage.halts(event.text)):
+        if lane is None or (passage.halts is not None and passage.halts.search(event.text)):
             return False
         if not passage.write(lane.before + event.text.encode() + lane.behind):
             return False
@@ -169,9 +169,7 @@ def test_what_flows_is_what_would_have_been_pulled(
             while batch := await watched.more():
                 out += batch
                 if flows:
-                    passage = Passage(write, [])
-                    passage.lanes = {index: Lane(b"%d" % index, b";") for index in range(n)}
-                    await watched.flow(passage)
+                    await watched.flow(Passage(write, {index: Lane(b"%d" % index, b";") for index in range(n)}))
         except GatewayError as raised:
             return out, raised.code
         return out, ""

@@ -46,8 +46,6 @@ class Shape:
     only_text: Callable[[Mapping[str, Any]], Any] | None
     """The text of a choice in a stream's chunk, if it can be had in one look; anything else: look closer.
     None: it is the choice's ``text``."""
-    text_key: bytes
-    """The key of that text, as JSON without blanks."""
     whole_text: Callable[[Mapping[str, Any]], Any] | None
     """The text of a choice in a whole answer, on the same terms."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
@@ -91,7 +89,6 @@ def _chat_whole_text(choice: Mapping[str, Any]) -> object:
 COMPLETIONS = Shape(
     said=lambda choice: Said(choice.get("text"), NOTHING),
     only_text=None,
-    text_key=b'"text":',
     whole_text=None,
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
@@ -99,7 +96,6 @@ COMPLETIONS = Shape(
 CHAT = Shape(
     said=_chat_said,
     only_text=_chat_text,
-    text_key=b'"content":',
     whole_text=_chat_whole_text,
     logprobs=from_chat,
     keys=frozenset({"index", "delta", "message", "logprobs", "finish_reason"}),
@@ -131,14 +127,11 @@ class Answer:
         "_target",
         "_usage",
         "invalid",
-        "text_key",
     )
 
     def __init__(self, shape: Shape, target: str, asked: int, notices: tuple[str, ...] = ()) -> None:
         self._shape = shape
         self._only_text = shape.only_text
-        self.text_key = shape.text_key
-        """See ``Shape``."""
         self._target = target
         self._asked = asked
         """How many choices there may be."""

@@ -22,7 +22,7 @@ import orjson
 from gateway.backend.answers import Answer, Shape
 from gateway.backend.asking import Asking
 from gateway.backend.http import HttpAnswer, HttpTarget, read_whole
-from gateway.backend.passing import passing
+from gateway.backend.passing import Passing
 from gateway.backend.statuses import error_in_body
 from gateway.backend.whole import ordinary_whole
 from gateway.core.errors import (
@@ -35,7 +35,7 @@ from gateway.core.errors import (
 from gateway.core.events import Event
 from gateway.core.passage import Passage
 from gateway.stream.sse import SseEvent, SseParser
-from gateway.stream.surrogates import loads
+from gateway.stream.surrogates import loads, maybe_lone
 
 EVENT_STREAM = "text/event-stream"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -120,7 +120,7 @@ class BodyEvents(Asking):
         """See ``Events``."""
         parser = self._parser
         if parser is not None and parser.idle and not self.over and self._failure is None:
-            await self._http.flow(passing(self._answer, passage))
+            await self._http.flow(Passing(self._answer, parser, passage).take)
 
     async def _begin(self, body: bytes | None, events: list[Event]) -> None:
         """Find out which of the two it is; a whole answer is read to its end. ``body``: all of it, if it is here."""
@@ -159,14 +159,14 @@ class BodyEvents(Asking):
                 return events
         answer = Answer(self._shape, self._target, self._asked, self._notices)
         answer.invalid = UpstreamInvalidResponse
-        told = answer.take(said, odd=_maybe_odd(body))
+        told = answer.take(said, odd=maybe_lone(body))
         if not answer.begun_choices:
             raise UpstreamInvalidResponse("the model's server sent an answer without choices")
         return [*told, *answer.end()]
 
     def _take(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
         answer = self._answer
-        plain = None if b"\\ud" in data or b"\\uD" in data else parser.plain(data)
+        plain = None if maybe_lone(data) else parser.plain(data)
         if plain is None:
             for sse in parser.feed(data):
                 if _is_done(sse.data):
@@ -240,14 +240,10 @@ def _read_event(sse: SseEvent, answer: Answer) -> list[Event]:
         raise UpstreamInvalidStream(NOT_JSON) from None
     if sse.event == "error":
         raise _stream_error(chunk)
-    return answer.take(chunk, odd=_maybe_odd(sse.data))
+    return answer.take(chunk, odd=maybe_lone(sse.data))
 
 
 def _stream_error(chunk: object) -> GatewayError:
     """``event: error`` with any data is an error, even where the data does not look like one."""
     told = error_in_body(chunk) if isinstance(chunk, dict) else None
     return told or UpstreamError("the model's server reported an error in its stream")
-
-
-def _maybe_odd(data: bytes) -> bool:
-    return b"\\ud" in data or b"\\uD" in data

@@ -3,85 +3,122 @@
 The events of a stream differ in their text alone. So an event that has been read once, in full, shows what the next
 one looks like: the same bytes before the text's JSON string and behind it. Where they are the same, and between them
 stands one string without escapes, the event has been read, and its text needs no other form: it goes into the client's
-frame as it came. Every other event is parsed, and what is not plain text stops the passage.
+frame as it came. Every other event is parsed, and what is not plain text ends the passage.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from time import monotonic
 
 import orjson
 
 from gateway.backend.answers import Answer
+from gateway.core.events import Delta
 from gateway.core.passage import Lane, Passage
-from gateway.stream.sse import MAX_EVENT
+from gateway.stream.sse import MAX_EVENT, SseParser
+from gateway.stream.surrogates import maybe_lone
 
 _STRING = re.compile(rb'"[^"\\\x00-\x1f]+"')
 """A JSON string that holds something and no escapes. (What ``orjson`` makes of such a text are the same bytes.)"""
+PROBE = "\N{WHITE SQUARE}"
+"""A text to try with; it is put behind the one that came, so that it is another."""
+PLACES = 4
+"""Where the text's string occurs in an event: so many places are tried."""
 ATTEMPTS = 4
 """Events in a row that may look unlike the one before; after that nothing is learnt any more."""
 
 
-def passing(answer: Answer, passage: Passage) -> Callable[[bytes], bool]:
-    """Passes on a piece of the body that is one event with nothing but text; False: nothing has been done with it."""
-    ordinary, key, loads, string = answer.ordinary, answer.text_key, orjson.loads, _STRING.fullmatch
-    lanes, halts, write, moments = passage.lanes, passage.halts, passage.write, passage.moments
-    head, tail, first, last = b"\n", b"\n", 0, 0  # no event begins so
-    attempts = ATTEMPTS
-    lane = Lane(b"", b"")
-    before = behind = b""
+class Passing:
+    """Passes on pieces of a body while they are events with nothing but text."""
 
-    def parsed(data: bytes) -> bool:
-        nonlocal head, tail, first, last, attempts, lane, before, behind
-        # One event of one line, as ``SseParser.plain`` has it; orjson refuses what is not UTF-8.
-        if not data.startswith(b"data: {") or not data.endswith(b"}\n\n") or data.count(b"\n") != 2:
-            return False
-        if b"\r" in data or b"\\ud" in data or b"\\uD" in data or len(data) > MAX_EVENT:
-            return False
-        try:
-            delta = ordinary(loads(data[6:-2]))
-        except ValueError:
-            return False
-        if delta is None:
-            return False
-        text, its_lane = delta.text, lanes.get(delta.index)
-        if its_lane is None or (halts is not None and halts(text) is not None):
-            return False
-        said = orjson.dumps(text)
-        if not write(its_lane.before + said + its_lane.behind):
-            return False
-        its_lane.passed += len(text)
-        moments.append(monotonic())
-        if attempts and data.count(key) == 1:
-            attempts -= 1
-            at = data.find(said, data.find(key) + len(key))
-            if at >= 0 and data[:at].rstrip(b" ").endswith(key):
-                # The quotes stay outside: what stands between them is all that changes.
-                first, last = at + 1, len(data) - at - len(said) + 1
-                head, tail, lane = data[:first], data[-last:], its_lane
-                before, behind = lane.before + b'"', b'"' + lane.behind
-        return True
+    __slots__ = (
+        "_answer",
+        "_attempts",
+        "_before",
+        "_behind",
+        "_first",
+        "_halts",
+        "_head",
+        "_lane",
+        "_last",
+        "_parser",
+        "_passage",
+        "_tail",
+    )
 
-    def passes(data: bytes) -> bool:
-        nonlocal attempts
-        if not (data.startswith(head) and data.endswith(tail)):
-            return parsed(data)
+    def __init__(self, answer: Answer, parser: SseParser, passage: Passage) -> None:
+        """``parser``: idle, as the passage ends with the first piece that it would keep some of."""
+        self._answer = answer
+        self._parser = parser
+        self._passage = passage
+        self._halts = None if passage.halts is None else passage.halts.search
+        self._lane: Lane | None = None
+        """The lane of the events whose look is known; None: none is."""
+        self._attempts = ATTEMPTS
+
+    def take(self, data: bytes) -> bool:
+        """Pass a piece of the body on; False: nothing has been done with it."""
+        lane = self._lane
+        if lane is None or not (data.startswith(self._head) and data.endswith(self._tail)):
+            return self._parsed(data)
         size = len(data)
-        end = size - last
-        if string(data, first - 1, end + 1) is None or size > MAX_EVENT:
-            return parsed(data)
-        said = data[first:end]
+        end = size - self._last
+        # Both quotes belong to what is known, so the string begins one byte before its text and ends one behind it.
+        if size > MAX_EVENT or _STRING.fullmatch(data, self._first - 1, end + 1) is None:
+            return self._parsed(data)
+        said = data[self._first : end]
         try:
             text = said.decode()
-        except ValueError:
+        except UnicodeDecodeError:
             return False
-        if (halts is not None and halts(text) is not None) or not write(before + said + behind):
+        passage = self._passage
+        if self._halts is not None and self._halts(text) is not None:
+            return False
+        if not passage.write(self._before + said + self._behind):
             return False
         lane.passed += len(text)
-        moments.append(monotonic())
-        attempts = ATTEMPTS
+        passage.moments.append(passage.now())
+        self._attempts = ATTEMPTS
         return True
 
-    return passes
+    def _parsed(self, data: bytes) -> bool:
+        delta = self._read(data)
+        if delta is None:
+            return False
+        text, lane = delta.text, self._passage.lanes.get(delta.index)
+        if lane is None or (self._halts is not None and self._halts(text) is not None):
+            return False
+        if not self._passage.write(lane.before + orjson.dumps(text) + lane.behind):
+            return False
+        lane.passed += len(text)
+        self._passage.moments.append(self._passage.now())
+        if self._attempts:
+            self._attempts -= 1
+            self._learn(data, delta, lane)
+        return True
+
+    def _read(self, data: bytes) -> Delta | None:
+        """What one event says, if it is one event that only says more of a choice."""
+        said = None if maybe_lone(data) else self._parser.plain(data)
+        if said is None or len(said) != 1:
+            return None
+        try:
+            return self._answer.ordinary(orjson.loads(said[0]))
+        except ValueError:
+            return None
+
+    def _learn(self, data: bytes, delta: Delta, lane: Lane) -> None:
+        """What do events look like whose text alone is another? Found by putting another one in."""
+        said, other = orjson.dumps(delta.text), delta.text + PROBE
+        at = data.find(said)
+        for _ in range(PLACES):
+            if at < 0:
+                return
+            first, last = at + 1, len(data) - at - len(said) + 1
+            head, tail = data[:first], data[-last:]
+            if self._read(head + orjson.dumps(other)[1:-1] + tail) == Delta(delta.index, other):
+                self._head, self._tail, self._first, self._last = head, tail, first, last
+                self._before, self._behind = lane.before + b'"', b'"' + lane.behind
+                self._lane = lane
+                return
+            at = data.find(said, at + 1)

@@ -12,7 +12,7 @@ KEPT = 256 * 1024 * 1024
 """Bytes of freed memory that the process keeps for what comes next."""
 LARGEST = 32 * 1024 * 1024
 """Bytes of the largest block that is kept so; glibc takes no larger value."""
-THEIRS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
+THEIRS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 """Who sets one of these has a choice of their own: another threshold, or another allocator."""
 
 

@@ -1,13 +1,14 @@
 """How does text pass from an engine's socket to a client's while nobody looks at it?
 
 Whoever stands between the two says beforehand what may not pass, and reads afterwards what has passed; on the way
-itself nobody is called. Anything but the plainest text stops the passage, and is then looked at by everybody.
+itself nobody is called. Anything but the plainest text ends the passage, and is then looked at by everybody.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from time import monotonic
 
 
 class Lane:
@@ -25,16 +26,25 @@ class Lane:
 
 
 class Passage:
-    """The lanes of a stream, and what holds for all of them."""
+    """One passage: from when a stream is left to itself until something has to be looked at.
 
-    __slots__ = ("halts", "lanes", "moments", "write")
+    The edge makes it, with a lane for each choice that it has introduced; the cut takes lanes away and says what
+    halts; the backend lets text pass, and notes it. Afterwards the cut reads the characters, the clock and the
+    progress the moments.
+    """
 
-    def __init__(self, write: Callable[[bytes], bool], moments: list[float]) -> None:
+    __slots__ = ("halts", "lanes", "moments", "now", "write")
+
+    def __init__(
+        self, write: Callable[[bytes], bool], lanes: dict[int, Lane], now: Callable[[], float] = monotonic
+    ) -> None:
         self.write = write
         """Takes a frame for the client; False: it has done nothing, because the client reads too slowly."""
-        self.moments = moments
-        """When something has gone to the client, in monotonic seconds; grows by one with each text that passes."""
-        self.lanes: dict[int, Lane] = {}
+        self.lanes = lanes
         """By choice; the text of other choices does not pass."""
-        self.halts: Callable[[str], Any] | None = None
-        """Text that this finds anything in does not pass."""
+        self.now = now
+        """Monotonic seconds."""
+        self.halts: re.Pattern[str] | None = None
+        """Text in which this is found does not pass."""
+        self.moments: list[float] = []
+        """When text has passed, in order."""

@@ -97,6 +97,11 @@ class Asked(Work, ABC):
     async def write(self, frames: bytes) -> None:
         """A part of a stream; waits while the client reads too slowly."""
 
+    @property
+    def passes_on(self) -> bool:
+        """May ``pass_on`` write anything?"""
+        return False
+
     def pass_on(self, frames: bytes) -> bool:
         """As ``write``, for who cannot wait. False: nothing was written, because whoever writes here has to wait."""
         return False

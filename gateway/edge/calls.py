@@ -188,7 +188,6 @@ def _report(asked: Asked, error: GatewayError, progress: Progress) -> None:
 
 
 async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Progress) -> None:
-    passage = Passage(asked.pass_on, progress.written)
     while batch := await events.more():
         frames = speaker.frames(batch)
         if not frames:
@@ -199,9 +198,12 @@ async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Prog
         await asked.write(frames)
         progress.wrote(batch)
         # From here on plain text goes from socket to socket without waking this task; anything else comes back here.
-        passage.lanes = speaker.lanes()
-        if passage.lanes:
-            await events.flow(passage)
+        if asked.passes_on and (lanes := speaker.lanes()):
+            passage = Passage(asked.pass_on, lanes)
+            try:
+                await events.flow(passage)
+            finally:
+                progress.passed(passage.moments)
 
 
 async def _whole(events: Events) -> Completion | Document:

@@ -164,10 +164,15 @@ class Request(Asked):
         if line.drained is not None:
             await line.drained
 
+    @property
+    def passes_on(self) -> bool:
+        """See ``Asked``."""
+        return self._chunked and self._head is None
+
     def pass_on(self, frames: bytes) -> bool:
         """See ``Asked``."""
         line = self._line
-        if line.drained is not None or self._head is not None or not self._chunked:
+        if line.drained is not None:
             return False
         if not line.lost:
             line.transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))

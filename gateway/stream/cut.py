@@ -108,13 +108,13 @@ class Choice:
         """(position of its first character, delta or what is left of it), in order."""
 
     @property
-    def holds(self) -> bool:
-        """Does something wait, or has to be looked at whatever comes?"""
-        return bool(self._waiting or self.ended or self._skip or self._scanner.node or self._tokens is not None)
+    def clear(self) -> bool:
+        """Nothing waits, and text that no stop can begin in needs no look."""
+        return not (self._waiting or self.ended or self._skip or self._scanner.node or self._tokens is not None)
 
     def touches(self, delta: Delta) -> bool:
         """False: no stop can begin in this text and nothing waits, so it may go out; then it counts as ``received``."""
-        return self._search(delta.text) is not None or delta.logprobs is not None or self.holds
+        return self._search(delta.text) is not None or delta.logprobs is not None or not self.clear
 
     def ends(self) -> bool:
         """True: nothing is held, and the choice takes no more. False: nothing happened."""

@@ -19,6 +19,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNIT = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
 
 
+def maybe_lone(data: bytes) -> bool:
+    """May there be half a character in this JSON? Only an escape can bring one."""
+    return b"\\ud" in data or b"\\uD" in data
+
+
 def loads(data: bytes) -> Any:
     """The JSON value in ``data``, lone surrogates included; as strict as orjson otherwise.
 
@@ -27,8 +32,7 @@ def loads(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        # Only an escape can bring a surrogate; all else is orjson's to judge.
-        if b"\\ud" not in data and b"\\uD" not in data:
+        if not maybe_lone(data):  # all else is orjson's to judge
             raise
     try:
         return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -12,11 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.backend.answers import CHAT, COMPLETIONS, Answer
-from gateway.backend.passing import ATTEMPTS, passing
+from gateway.backend.passing import ATTEMPTS, Passing
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta
 from gateway.core.passage import Lane, Passage
+from gateway.stream.sse import SseParser
 from gateway.stream.stops import stop_set
 
 SHAPES = {"completions": COMPLETIONS, "chat": CHAT}
@@ -41,13 +42,16 @@ def lanes() -> dict[int, Lane]:
     return {index: Lane(b'data: {"%d":' % index, b"}\n\n") for index in range(2)}
 
 
-def introduced(shape: str, passage: Passage) -> Answer:
+def introduced(shape: str) -> Answer:
     """An answer whose two choices have begun, as it is when a passage opens."""
     answer = Answer(SHAPES[shape], "m/0", 2)
     for index in range(2):
         answer.take(chunk(shape, "a", index))
-    passage.lanes = lanes()
     return answer
+
+
+def passing(shape: str, passage: Passage) -> Callable[[bytes], bool]:
+    return Passing(introduced(shape), SseParser(), passage).take
 
 
 def careful(answer: Answer, data: bytes, lane: dict[int, Lane]) -> bytes | None:
@@ -89,12 +93,11 @@ EVENTS = st.lists(st.tuples(TEXT, st.sampled_from([0, 0, 0, 1]), MORE, STYLES), 
 def test_what_passes_is_what_would_have_been_read(shape: str, said: list[Any], plain: bool) -> None:
     """``plain``: the events differ in their text only, as those of real engines do."""
     frames: list[bytes] = []
-    passage = Passage(lambda frame: frames.append(frame) is None, [])
-    answer = introduced(shape, passage)
-    passage.halts = stop_set(STOPS).first.search
-    passes = passing(answer, passage)
+    passage = Passage(lambda frame: frames.append(frame) is None, lanes())
+    passage.halts = stop_set(STOPS).first
+    passes = passing(shape, passage)
     expected: list[bytes] = []
-    reader = introduced(shape, Passage(lambda frame: True, []))
+    reader = introduced(shape)
     for text, index, more, style in said:
         data = event(chunk(shape, text, 0 if plain else index, {} if plain else more), style)
         frame = careful(reader, data, lanes())
@@ -117,12 +120,12 @@ BYTES = st.binary(max_size=12) | st.sampled_from(
 def test_only_a_whole_string_is_not_parsed(shape: str, between: bytes) -> None:
     """Whatever stands where the text stood in the event before: it passes if it is a string, and as that string."""
     frames: list[bytes] = []
-    passage = Passage(lambda frame: frames.append(frame) is None, [])
-    passes = passing(introduced(shape, passage), passage)
+    passage = Passage(lambda frame: frames.append(frame) is None, lanes())
+    passes = passing(shape, passage)
     model = event(chunk(shape, "TEXT"))
     assert passes(model)
     data = model.replace(b"TEXT", between)
-    frame = careful(introduced(shape, Passage(lambda frame: True, [])), data, lanes()) if b"\r" not in data else None
+    frame = careful(introduced(shape), data, lanes()) if b"\r" not in data else None
     if b"<" in between or b"\\" in between:
         return  # ``careful`` knows stops, this passage has none
     assert passes(data) is (frame is not None)
@@ -131,8 +134,8 @@ def test_only_a_whole_string_is_not_parsed(shape: str, between: bytes) -> None:
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_half_an_event_does_not_pass(cut: int) -> None:
-    passage = Passage(lambda frame: True, [])
-    passes = passing(introduced("completions", passage), passage)
+    passage = Passage(lambda frame: True, lanes())
+    passes = passing("completions", passage)
     data = event(chunk("completions", "TEXT"))
     assert passes(data)
     assert not passes(data[:-cut])
@@ -141,8 +144,8 @@ def test_half_an_event_does_not_pass(cut: int) -> None:
 
 def test_a_busy_client_gets_nothing() -> None:
     busy = False
-    passage = Passage(lambda frame: not busy, [])
-    passes = passing(introduced("completions", passage), passage)
+    passage = Passage(lambda frame: not busy, lanes())
+    passes = passing("completions", passage)
     data = event(chunk("completions", "TEXT"))
     assert passes(data)
     assert passes(data)
@@ -153,10 +156,9 @@ def test_a_busy_client_gets_nothing() -> None:
 
 
 def test_a_choice_without_a_lane_does_not_pass() -> None:
-    passage = Passage(lambda frame: True, [])
-    answer = introduced("completions", passage)
+    passage = Passage(lambda frame: True, lanes())
     del passage.lanes[1]
-    passes = passing(answer, passage)
+    passes = passing("completions", passage)
     assert passes(event(chunk("completions", "a", 0)))
     assert not passes(event(chunk("completions", "a", 1)))
 
@@ -164,8 +166,31 @@ def test_a_choice_without_a_lane_does_not_pass() -> None:
 def test_an_engine_whose_events_all_look_different_is_read_to_the_end() -> None:
     """After a few attempts nothing is learnt any more, and all the same everything passes."""
     frames: list[bytes] = []
-    passage = Passage(lambda frame: frames.append(frame) is None, [])
-    passes = passing(introduced("completions", passage), passage)
+    passage = Passage(lambda frame: frames.append(frame) is None, lanes())
+    passes = passing("completions", passage)
     for number in range(3 * ATTEMPTS):
         assert passes(event(chunk("completions", f"t{number}", 0, {"created": number})))
     assert [json.loads(frame[len(b'data: {"0":') : -3]) for frame in frames] == [f"t{i}" for i in range(3 * ATTEMPTS)]
+
+
+def test_only_the_text_itself_is_learnt() -> None:
+    """Another string of the same value and the same key, spaced otherwise, is none of the choice's."""
+    frames: list[bytes] = []
+    passage = Passage(lambda frame: frames.append(frame) is None, lanes())
+    passes = passing("completions", passage)
+    choice = b'{"index":0,"text" :"%b","logprobs":null,"finish_reason":null}'
+    for other, text in ((b"a", b"a"), (b"LEAK", b"a"), (b"LEAK", b"b")):
+        passes(b'data: {"text":"' + other + b'","choices":[' + choice % text + b"]}\n\n")
+    assert frames == [b'data: {"0":"a"}\n\n', b'data: {"0":"a"}\n\n', b'data: {"0":"b"}\n\n']
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_event_of_known_looks_is_not_parsed(shape: str) -> None:
+    """Seen by what is then not looked at: a choice that has ended meanwhile."""
+    passage = Passage(lambda frame: True, lanes())
+    answer = introduced(shape)
+    passes = Passing(answer, SseParser(), passage).take
+    assert passes(event(chunk(shape, "one")))
+    answer.take({"choices": [{"index": 0, "finish_reason": "stop"}]})
+    assert passes(event(chunk(shape, "two")))
+    assert not passes(event(chunk(shape, "two", more={"created": 1})))

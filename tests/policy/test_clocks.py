@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
 import pytest
 
 from gateway.backend.scripted import Script, ScriptedBackend
+from gateway.core.errors import GatewayError
+from gateway.core.events import Delta, Event
+from gateway.core.exchange import Events, Exchange
+from gateway.core.passage import Passage
 from gateway.policy.deliver.clocks import Clocks
-from tests.policy.asking import ask, cancel_after, leave_after
+from tests.policy.asking import ask, cancel_after, exchange, leave_after
 
 BEATS: Script = [step for text in "abcde" for step in ({"pause": 0.05}, text)]
 EMPTY_BEATS: Script = ["a", *[step for _ in range(20) for step in ({"pause": 0.02}, "")]]
@@ -60,3 +69,65 @@ def test_a_cancelled_wait_is_no_timeout(script: Script) -> None:
     inner = ScriptedBackend(script)
     cancel_after(Clocks(inner, 9, 9), 0.03)
     assert (inner.active, inner.left_early) == (0, 1)
+
+
+class Passed:
+    """A backend whose stream lets two texts pass, then falls silent; and the events of that stream."""
+
+    over = False
+
+    def __init__(self, gap: float) -> None:
+        self._gap = gap
+
+    @asynccontextmanager
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
+        yield self
+
+    async def more(self) -> Sequence[Event]:
+        return (Delta(0, "a"),)
+
+    async def flow(self, passage: Passage) -> None:
+        for _ in range(2):
+            await asyncio.sleep(self._gap)
+            passage.moments.append(passage.now())
+        await asyncio.sleep(10)
+
+
+def test_text_that_passes_is_heard() -> None:
+    async def run() -> tuple[float, str]:
+        passage = Passage(lambda frame: True, {})
+        began = time.monotonic()
+        try:
+            async with Clocks(Passed(0.15), 0.2, 5).open(exchange()) as events:
+                await events.more()
+                await events.flow(passage)
+        except GatewayError as error:
+            return time.monotonic() - began, error.code
+        return 0.0, ""
+
+    seconds, code = asyncio.run(run())
+    assert code == "upstream_idle_timeout"
+    assert 0.45 < seconds < 1.5  # 0.15 + 0.15 + 0.2
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["an engine that goes on", "an engine that is silent"])
+def test_an_engine_is_not_silent_while_nobody_listens(silent: bool) -> None:
+    """The client took its time; the engine is given its own from then on."""
+    script: Script = ["a", {"pause": 5 if silent else 0.1}, "b", {"finish": "stop"}]
+
+    async def run() -> tuple[float, str]:
+        began = time.monotonic()
+        try:
+            async with Clocks(ScriptedBackend(script), 0.2, 5).open(exchange()) as events:
+                await events.more()
+                await asyncio.sleep(0.5)
+                began = time.monotonic()
+                while await events.more():
+                    pass
+        except GatewayError as error:
+            return time.monotonic() - began, error.code
+        return time.monotonic() - began, ""
+
+    seconds, code = asyncio.run(run())
+    assert code == ("upstream_idle_timeout" if silent else "")
+    assert seconds < 1

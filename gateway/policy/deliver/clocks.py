@@ -43,7 +43,7 @@ class _Clocked(Clock):
     over = False
     """See ``Events``."""
 
-    __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_passed", "_total")
+    __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_left", "_passage", "_total")
 
     def __init__(
         self,
@@ -61,9 +61,11 @@ class _Clocked(Clock):
         self._idle = idle
         self._total = total
         self._heard: float | None = None
-        """When content was last heard; None before the answer has begun."""
-        self._passed: Sequence[float] = ()
-        """When text has gone on without coming through here; the loop's clock is the monotonic one."""
+        """When content was last heard; None before the answer has begun. Time when nobody listens moves it on."""
+        self._left = 0.0
+        """Since when nobody listens, because the client has not taken what there was; 0: somebody does."""
+        self._passage: Passage | None = None
+        """Text goes on without coming through here; its moments are in the loop's time, which is monotonic."""
 
     async def __aenter__(self) -> Events:
         self._timer = self._loop.call_at(self._deadline, self.look)
@@ -75,7 +77,7 @@ class _Clocked(Clock):
             raise
         if self._idle is None:
             return events
-        self._heard = self._loop.time()
+        self._heard = self._left = self._loop.time()
         self._events = events
         self._reset(self._heard + self._idle)
         return self
@@ -90,31 +92,46 @@ class _Clocked(Clock):
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
+        self._listen()
         batch = await self._events.more()
+        self._left = now = self._loop.time()
         for event in batch:
             if (type(event) is Delta and event.text) or is_content(event):
-                self._heard = self._loop.time()
+                self._heard = now
                 break
         return batch
 
     async def flow(self, passage: Passage) -> None:
         """See ``Events``."""
-        self._passed = passage.moments
+        self._listen()
+        self._passage = passage
         await self._events.flow(passage)
+        self._passage = None
+        self._left = self._loop.time()
+        if passage.moments:
+            self._heard = passage.moments[-1]
+
+    def _listen(self) -> None:
+        """An engine is not silent while nobody listens."""
+        if self._heard is not None and self._left:
+            self._heard += self._loop.time() - self._left
+        self._left = 0.0
 
     def look(self) -> None:
         """See ``Clock``: is time really up, or has content come since?"""
-        now = self._loop.time()
-        if self._passed and self._heard is not None:
-            self._heard = max(self._heard, self._passed[-1])
+        now, heard = self._loop.time(), self._heard
+        if self._passage is not None and self._passage.moments:
+            heard = self._passage.moments[-1]
         if now >= self._deadline:
             self.ring(self._late())
-        elif self._idle is None or self._heard is None:
+        elif self._idle is None or heard is None:
             self.set(self._deadline)
-        elif now >= self._heard + self._idle:
+        elif self._left:
+            self._reset(now + self._idle)
+        elif now >= heard + self._idle:
             self.ring(UpstreamIdleTimeout(f"the model's server was silent for {self._idle:g} s"))
         else:
-            self._reset(self._heard + self._idle)
+            self._reset(heard + self._idle)
 
     def _reset(self, when: float) -> None:
         self.stop()
