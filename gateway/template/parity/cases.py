@@ -68,7 +68,7 @@ def _turns(number: int) -> tuple[Said, ...]:
     """``number`` questions, all but the last one answered."""
     asked = [("user", f"What is {one}+{one}?") for one in range(1, number + 1)]
     answered = [("assistant", f"{one}+{one} is {one + one}.") for one in range(1, number)]
-    return tuple([said for pair in zip(asked, answered, strict=False) for said in pair]) + (asked[-1],)
+    return (*[said for pair in zip(asked, answered, strict=False) for said in pair], asked[-1])
 
 
 SYSTEM: Said = ("system", "You answer in one sentence.")

@@ -56,5 +56,16 @@ def side_of(renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: 
     return Side(renderer.render, whole, spec.bos, adds_bos)
 
 
+def chat_reference(template: WholeTemplate) -> Side:
+    """A chat template as the reference: its text is tokenized as it stands, so no engine adds anything to it."""
+
+    def render(dialogue: Dialogue) -> Prompt:
+        if dialogue.tools and template.spec.tools is None:
+            raise UnsupportedParameter("the reference's chat template never speaks of tools", param="tools")
+        return template.render(dialogue)
+
+    return Side(render, template.whole, template.spec.bos)
+
+
 def _whole_of(template: Template) -> Callable[[Dialogue], str]:
     return lambda dialogue: "".join([segment.text for segment in whole_segments(template.spec, dialogue)])
