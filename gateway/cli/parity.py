@@ -21,7 +21,7 @@ EXAMPLES = r"""examples:
   gateway parity demo
   gateway parity my-sft-7b --reference ~/models/my-sft-7b --all
   gateway parity my-chat-7b --reference tokenizer_config.json --kwargs '{"enable_thinking": false}'
-  gateway parity --template draft.yaml --reference chatml         two templates of ours
+  gateway parity --template draft.yaml --reference sft-demo       two templates of ours
   gateway parity demo --case "system, one turn" --json | jq .cases[0].ours.text
   gateway parity demo || exit 1                                   in a CI job
 """

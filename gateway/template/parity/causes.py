@@ -29,6 +29,8 @@ class Difference:
     """The error's code where it was refused, else empty."""
     reference_code: str
     bos: str
+    rewrites: frozenset[str] = frozenset()
+    """The rules of the notices that ours gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,13 @@ def _adds_system(shorter: str, longer: str, dialogue: Dialogue) -> bool:
     """Has the longer text a piece before the first message, though nobody sent a system message or tools?"""
     if dialogue.tools or not dialogue.messages or dialogue.messages[0].role in ("system", "developer"):
         return False
-    found = _inserted(shorter, longer)
-    if found is None or not any(character.isalpha() for character in found[1]):
-        return False
-    first = dialogue.messages[0].text
-    # Equal markers on both sides of the piece may move it a little; it must lie before the first words.
-    return bool(first.strip()) and found[0] <= shorter.find(first)
+    first = dialogue.messages[0].text.strip()
+    for text in dict.fromkeys((shorter, _stripped(shorter, dialogue))):  # it may trim what was said as well
+        found = _inserted(text, longer)
+        # Equal markers on both sides of the piece may move it a little; it must lie before the first words.
+        if found is not None and any(map(str.isalpha, found[1])) and first and found[0] <= text.find(first):
+            return True
+    return False
 
 
 def _default_system(found: Difference) -> bool:
@@ -152,13 +155,17 @@ def _spaced(dialogue: Dialogue) -> Iterator[str]:
     yield from sorted([text for text in said if text != text.strip()], key=lambda text: (-len(text), text))
 
 
+def _stripped(text: str, dialogue: Dialogue) -> str:
+    """A text with everything that was said trimmed."""
+    for said in _spaced(dialogue):
+        text = text.replace(said, said.strip())
+    return text
+
+
 def _trimmed(full: str, trimmed: str, dialogue: Dialogue) -> bool:
-    """Does ``full`` become ``trimmed``, or does it hold what the other has without its blanks, when texts are?"""
+    """Does ``full`` become ``trimmed`` when what was said is trimmed, or does only ``full`` hold it untrimmed?"""
     spaced = list(_spaced(dialogue))
-    shortened = full
-    for text in spaced:
-        shortened = shortened.replace(text, text.strip())
-    if spaced and shortened == trimmed:
+    if spaced and _stripped(full, dialogue) == trimmed:
         return True
     return any(text in full and text not in trimmed and text.strip() in trimmed for text in spaced if text.strip())
 
@@ -183,6 +190,10 @@ def _no_tools(found: Difference) -> bool:
 
 def _no_role(found: Difference) -> bool:
     return found.ours_code == "role_not_supported"
+
+
+def _falls_back(found: Difference) -> bool:
+    return _both(found) and "fallback_role" in found.rewrites
 
 
 def _demanding(found: Difference) -> bool:
@@ -237,11 +248,11 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "white_space_at_end": Cause(
         "the texts part in white space at their very end only: compare the last `end` or `begin` of the template, "
-        "a line break there is easily lost or doubled",
+        "a blank or a line break there is easily lost or doubled",
         _blank_end,
     ),
     "white_space": Cause(
-        "the texts part in white space only: compare the line breaks in `begin` and `end` of the roles",
+        "the texts part in white space only: compare the blanks and line breaks in `begin` and `end` of the roles",
         _blanks_only,
     ),
     "tools_not_declared": Cause(
@@ -252,6 +263,11 @@ CAUSES: Mapping[str, Cause] = {
     "role_missing": Cause(
         "ours has no role for a speaker that the reference knows: add it to `reserved_roles`, or map it under `roles`",
         _no_role,
+    ),
+    "fallback_role": Cause(
+        "ours has no SYSTEM role, so another one speaks the system message: "
+        "add SYSTEM to `reserved_roles`, as the reference writes it",
+        _falls_back,
     ),
     "stricter_reference": Cause(
         "the reference refuses a conversation that ours takes: the model never saw such a one, "

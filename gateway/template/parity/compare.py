@@ -110,7 +110,10 @@ def _compared(case: Case, ours: Side, reference: Side, bos_token: str, tokenize:
         tokens = _tokens(tokenize(one.text), tokenize(other.text))
     causes: tuple[str, ...] = ()
     if verdict in PARTED:
-        causes = causes_of(Difference(case.dialogue, case.whole, one.text, other.text, one.code, other.code, bos))
+        rewrites = frozenset([notice.rule for notice in made.notices]) if isinstance(made, Prompt) else frozenset()
+        causes = causes_of(
+            Difference(case.dialogue, case.whole, one.text, other.text, one.code, other.code, bos, rewrites)
+        )
     return CaseResult(case, verdict, one, other, at, tokens, causes)
 
 
