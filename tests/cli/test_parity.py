@@ -290,3 +290,13 @@ def test_the_demo_is_addressed_as_its_own_chat_template_says() -> None:
     code, out, err = parity(ROOT, "demo", "--engine", "own")
     assert (code, err) == (0, "")
     assert out.endswith("The model sees the same prompt from both.\n")
+
+
+@pytest.mark.skipif(not installed(), reason="transformers is not installed here; --engine own is what all others test")
+def test_transformers_renders_the_reference_where_it_is_installed(folder: Path) -> None:
+    code, out, err = parity(folder, "mine")
+    assert (code, err) == (0, "")
+    assert f"engine     transformers {installed()}\n" in out
+    _, out, _ = parity(folder, "--template", "bare", "--reference", "dated.jinja")
+    assert "engine     our own Jinja; transformers" in out
+    assert "would write today's date into the prompt\n" in out
