@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.backend.engines import ENGINES
 from gateway.backend.tokens import LocalTokens, Tokens
+from gateway.cli.bos_habit import Habit, bos_of, habit_of, writer
 from gateway.cli.options import NotFound
 from gateway.cli.rendering import find_either, find_route
 from gateway.config.chat_folders import TEMPLATES, chat_template_in, read_reference
-from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
+from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError
 from gateway.core.prompt import Bos
 from gateway.pipeline import Route
@@ -76,11 +76,12 @@ def comparison(asked: Asked, snapshot: Snapshot | None) -> Comparison:
     model = route.spec if asked.model is not None else None
     reference = _reference(asked, model, route.spec.template, snapshot)
     tokens, tokenizer = _tokens(asked, route, reference)
-    bos_token = reference.bos_token or route.spec.template.bos_text or _bos_of(tokens)
-    adds_bos = _habit(model, tokens)
+    bos_token = reference.bos_token or route.spec.template.bos_text or bos_of(tokens)
+    habit = habit_of(model, tokens)
+    unasked, told = bool(habit.unasked and bos_token), habit.told is not False
     results = compare(
-        side_of(route.template, adds_bos=bool(adds_bos and bos_token)),
-        side_of(reference.template, adds_bos=bool(adds_bos and bos_token)),
+        side_of(route.template, adds_bos=unasked, adds_when_told=told),
+        side_of(reference.template, adds_bos=unasked, adds_when_told=told),
         _chosen(matrix(reference.special_tokens), asked.cases),
         bos_token=bos_token,
         tokenize=None if tokens is None else lambda text: tokens.tokenize(text, False),
@@ -90,8 +91,7 @@ def comparison(asked: Asked, snapshot: Snapshot | None) -> Comparison:
         ours=f"{asked.model} ({_id(spec)})" if asked.model is not None else _id(spec),
         reference=reference.name,
         engine=reference.engine,
-        bos=f"{_named(bos_token)}; ours: {_writer(spec.bos, adds_bos)}; "
-        f"reference: {_reference_writer(reference, adds_bos)}",
+        bos=f"{_named(bos_token)}; ours: {writer(spec.bos, habit)}; reference: {_reference_writer(reference, habit)}",
         tokenizer=tokenizer,
         results=results,
         tokens=tokens,
@@ -207,7 +207,7 @@ def _our_reference(route: Route) -> _Reference:
     )
 
 
-# ---------------------------------------------------------------- tokens and the BOS
+# ---------------------------------------------------------------- tokens
 
 
 def _tokens(asked: Asked, route: Route, reference: _Reference) -> tuple[Tokens | None, str]:
@@ -227,47 +227,10 @@ def _tokens(asked: Asked, route: Route, reference: _Reference) -> tuple[Tokens |
         return None, f"none, so only bytes are compared; {error.problems[0].message}"
 
 
-def _bos_of(tokens: Tokens | None) -> str:
-    """The text of the one token that a tokenizer puts before every text; empty if there is none."""
-    if tokens is None:
-        return ""
-    plain, full = tokens.tokenize("a", False), tokens.tokenize("a", True)
-    return tokens.detokenize(full[:1]) if full[1 : 1 + len(plain)] == plain else ""
-
-
-def _habit(model: ModelSpec | None, tokens: Tokens | None) -> bool | None:
-    """Do the model's engines put a BOS before a text, unless told otherwise? None: not known."""
-    if model is None:
-        return None
-    habits = {_adds(target, tokens) for target in model.targets}
-    return habits.pop() if len(habits) == 1 else None
-
-
-def _adds(target: TargetSpec, tokens: Tokens | None) -> bool | None:
-    if target.adds_bos is not None:
-        return target.adds_bos
-    usual = True if target.speaks == "embedded" else ENGINES[target.engine].adds_bos
-    # An engine that adds what the tokenizer adds: which has to be seen.
-    return bool(_bos_of(tokens)) if usual and tokens is not None else None
-
-
-WRITERS: Mapping[tuple[Bos, bool | None], str] = {
-    ("none", True): "left to the engine (bos: none), which adds one",
-    ("none", False): "left to the engine (bos: none), which adds none",
-    ("none", None): "left to the engine (bos: none); it is not known whether that adds one, so it is compared without",
-}
-
-
-def _writer(bos: Bos, adds_bos: bool | None) -> str:
-    if bos == "text":
-        return "in its text"
-    return "added by the engine (bos: engine)" if bos == "engine" else WRITERS[bos, adds_bos]
-
-
-def _reference_writer(reference: _Reference, adds_bos: bool | None) -> str:
+def _reference_writer(reference: _Reference, habit: Habit) -> str:
     if reference.bos is None:
         return "its text as it stands, tokenized without special tokens"
-    return _writer(reference.bos, adds_bos)
+    return writer(reference.bos, habit)
 
 
 def _named(bos_token: str) -> str:

@@ -71,6 +71,7 @@ models:
   other: {{template: mine, {SERVED}, tokenizer: hugging}}
   engine: {{template: engine, {SERVED}, tokenizer: plain}}
   habit: {{template: bare, {SERVED}, tokenizer: plain}}
+  deaf: {{template: engine, tokenizer: plain, {SERVED.replace("vllm", "llamacpp, adds_bos: false")}}}
   bare: {{template: bare, {SERVED}}}
   empty: {{template: bare, {SERVED}, tokenizer: tokens}}
   talk:
@@ -199,6 +200,9 @@ BOS: dict[str, tuple[Sequence[str], str, int]] = {
     "in the text": (["mine"], '"<s>"; ours: in its text; ', 0),
     "by the engine": (["engine"], '"<s>"; ours: added by the engine (bos: engine); ', 0),
     "by the engine's habit": (["habit"], '"<s>"; ours: left to the engine (bos: none), which adds one; ', 0),
+    "by an engine that adds none": (
+        ["deaf"], '"<s>"; ours: expected from the engine (bos: engine), which adds none; ', 1,
+    ),
     "nobody knows": (
         ["--template", "bare", "--reference", "plain"],
         '"<s>"; ours: left to the engine (bos: none); it is not known whether that adds one, so it is compared '

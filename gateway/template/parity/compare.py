@@ -133,7 +133,7 @@ def _bos_text(made: Prompt | GatewayError) -> str:
 def _seen(made: Prompt | GatewayError, side: Side, bos: str) -> Rendering:
     if isinstance(made, GatewayError):
         return Rendering(refused=_reason(made), code=made.code)
-    added = made.bos == "engine" or (made.bos == "none" and side.adds_bos)
+    added = (made.bos == "engine" and side.adds_when_told) or (made.bos == "none" and side.adds_bos)
     return Rendering(bos + made.text if added else made.text)
 
 

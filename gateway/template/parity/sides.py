@@ -34,9 +34,13 @@ class Side:
     """Who writes the BOS of its prompts."""
     adds_bos: bool = False
     """With ``bos: none``: does the engine put one before the text, out of habit?"""
+    adds_when_told: bool = True
+    """With ``bos: engine``: does it put one there, as it is told to?"""
 
 
-def side_of(renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False) -> Side:
+def side_of(
+    renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False, adds_when_told: bool = True
+) -> Side:
     """What can be compared. A function's text is what the model sees, as it is; it raises ``GatewayError`` to refuse.
 
     Raises ``UnsupportedParameter`` for a template that makes messages: there is no text to compare.
@@ -53,7 +57,7 @@ def side_of(renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: 
         whole = renderer.whole
     elif spec.kind == "meta":
         whole = _whole_of(renderer)
-    return Side(renderer.render, whole, spec.bos, adds_bos)
+    return Side(renderer.render, whole, spec.bos, adds_bos, adds_when_told)
 
 
 def chat_reference(template: WholeTemplate) -> Side:
