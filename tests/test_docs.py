@@ -16,6 +16,8 @@ from gateway.config.settings import GATEWAY, NOT_YET, ROWS, Row
 from gateway.config.targets import PROVIDER_OPTIONS
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.telemetry.names import METRICS, Metric
+from gateway.template.parity.cases import matrix
+from gateway.template.parity.causes import CAUSES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -135,6 +137,27 @@ def test_a_verb_and_each_of_its_options_are_told(verb: str) -> None:
     for action in parser._actions:
         for word in action.option_strings or [action.metavar or action.dest.upper()]:
             assert f"`{word}" in section[1] or f" {word}" in section[1], word
+
+
+# ---------------------------------------------------------------- parity
+
+PARITY = PAGES["docs/parity.md"]
+
+
+def section(page: str, title: str) -> str:
+    """What stands below a heading."""
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_the_matrix_is_told_case_by_case() -> None:
+    told = [name for line in section(PARITY, "The matrix").splitlines() if line.startswith("| ")
+            for name in re.findall("`([^`]+)`", line.split("|")[2])]  # fmt: skip
+    assert sorted(told) == sorted(case.name for case in matrix())
+    assert f"a fixed matrix of {len(told)} conversations" in PARITY
+
+
+def test_every_cause_of_a_difference_has_its_line() -> None:
+    assert first_cells(section(PARITY, "Causes")) == list(CAUSES)
 
 
 # ---------------------------------------------------------------- commands and links

@@ -36,6 +36,7 @@ LAZY = {
     "litellm": "backend/litellm.py",
     "jinja2": "template/jinja/",
     "numpy": "backend/embedded/",
+    "transformers": "template/jinja/by_transformers.py",
     "tokenizers": ("backend/embedded/", "backend/tokens.py"),
     "aiohttp": "backend/aio.py",
     "uvicorn": "cli/uvicorn_listener.py",

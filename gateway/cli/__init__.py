@@ -14,6 +14,7 @@ VERBS = {
     "check": "look through every file and run the examples inside the templates",
     "render": "show the exact prompt that a model would see",
     "diff": "show where two templates part on one conversation",
+    "parity": "compare a template with its reference over a matrix of conversations",
     "models": "list the configured models",
     "keys": "make a client key",
 }
@@ -23,6 +24,7 @@ EPILOG = """examples:
   gateway check && echo fine                      exit code 1 lists every problem
   gateway render demo -m "user:1+1=?"             the prompt, byte for byte
   gateway diff demo demo-wrong-template -m "user:1+1=?"
+  gateway parity demo                             the same prompts as its own chat template?
   gateway VERB --help                             more of each
 """
 

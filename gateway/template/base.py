@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Prompt
 from gateway.template.spec import TemplateSpec
 
 
+@runtime_checkable
 class Template(Protocol):
     """A renderer bound to one template file; made by ``build.build``, safe to share between calls."""
 

@@ -5,5 +5,6 @@
 ``metered``      the same environment with a meter: a render in this process, stopped before it holds anybody up
 ``worker``       the same environment in a process of its own, which is killed when it takes too long
 ``variables``    what a template sees of a request
+``by_transformers``  the original, to compare with
 ``trace``        where each piece of a rendered text comes from
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -83,6 +83,11 @@ class JinjaTemplate:
             except Refused as refusal:
                 raise _refusal(refusal) from None
         return self._prompt(dialogue, job, rendered)
+
+    def whole(self, dialogue: Dialogue) -> str:
+        """The complete conversation with no turn left open, as with ``add_generation_prompt: false``."""
+        job = self._job(dialogue)
+        return self._text(replace(job, variables={**job.variables, "add_generation_prompt": False})).text
 
     def _text(self, job: Job) -> Rendered:
         try:

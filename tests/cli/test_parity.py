@@ -1,0 +1,306 @@
+"""What does ``gateway parity`` say, and with which exit code? Whole reports are files in ``tests/golden/parity``.
+
+The chat template is rendered by our own Jinja here (``--engine own``), so the reports do not depend on what else is
+installed; ``tests/template/jinja/test_by_transformers.py`` is about the other engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.template.jinja.by_transformers import installed
+from gateway.template.parity.cases import matrix
+from tests.journeys.process import environment, run
+from tests.serving import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "parity"
+
+CHAT = """\
+{{- bos_token -}}
+{%- if messages[0].role != 'system' -%}{{ '<|system|>You are helpful.<|end|>\\n' }}{%- endif -%}
+{%- for m in messages -%}
+{{ '<|' + m.role + '|>' + (m.content | trim) + '<|end|>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|assistant|>' }}{%- endif -%}
+"""
+ROUND = """\
+kind: meta
+round:
+  - {role: HUMAN, begin: "<|user|>", end: "<|end|>\\n"}
+  - {role: BOT, begin: "<|assistant|>", end: "<|end|>\\n", generate: true}
+reserved_roles:
+  - {role: SYSTEM, begin: "<|system|>", end: "<|end|>\\n"}
+"""
+SERVED = 'targets: [{speaks: completions, url: "http://127.0.0.1:1/v1", engine: vllm}]'
+
+FILES: dict[str, str] = {
+    "meta_templates/mine.yaml": ROUND + 'begin: "<s>"\nbos: text\nbos_text: "<s>"\n',
+    "meta_templates/engine.yaml": ROUND + "bos: engine\n",
+    "meta_templates/bare.yaml": ROUND,
+    "draft.yaml": ROUND.replace("<|user|>", "<|human|>"),
+    "broken.yaml": "kind: meta\nround: 5\n",
+    "hugging/chat_template.jinja": CHAT,
+    "hugging/tokenizer_config.json": '{"bos_token": "<s>", "eos_token": "<|end|>"}',
+    "plain/tokenizer_config.json": json.dumps(
+        {
+            "bos_token": "<s>",
+            "chat_template": "{{ bos_token }}{% for m in messages %}"
+            "{{ '<|' + m.role + '|>' + m.content + '<|end|>\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}",
+        }
+    ),
+    "wrong.json": "{}",
+    "refusing.jinja": "{{ raise_exception('nothing is good enough') }}",
+    "escape.jinja": "\x1b[31m{{ messages[0].content }}",
+    "dated.jinja": "{{ strftime_now('%Y') }}{{ messages[0].content }}",
+    "thinking.jinja": "{% if deep %}<think>{% endif %}{{ messages[0].content }}",
+    "gateway.yaml": f"""\
+models:
+  mine: {{template: mine, {SERVED}, tokenizer: plain}}
+  other: {{template: mine, {SERVED}, tokenizer: hugging}}
+  engine: {{template: engine, {SERVED}, tokenizer: plain}}
+  habit: {{template: bare, {SERVED}, tokenizer: plain}}
+  deaf: {{template: engine, tokenizer: plain, {SERVED.replace("vllm", "llamacpp, adds_bos: false")}}}
+  bare: {{template: bare, {SERVED}}}
+  empty: {{template: bare, {SERVED}, tokenizer: tokens}}
+  talk:
+    template: chat
+    targets: [{{speaks: chat, url: "http://127.0.0.1:1/v1"}}]
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("parity")
+    for name, text in FILES.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text, encoding="utf-8")
+    (place / "tokens").mkdir()
+    for name in ("plain", "hugging", "tokens"):
+        shutil.copy(ROOT / "demo" / "model" / "tokenizer.json", place / name)
+    return place
+
+
+def parity(folder: Path, *arguments: str, **env: str) -> tuple[int, str, str]:
+    ended = run(folder, "parity", *arguments, **env)
+    assert b"Traceback" not in ended.stderr, ended.stderr.decode()
+    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
+
+
+REPORTS: dict[str, tuple[Sequence[str], int]] = {
+    # golden file: arguments, exit code
+    "same": (["mine", "--engine", "own"], 0),
+    "other": (["other", "--engine", "own"], 1),
+    "templates": (["--template", "draft.yaml", "--reference", "engine", "--show", "1"], 1),
+    "refused": (["--template", "bare", "--reference", "refusing.jinja", "--engine", "own"], 1),
+}
+
+
+@pytest.mark.parametrize(("name", "arguments", "code"), [(n, *r) for n, r in REPORTS.items()], ids=REPORTS)
+def test_a_report_is_the_one_on_file(folder: Path, name: str, arguments: Sequence[str], code: int) -> None:
+    got = parity(folder, *arguments)
+    known = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+    assert re.sub(r"sha256:[0-9a-f]{12}", "sha256:…", got[1]) == known
+    assert (got[0], got[2]) == (code, "")
+
+
+USAGE: dict[str, tuple[Sequence[str], int, str]] = {
+    # arguments, exit code, what standard error says
+    "neither": ([], 2, "name a model, or a template with --template\n"),
+    "both": (["mine", "--template", "mine"], 2, "name a model, or a template with --template\n"),
+    "no such model": (["mien"], 2, 'no model "mien" in the configuration (did you mean "mine"?)\n'),
+    "no such template": (["--template", "chatlm", "--reference", "plain"], 3, 'did you mean "chatml"?'),
+    "a broken template": (["--template", "broken.yaml", "--reference", "plain"], 3, "broken.yaml:2 round"),
+    "no configuration": (["mine", "--config", "nowhere.yaml"], 3, "nowhere.yaml"),
+    "no reference for a model": (
+        ["bare"], 2,
+        "bare has no chat template to compare with (it has no tokenizer in gateway.yaml): "
+        "give --reference tokenizer_config.json",
+    ),
+    "a tokenizer without a template": (["empty"], 2, "(tokens has none of chat_template.jinja, tokenizer_config.json"),
+    "no reference for a template": (["--template", "mine"], 2, "give --reference FILE, FOLDER or TEMPLATE\n"),
+    "no such reference": (["mine", "--reference", "nowhere.jinja"], 2, "nowhere.jinja: no such file or folder\n"),
+    "no such folder": (["mine", "--reference", "./nowhere"], 2, "./nowhere: no such file or folder\n"),
+    "no such name": (["mine", "--reference", "chatlm"], 3, 'did you mean "chatml"?'),
+    "a folder without a template": (["mine", "--reference", "tokens"], 2, "tokens has no chat template: none of"),
+    "a file without a template": (["mine", "--reference", "wrong.json"], 3, "wrong.json has no chat_template"),
+    "a template that makes messages": (["talk", "--reference", "plain"], 2, "chat makes messages: there is no text"),
+    "a reference that makes messages": (["mine", "--reference", "api"], 2, "api makes messages: there is no text"),
+    "no such tokenizer": (["mine", "--tokenizer", "nowhere.json"], 3, "nowhere.json"),
+    "variables that are no JSON": (["mine", "--kwargs", "{"], 2, "--kwargs is no JSON"),
+    "variables that are no object": (["mine", "--kwargs", "[1]"], 2, "--kwargs takes a JSON object"),
+    "variables for a template of ours": (
+        ["mine", "--reference", "engine", "--kwargs", '{"a": 1}'], 2, "--kwargs is for a chat template, and engine",
+    ),
+    "an engine for a template of ours": (
+        ["mine", "--reference", "engine", "--engine", "own"], 2, "--engine is for a chat template, and engine",
+    ),
+    "no such case": (["mine", "--case", "one trun"], 2, 'no case "one trun"; there are: one turn, two turns'),
+    "a number below zero": (["mine", "--show", "-1"], 2, "--show takes a number of differences"),
+    "no such engine": (["mine", "--engine", "jinja"], 2, "invalid choice: 'jinja'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), USAGE.values(), ids=USAGE)
+def test_what_is_wrong_is_said(folder: Path, arguments: Sequence[str], code: int, words: str) -> None:
+    got = parity(folder, *arguments)
+    assert (got[0], got[1]) == (code, "")
+    assert words in got[2]
+
+
+@pytest.mark.skipif(bool(installed()), reason="transformers is installed here, so it is no mistake to ask for it")
+def test_transformers_has_to_be_there_when_it_is_asked_for(folder: Path) -> None:
+    code, out, err = parity(folder, "mine", "--engine", "transformers")
+    assert (code, out) == (2, "")
+    assert err == "--engine transformers: the package is not installed here: pip install transformers\n"
+
+
+def report(folder: Path, *arguments: str) -> dict[str, Any]:
+    _, out, err = parity(folder, *arguments, "--json")
+    assert err == ""
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+def test_json_holds_everything(folder: Path) -> None:
+    told = report(folder, "other", "--engine", "own")
+    assert [case["name"] for case in told["cases"]] == [case.name for case in matrix()]
+    assert not told["agrees"]
+    assert sum(told["counts"].values()) == len(told["cases"])
+    assert set(told["causes"]) == {name for case in told["cases"] for name in case["causes"]}
+    one = told["cases"][0]
+    assert one["messages"] == [{"role": "user", "content": "What is 1+1?"}]
+    assert (one["verdict"], one["at"], one["causes"]) == ("differs", len("<s><|"), ["default_system"])
+    assert one["ours"] == {"text": "<s><|user|>What is 1+1?<|end|>\n<|assistant|>", "refused": "", "code": ""}
+    assert one["reference"]["text"] == (
+        "<s><|system|>You are helpful.<|end|>\n<|user|>What is 1+1?<|end|>\n<|assistant|>"
+    )
+    assert one["tokens"]["at"] is not None
+
+
+def test_one_case_can_be_asked_for(folder: Path) -> None:
+    told = report(folder, "other", "--engine", "own", "--case", "two turns", "--case", "one turn")
+    assert [case["name"] for case in told["cases"]] == ["two turns", "one turn"]
+
+
+BOS: dict[str, tuple[Sequence[str], str, int]] = {
+    # arguments, what is said of ours, exit code
+    "in the text": (["mine"], '"<s>"; ours: in its text; ', 0),
+    "by the engine": (["engine"], '"<s>"; ours: added by the engine (bos: engine); ', 0),
+    "by the engine's habit": (["habit"], '"<s>"; ours: left to the engine (bos: none), which adds one; ', 0),
+    "by an engine that adds none": (
+        ["deaf"], '"<s>"; ours: expected from the engine (bos: engine), which adds none; ', 1,
+    ),
+    "nobody knows": (
+        ["--template", "bare", "--reference", "plain"],
+        '"<s>"; ours: left to the engine (bos: none); it is not known whether that adds one, so it is compared '
+        "without; ", 1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "words", "code"), BOS.values(), ids=BOS)
+def test_who_writes_the_bos_is_told(folder: Path, arguments: Sequence[str], words: str, code: int) -> None:
+    got = parity(folder, *arguments, "--engine", "own")
+    assert f"BOS        {words}reference: its text as it stands, tokenized without special tokens\n" in got[1]
+    assert got[0] == code
+    assert ("missing_bos (" in got[1]) == (code == 1)
+
+
+def test_variables_reach_the_reference(folder: Path) -> None:
+    asked = ("--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--case", "one turn")
+    assert report(folder, *asked)["cases"][0]["reference"]["text"] == "What is 1+1?"
+    told = report(folder, *asked, "--kwargs", '{"deep": true}')
+    assert told["cases"][0]["reference"]["text"] == "<think>What is 1+1?"
+
+
+def test_the_day_does_not_change_a_report(folder: Path) -> None:
+    told = report(folder, "--template", "bare", "--reference", "dated.jinja", "--case", "one turn")
+    assert told["cases"][0]["reference"]["text"] == "2024What is 1+1?"
+
+
+def test_without_a_tokenizer_bytes_are_compared(folder: Path) -> None:
+    _, out, _ = parity(folder, "--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--show", "0")
+    assert "tokens     none, so only bytes are compared (--tokenizer gives one)\n" in out
+    assert "first other token" not in out
+    _, out, _ = parity(
+        folder, "--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--tokenizer", "tokens"
+    )
+    assert "tokens     tokens\n" in out
+    assert "first other token" in out
+
+
+def test_all_differences_or_none_are_shown(folder: Path) -> None:
+    differ = report(folder, "other", "--engine", "own")["counts"]["differs"]
+    for arguments, shown in ((["--all"], differ), (["--show", "2"], 2), (["--show", "0"], 0)):
+        _, out, _ = parity(folder, "other", "--engine", "own", *arguments)
+        assert len(re.findall("^--- ours: ", out, re.MULTILINE)) == shown
+        assert ("--all shows every one" in out) == (shown < differ)
+
+
+def on_a_terminal(folder: Path, *arguments: str, **env: str) -> bytes:
+    """Standard output as a terminal would get it."""
+    mine, theirs = pty.openpty()
+    try:
+        kept = {name: value for name, value in environment(**env).items() if value}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "parity", *arguments], cwd=folder, env=kept, stdout=theirs
+        )
+        os.close(theirs)
+        said = b""
+        while True:
+            try:
+                piece = os.read(mine, 65536)
+            except OSError:  # how Linux says that nobody holds the other end any more
+                break
+            if not piece:
+                break
+            said += piece
+        process.wait(30)
+        return said
+    finally:
+        os.close(mine)
+
+
+def test_there_are_colours_on_a_terminal_unless_unwanted(folder: Path) -> None:
+    asked = ("other", "--engine", "own", "--case", "one turn")
+    coloured = on_a_terminal(folder, *asked, NO_COLOR="")
+    assert b"\x1b[31m" in coloured
+    assert b"\x1b[32m" in coloured
+    assert b"\x1b" not in on_a_terminal(folder, *asked, "--no-color", NO_COLOR="")
+    assert b"\x1b" not in on_a_terminal(folder, *asked, NO_COLOR="1")
+    assert "\x1b" not in parity(folder, *asked)[1]
+
+
+def test_a_hostile_reference_does_nothing_to_a_terminal(folder: Path) -> None:
+    said = on_a_terminal(folder, "--template", "bare", "--reference", "escape.jinja", "--engine", "own", "--no-color")
+    assert b"\x1b" not in said
+    assert b"\\x1b[31m" in said
+
+
+def test_the_demo_is_addressed_as_its_own_chat_template_says() -> None:
+    code, out, err = parity(ROOT, "demo", "--engine", "own")
+    assert (code, err) == (0, "")
+    assert out.endswith("The model sees the same prompt from both.\n")
+
+
+@pytest.mark.skipif(not installed(), reason="transformers is not installed here; --engine own is what all others test")
+def test_transformers_renders_the_reference_where_it_is_installed(folder: Path) -> None:
+    code, out, err = parity(folder, "mine")
+    assert (code, err) == (0, "")
+    assert f"engine     transformers {installed()}\n" in out
+    _, out, _ = parity(folder, "--template", "bare", "--reference", "dated.jinja")
+    assert "engine     our own Jinja; transformers" in out
+    assert "would write today's date into the prompt\n" in out
