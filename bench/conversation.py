@@ -13,6 +13,23 @@ INSTRUCTION = "Answer from this context only: {context}"
 CONTEXT = "17 plus 25 is 42."
 SLOT = "lazyllm-qwen with a slot"
 """One more prompter: the first one with this instruction, its slot filled in each call."""
+CALLS = "lazyllm-qwen with two tools"
+"""The first one again, with these tools in each call."""
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"The {name} of two numbers.",
+            "parameters": {
+                "type": "object",
+                "properties": {key: {"type": "integer", "description": f"Number {key}"} for key in "ab"},
+                "required": ["a", "b"],
+            },
+        },
+    }
+    for name in ("sum", "product")
+]
 TURNS = (1, 10, 50, 200)
 
 

@@ -6,12 +6,14 @@ import json
 import sys
 
 from bench.conversation import (
+    CALLS,
     CONTEXT,
     FAMILIES,
     INSTRUCTION,
     PROMPTERS,
     SLOT,
     TEMPLATES,
+    TOOLS,
     TURNS,
     conversation,
     per_second,
@@ -19,6 +21,7 @@ from bench.conversation import (
 from gateway.config.files import Files
 from gateway.config.templates import read_template
 from gateway.core.dialogue import Dialogue, Message
+from gateway.template.base import Template
 from gateway.template.build import build
 from gateway.template.check import parse_spec
 
@@ -29,12 +32,13 @@ def main() -> None:
     """Print one line of JSON: renders a second by family and turns."""
     seconds = float(sys.argv[1])
     numbers: dict[str, float] = {}
+    made: dict[str, Template] = {}
     for family in (*FAMILIES, *PROMPTERS):
         path = TEMPLATES / f"{family}.yaml"
         files = Files(TEMPLATES.parent)
         spec = read_template(files, path, family, files.blame(path))
         assert spec is not None, files.problems
-        template = build(spec)
+        template = made[family] = build(spec)
         for turns in TURNS:
             dialogue = Dialogue(tuple(Message(role, text) for role, text in conversation(turns)))
             # .text joins the segments, which is what a string target is sent
@@ -44,6 +48,8 @@ def main() -> None:
         messages = tuple(Message(role, text) for role, text in conversation(turns))
         asked = Dialogue(messages, variables={"context": CONTEXT})
         numbers[f"{SLOT} x{turns}"] = per_second(lambda d=asked: slotted.render(d).text, seconds)  # type: ignore[misc]
+        called = Dialogue(messages, tools=tuple(TOOLS))
+        numbers[f"{CALLS} x{turns}"] = per_second(lambda d=called: made[PROMPTERS[0]].render(d).text, seconds)  # type: ignore[misc]
     print(json.dumps(numbers))
 
 

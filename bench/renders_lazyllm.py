@@ -14,10 +14,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from conversation import (  # type: ignore[import-not-found]
+    CALLS,
     CONTEXT,
     INSTRUCTION,
     PROMPTERS,
     SLOT,
+    TOOLS,
     TURNS,
     conversation,
     per_second,
@@ -31,7 +33,7 @@ def main() -> None:
         chat = importlib.import_module("lazyllm").ChatPrompter
         tokens = importlib.import_module("lazyllm.components.utils").ModelManager
     numbers: dict[str, float] = {}
-    for family in (*PROMPTERS, SLOT):
+    for family in (*PROMPTERS, SLOT, CALLS):
         prompter = chat(INSTRUCTION) if family == SLOT else chat()
         prompter._set_model_configs(**tokens.get_model_prompt_keys(family.removeprefix("lazyllm-").split()[0]))
         for turns in TURNS:
@@ -39,7 +41,10 @@ def main() -> None:
             before = [{"role": role, "content": text} for role, text in history]
             given = {"context": CONTEXT, "input": last} if family == SLOT else last
             numbers[f"{family} x{turns}"] = per_second(
-                lambda h=before, p=prompter, g=given: p.generate_prompt(g, history=h), seconds
+                lambda h=before, p=prompter, g=given, t=TOOLS if family == CALLS else None: p.generate_prompt(
+                    g, history=h, tools=t
+                ),
+                seconds,
             )
     print(json.dumps(numbers))
 

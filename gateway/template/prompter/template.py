@@ -6,13 +6,17 @@ filled by ``filling.py``. *Exact* (``exact: true``): the reference's own steps, 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import orjson
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Mark, Notice, Prompt
+from gateway.core.prompt import Mark, Notice, Prompt, Segment
 from gateway.template.meta import origin_of
 from gateway.template.prompter.assembly import text_runs
 from gateway.template.prompter.dialects import DIALECTS
@@ -20,7 +24,7 @@ from gateway.template.prompter.errors import PrompterError
 from gateway.template.prompter.filling import TOOL_NAMES, filling_of, folded_runs
 from gateway.template.prompter.history import history_runs
 from gateway.template.prompter.instructions import USER_BEGINS
-from gateway.template.prompter.plain import GENERATE, OWN, Plain
+from gateway.template.prompter.plain import Plain
 from gateway.template.prompter.prompter import Prompter, alpaca, chat, empty
 from gateway.template.prompter.request import Asked, Turn, read_dialogue
 from gateway.template.prompter.runs import Run, Runs, joined
@@ -32,7 +36,13 @@ from gateway.template.spec_prompter import PrompterSpec
 from gateway.template.stops import stop_strings, stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of
 
+OWN: Mark = ("", "template", True)
+"""What the template itself says."""
+GENERATE: Mark = ("assistant", "generate", True)
 CHOSEN: Mark = ("assistant", "tool_choice", False)
+
+KNOWN = 32
+"""Lists of tools that are kept as they are written: evaluations send the same one with every request."""
 
 FOLD = "<!gateway-system!>"
 """Marks, while the reference's steps are taken, the place of the request's system messages."""
@@ -86,15 +96,46 @@ class PrompterTemplate:
         }
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
-        self._plain = Plain.of(self._said, self._prompter, self._fillings[False])
+        fits = Plain.fits(self._said, self._prompter, self._fillings[False])
+        self._plain = Plain(self._said, self._prompter, self._fillings[False]) if fits else None
+        self._writes_tools = fits and spec.tools is not None and not spec.prompter.exact
+        self._known: OrderedDict[bytes, Plain] = OrderedDict()
+        """By their tools as JSON: the plain ways of the latest requests with tools."""
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
-        plain = not (dialogue.tools or dialogue.tool_choice or dialogue.continue_final)
-        if self._plain is not None and plain:
-            made = self._plain.write(dialogue)
+        if not (dialogue.continue_final or dialogue.tool_choice not in (None, "auto")):
+            plain = self._with_tools(dialogue) if dialogue.tools else self._plain
+            made = None if plain is None else plain.write(dialogue)
             if made is not None:
-                return self._prompt(*made)
+                text, notices = made
+                spec, origins = self.spec, partial(self._segments, dialogue)
+                return Prompt(
+                    text, None, self._stops, self._stop_token_ids, spec.bos, spec.bos_text, notices, (), (), "", origins
+                )
+        return self._in_pieces(dialogue)
+
+    def _with_tools(self, dialogue: Dialogue) -> Plain | None:
+        """The plain way with the tools of this request."""
+        if not self._writes_tools:
+            return None
+        try:
+            key = orjson.dumps(dialogue.tools)
+        except orjson.JSONEncodeError:  # half a character, say: the general way knows what is wrong with it
+            return None
+        known = self._known.get(key)
+        if known is None:
+            tools = [dict(tool) for tool in tools_of(dialogue)]
+            known = self._known[key] = Plain(self._said, self._prompter, self._fillings[True], tools)
+            while len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+        return known
+
+    def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
+        return self._in_pieces(dialogue).segments or ()
+
+    def _in_pieces(self, dialogue: Dialogue) -> Prompt:
+        """What ``render`` gives, with everything that is to be told of it."""
         asked = read_dialogue(dialogue, self._said)
         choice = choice_of(dialogue)
         tools = () if choice.mode == "none" else tools_of(dialogue)

@@ -112,7 +112,21 @@ def test_the_prompt_is_the_librarys(name: str, exact: bool) -> None:
 TALK = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
     ["{a}", "{{", "<!lazyllm-spliter!>", "</!lazyllm-spliter!>", "\n", "<|im_end|>", "<!gateway-system!>"]
 )
+CALLS = {"tools": {"parser": "lazyllm"}}
+WEATHER = (
+    {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {"a b": {}}}}},
+    {"type": "function", "function": {"name": "then", "description": 'Say "é".'}},
+)
 SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # name: (file, the variables it takes)
+    "tools": ({**CHAT, **CALLS}, ()),
+    "tools and an instruction": ({**CHAT, **CALLS, "instruction": "Do."}, ()),
+    "tools and a variable": ({**CHAT, **CALLS, "instruction": "Do {x} now"}, ("x",)),
+    "tools and two parts": ({**CHAT, **CALLS, "instruction": {"system": "S", "user": "U"}}, ()),
+    "tools where the instruction wants them": (
+        {**CHAT, **CALLS, "instruction": "A <!lazyllm-fc-prompt!> of {tool_names}."}, (),
+    ),
+    "tools and turns of its own": ({**CHAT, **CALLS, "history": [["h", "a"]]}, ()),
+    "alpaca with tools": ({**ALPACA, **CALLS, "marks_of": "qwen"}, ()),
     "plain": (CHAT, ()),
     "a slot for the message": ({**CHAT, "instruction": "Do {x} now"}, ()),
     "a slot for a variable": ({**CHAT, "instruction": "Do {x} now, {x}!"}, ("x",)),
@@ -145,9 +159,10 @@ def test_the_plain_way_and_the_general_way_write_the_same(
     turns = [] if raw["class"] == "alpaca" else turns
     turns = [*([] if system is None else [(S, system)]), *turns, (U, last)]
     made, variables = template(raw), {name: f"{value}{name}" for name in names}
-    plain = made.render(Dialogue(tuple(Message(role, text) for role, text in turns), variables=variables))
+    tools = WEATHER if "tools" in raw else ()
+    plain = made.render(Dialogue(tuple(Message(role, text) for role, text in turns), tools=tools, variables=variables))
     in_parts = [message(role, [{"type": "text", "text": text}]) for role, text in turns]
-    general = made.render(Dialogue(tuple(in_parts), variables=variables))
+    general = made.render(Dialogue(tuple(in_parts), tools=tools, variables=variables))
     assert (plain.text, plain.notices) == (general.text, general.notices)
     assert told(plain) == told(general)
 
