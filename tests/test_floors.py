@@ -14,7 +14,7 @@ FLOORS = (
     # floor 0 first; names on one floor do not know each other
     ("core",),
     ("template", "stream", "wire", "telemetry"),
-    ("config",),
+    ("config", "importer"),
     ("backend",),
     ("policy.admit", "policy.deliver"),
     ("progress", "watched", "pipeline", "assembly", "runtime"),

@@ -1,0 +1,32 @@
+"""Sources for the tests: real bytes under a name, with neighbours, read as the verb reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.config import yaml
+from gateway.core.errors import ConfigError
+from gateway.importer.source import Source
+
+SOURCES = Path(__file__).parent / "sources"
+
+
+def parse(data: bytes, name: str) -> Any:
+    document = yaml.parse(data, name)
+    if document.problems:
+        raise ConfigError(document.problems)
+    return document.value
+
+
+def source(name: str, text: str | bytes, beside: Mapping[str, str] | None = None) -> Source:
+    """A file that exists nowhere but here."""
+    data = text if isinstance(text, bytes) else text.encode()
+    neighbours = {one: content.encode() for one, content in (beside or {}).items()}
+    return Source(name, data, neighbours.get, parse)
+
+
+def shipped(name: str) -> Source:
+    """One of the files in ``sources/``."""
+    return source(name, (SOURCES / name).read_bytes())

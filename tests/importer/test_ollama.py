@@ -1,0 +1,151 @@
+"""Does a Modelfile's template become turns that write what Ollama writes?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import ConfigError
+from gateway.importer.go_syntax import GoError, parse
+from gateway.importer.modelfile import read_modelfile
+from gateway.importer.ollama import read_ollama, reference_of
+from gateway.template.build import build, dialogue_of
+from gateway.template.check import parse_spec
+from gateway.template.spec import Example
+from tests.importer.files import shipped, source
+
+SYSTEM, USER = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}
+ANSWER, AGAIN = {"role": "assistant", "content": "Ho"}, {"role": "user", "content": "Bye"}
+TALK = (SYSTEM, USER, ANSWER, AGAIN)
+
+
+def written(template: str, *messages: dict[str, str]) -> str:
+    return reference_of(parse(template)).render(dialogue_of(Example(messages)))
+
+
+TAGGED = (
+    "{{ if .System }}<s>{{ .System }}</s>{{ end }}{{ if .Prompt }}<u>{{ .Prompt }}</u>{{ end }}<a>{{ .Response }}</a>"
+)
+RANGED = "{{ range .Messages }}<{{ slice .Role 0 }}>{{ end }}"
+EACH = """{{- range .Messages }}
+{{- if eq .Role "system" }}<s>{{ .Content }}</s>
+{{- else if eq .Role "user" }}<u>{{ .Content }}</u>
+{{- else if eq .Role "assistant" }}<a>{{ .Content }}</a>
+{{- end }}
+{{- end }}<a>"""
+
+# name: (template, messages, text); worked out by hand from Ollama's Execute and collate
+SAID: dict[str, tuple[str, tuple[dict[str, str], ...], str]] = {
+    "exchange by exchange": (TAGGED, TALK, "<s>Be kind.</s><u>Hi</u><a>Ho</a><u>Bye</u><a>"),
+    "all at once": (EACH, TALK, "<s>Be kind.</s><u>Hi</u><a>Ho</a><u>Bye</u><a>"),
+    "cut behind the response": ("<u>{{ .Prompt }}</u><a>{{ .Response }}</a>!", (USER,), "<u>Hi</u><a>"),
+    "a response that nobody wrote": ("<u>{{ .Prompt }}</u>", (USER, ANSWER, AGAIN), "<u>Hi</u>Ho<u>Bye</u>"),
+    "a response inside an if": ("{{ .Prompt }}{{ if .Prompt }}[{{ .Response }}]{{ end }}!", (USER,), "Hi["),
+    "neighbours are joined": (EACH, (USER, AGAIN), "<u>Hi\n\nBye</u><a>"),
+    "system messages are joined": (TAGGED, (SYSTEM, SYSTEM, USER), "<s>Be kind.\n\nBe kind.</s><u>Hi</u><a>"),
+    "a late system message": (TAGGED, (USER, ANSWER, SYSTEM, AGAIN), "<u>Hi</u><a>Ho</a><s>Be kind.</s><u>Bye</u><a>"),
+    "an answer to go on with": (TAGGED, (USER, ANSWER), "<u>Hi</u><a>Ho"),
+    "the joined system text": ("[{{ .System }}]{{ range .Messages }}{{ end }}", (SYSTEM, USER, SYSTEM),
+                               "[Be kind.\n\nBe kind.]"),
+    "tools that are not there": ("{{ if .Tools }}{{ json .Tools }}{{ end }}{{ .Prompt }}", (USER,), "Hi"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("template", "messages", "text"), SAID.values(), ids=SAID)
+def test_a_conversation_is_written_by_ollamas_rules(
+    template: str, messages: tuple[dict[str, str], ...], text: str
+) -> None:
+    assert written(template, *messages) == text
+
+
+def test_a_response_before_else_is_refused_as_ollama_cannot_cut_it() -> None:
+    with pytest.raises(GoError, match="behind which Ollama cannot cut"):
+        reference_of(parse("{{ if .Prompt }}{{ .Response }}{{ else }}x{{ end }}"))
+
+
+TURNS = {
+    "exchanges": TAGGED,
+    "messages": EACH,
+    "the system text inside the first turn": (
+        "[INST] {{ if .System }}<<SYS>>{{ .System }}<</SYS>>{{ end }}{{ .Prompt }} [/INST]{{ .Response }}</s>"
+    ),
+    "the role as it is": "{{ range .Messages }}<|{{ .Role }}|>\n{{ .Content }}<|end|>\n{{ end }}<|assistant|>\n",
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_a_template_becomes_turns_that_write_the_same(name: str) -> None:
+    draft = read_ollama(source("Modelfile", f'FROM x\nTEMPLATE """{TURNS[name]}"""\n'))
+    template = build(parse_spec(draft.keys, name="x"))
+    for messages in ((USER,), (SYSTEM, USER), (USER, ANSWER, AGAIN), TALK):
+        assert template.render(dialogue_of(Example(messages))).text == written(TURNS[name], *messages)
+
+
+@pytest.mark.parametrize(("stop", "noted"), [("", True), ('PARAMETER stop "</s>"\n', False)])
+def test_an_end_that_cannot_be_told_from_the_next_begin_is_noted(stop: str, noted: bool) -> None:
+    template = TURNS["the system text inside the first turn"]
+    draft = read_ollama(source("Modelfile", f'{stop}TEMPLATE """{template}"""\n'))
+    assert any("cannot be told from the begin of the next turn" in note for note in draft.notes) == noted
+
+
+def test_a_modelfile_becomes_a_template_and_notes() -> None:
+    draft = read_ollama(shipped("Modelfile"))
+    assert draft.keys["stop"] == ["<|im_end|>", "<|im_start|>"]
+    assert draft.keys["bos"] == "engine"
+    assert draft.keys["round"][1] == {
+        "role": "BOT", "begin": "<|im_start|>assistant\n", "end": "<|im_end|>\n", "generate": True,
+    }  # fmt: skip
+    told = "\n".join(draft.notes)
+    for words in ("line 2: FROM ./mine.gguf", "PARAMETER num_ctx 4096", "max_tokens: 64", "temperature: 0.2",
+                  "repeat_penalty 1.1: an engine's setting", "SYSTEM 'You are kind.\\nAnd brief.'",
+                  "MESSAGE 'user"):  # fmt: skip
+        assert words in told
+
+
+INSTRUCTIONS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
+    "in small letters": ("from x\nparameter stop a b", [("FROM", "", "x"), ("PARAMETER", "stop", "a b")]),
+    "quoted": ('PARAMETER stop " a "', [("PARAMETER", "stop", " a ")]),
+    "over lines": ('SYSTEM """a\n\n b """\nFROM x', [("SYSTEM", "", "a\n\n b "), ("FROM", "", "x")]),
+    "one quote over lines": ('SYSTEM "a\nb"', [("SYSTEM", "", "a\nb")]),
+    "tabs and comments": ("# hi\n\tFROM\tx\n", [("FROM", "", "x")]),
+    "a # inside a value": ("SYSTEM a # b", [("SYSTEM", "", "a # b")]),
+}
+
+
+@pytest.mark.parametrize(("text", "found"), INSTRUCTIONS.values(), ids=INSTRUCTIONS)
+def test_instructions_are_read(text: str, found: list[tuple[str, str, str]]) -> None:
+    assert [(one.word, one.name, one.value) for one in read_modelfile(source("Modelfile", text))] == found
+
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "no template": ("FROM x", "Modelfile: no TEMPLATE"),
+    "an unknown instruction": ("FROM x\nSTOP y", "Modelfile:2: 'STOP' is no instruction"),
+    "a quote never closed": ('FROM x\nTEMPLATE """a', "Modelfile:2: the value of TEMPLATE is never closed"),
+    "a parameter without a value": ("PARAMETER stop", "Modelfile:1: PARAMETER needs a name and a value"),
+    "a renderer": ("FROM x\nRENDERER mine\nTEMPLATE x", "Modelfile:2: Ollama's own code renders this model"),
+    "an unknown construct, by its line": (
+        'FROM x\nTEMPLATE """a\n{{ .Prompt }}\n{{ template "x" }}"""', "Modelfile:4 TEMPLATE: `template` is not read",
+    ),
+    "a default system turn": (
+        'TEMPLATE """<s>{{ if .System }}{{ .System }}{{ else }}Me.{{ end }}</s><u>{{ .Prompt }}</u><a>"""',
+        "a system message changes what stands before it",
+    ),
+    "numbered messages": (
+        'TEMPLATE """{{ range $i, $m := .Messages }}{{ $i }}:{{ .Content }} {{ end }}"""', "is not always the same",
+    ),
+    "a message that is left out": ('TEMPLATE """{{ .Prompt }}"""', "with the role system are left out or changed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_turns_cannot_say_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_ollama(source("Modelfile", text))
+    assert says in str(caught.value)
+
+
+def test_without_system_the_rest_may_be_said() -> None:
+    draft: Any = read_ollama(source("Modelfile", 'TEMPLATE """<u>{{ .Prompt }}</u><a>"""'), subset=("system",))
+    assert "reserved_roles" not in draft.keys
+    assert draft.keys["round"][0]["begin"] == "<u>"

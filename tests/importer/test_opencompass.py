@@ -1,0 +1,150 @@
+"""Is an OpenCompass config read as it is meant, and is nothing of it lost without a word?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.config.yaml import parse as parse_yaml
+from gateway.core.errors import ConfigError
+from gateway.importer.opencompass import read_opencompass
+from gateway.importer.written import written
+from gateway.template.check import parse_spec
+from gateway.template.spec import RoleSpec
+from tests.importer.files import shipped, source
+from tests.presets.test_presets import FILES, preset
+
+
+def test_a_config_becomes_a_template_and_notes() -> None:
+    (draft,) = read_opencompass(shipped("hf_mine.py"))
+    assert draft.name == "mine-7b-hf"
+    assert draft.keys == {
+        "kind": "meta",
+        "description": "Imported from the OpenCompass config hf_mine.py.",
+        "begin": "<s>",
+        "round": [
+            {"role": "HUMAN", "begin": "<|user|>\n", "end": "<|end|>\n"},
+            {"role": "BOT", "begin": "<|bot|>\n", "end": "<|end|>\n", "generate": True},
+        ],
+        "reserved_roles": [{"role": "SYSTEM", "begin": "<|system|>\n", "end": "<|end|>\n"}],
+        "eos_token_id": 2,
+        "stop": ["<|end|>", "<|user|>"],
+    }
+    notes = "\n".join(draft.notes)
+    for told in ("type = ", "path = 'mine/7b-chat'", "max_out_len = 100", "batch_size = 8", "run_cfg = ",
+                 "generation_kwargs = ", "'<s>'", "meta_template.tokens = "):  # fmt: skip
+        assert told in notes
+
+
+def models(text: str, **beside: str) -> list[Any]:
+    return read_opencompass(source("config.py", text, {f"{name}.py": one for name, one in beside.items()}))
+
+
+ROUND = "round=[dict(role='HUMAN', begin='H:'), dict(role='BOT', begin='B:', generate=True)]"
+
+FOUND = {
+    "a model": (f"models = [dict(abbr='a', meta_template=dict({ROUND}))]", ["a"]),
+    "two models": (f"m = dict({ROUND})\nmodels = [dict(abbr='A', meta_template=m), dict(abbr='b', meta_template=m)]",
+                   ["a", "b"]),
+    "a template alone": (f"my_meta_template = dict({ROUND})", ["config"]),
+    "two templates alone": (f"_meta_template = dict({ROUND})\napi_meta_template = dict({ROUND})",
+                            ["meta_template", "api_meta_template"]),
+    "models put together by code": (
+        f"a_model = [dict(abbr='a', meta_template=dict({ROUND}))]\n"
+        "models = sum([v for k, v in locals().items() if k.endswith('_model')], [])", ["a"],
+    ),
+    "one without a template": (f"models = [dict(abbr='x'), dict(abbr='b', meta_template=dict({ROUND}))]", ["b"]),
+    "without abbr": (f"models = [dict(meta_template=dict({ROUND}))]", ["config"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names"), FOUND.values(), ids=FOUND)
+def test_models_and_templates_are_found(text: str, names: list[str]) -> None:
+    assert [draft.name for draft in models(text)] == names
+
+
+def test_a_base_beside_is_read_and_another_is_told() -> None:
+    text = (
+        "with read_base():\n    from .base import models as base_models\n    from ..far import models as far_models\n"
+    )
+    (draft,) = models(text, base=f"models = [dict(abbr='a', meta_template=dict({ROUND}))]")
+    assert draft.name == "a"
+    assert any("..far lies in another folder" in note for note in draft.notes)
+
+
+REFUSED = {
+    "nothing": ("x = 1", "config.py: binds no meta_template"),
+    "a list around": (f"models = [dict(meta_template=[dict({ROUND})])]", "a list around it"),
+    "a computed text": ("models = [dict(meta_template=dict(begin=f'{x}', round=[]))]",
+                        "config.py:1: meta_template holds"),
+    "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is make(…)"),
+    "models changed by a loop": (
+        f"models = [dict(meta_template=dict({ROUND}))]\nfor m in models:\n    m['meta_template']['begin'] = 'x'",
+        "config.py:2: models holds",
+    ),
+    "a template changed by a method": (
+        f"t = dict({ROUND})\nt.update(begin='x')\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template holds",
+    ),
+    "a base that is gone": ("with read_base():\n    from .gone import models\n",
+                            ".gone is not there, so models was not read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_read_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        models(text)
+    assert says in str(caught.value)
+
+
+def test_several_token_ids_are_told() -> None:
+    (draft,) = models(f"models = [dict(meta_template=dict({ROUND}), generation_kwargs=dict(eos_token_id=[1, 2]))]")
+    assert "eos_token_id" not in draft.keys
+    assert any("eos_token_id = [1, 2]" in note for note in draft.notes)
+    (draft,) = models(f"models = [dict(meta_template=dict({ROUND}), generation_kwargs=dict(eos_token_id=[1]))]")
+    assert draft.keys["eos_token_id"] == 1
+
+
+def test_a_template_may_come_as_json() -> None:
+    text = '{"abbr": "mine", "meta_template": {"round": [{"role": "HUMAN"}, {"role": "BOT", "generate": true}]}}'
+    (draft,) = read_opencompass(source("m.json", text))
+    assert (draft.name, draft.keys["round"][1]) == ("mine", {"role": "BOT", "generate": True})
+
+
+# ---------------------------------------------------------------- there and back
+
+
+def exported(name: str) -> str:
+    """A preset as an OpenCompass config."""
+    spec = preset(name)
+
+    def role(entry: RoleSpec | str) -> Any:
+        if isinstance(entry, str):
+            return entry
+        given = {"role": entry.role, "begin": entry.begin, "end": entry.end, "prompt": entry.prompt,
+                 "api_role": entry.api_role, "fallback_role": entry.fallback_role}  # fmt: skip
+        found = {key: value for key, value in given.items() if value not in (None, "")}
+        return {**found, "generate": True} if entry.generate else found
+
+    template = {
+        "begin": spec.begin or None,
+        "end": spec.end or None,
+        "round": [role(entry) for entry in spec.round],
+        "reserved_roles": [role(entry) for entry in spec.reserved_roles],
+        "eos_token_id": spec.eos_token_id,
+    }
+    return f"models = [dict(abbr={name!r}, meta_template={template!r}, stop_words={list(spec.stop)!r})]"
+
+
+MADE_OF_ROLES = [name for name in FILES if not {preset(name).kind} - {"meta"} and preset(name).tools is None]
+
+
+@pytest.mark.parametrize("name", MADE_OF_ROLES)
+def test_a_preset_that_is_exported_comes_back_the_same(name: str) -> None:
+    (draft,) = read_opencompass(source(f"{name}.py", exported(name)))
+    document = parse_yaml(written(draft).encode(), "made.yaml")
+    assert document.problems == ()
+    back, spec = parse_spec(document.value, name=name), preset(name)
+    for field in ("begin", "end", "round", "reserved_roles", "eos_token_id", "stop"):
+        assert getattr(back, field) == getattr(spec, field), field

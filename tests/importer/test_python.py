@@ -1,0 +1,163 @@
+"""What is read of a Python file, and does nothing of it run?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import ConfigError
+from gateway.importer.python import Called, Named, Unread, read_module
+from tests.importer.files import source
+
+
+def names(text: str, **beside: str) -> dict[str, Any]:
+    files = {name.replace("__", "/") + ".py": one for name, one in beside.items()}
+    return read_module(source("config.py", text, files)).names
+
+
+PLAIN: dict[str, tuple[str, Any]] = {
+    "a text": ("x = 'a'", "a"),
+    "texts side by side": ("x = 'a' 'b'\n", "ab"),
+    "a sum of texts": ("y = 'b'\nx = 'a' + y + \"c\"", "abc"),
+    "an f-string without expressions": ("x = f'a{{b}}'", "a{b}"),
+    "a raw text": (r"x = r'a\n'", "a\\n"),
+    "numbers": ("x = [1, -2, 0.5, -0.5, 1e3]", [1, -2, 0.5, -0.5, 1000.0]),
+    "the three words": ("x = (None, True, False)", (None, True, False)),
+    "dict(...)": ("x = dict(a=1, b=dict(c=2))", {"a": 1, "b": {"c": 2}}),
+    "a mapping": ("x = {'a': 1, **{'b': 2}}", {"a": 1, "b": 2}),
+    "dict of a mapping": ("base = dict(a=1)\nx = dict(base, b=2)", {"a": 1, "b": 2}),
+    "dict with **": ("base = dict(a=1)\nx = dict(**base, b=2)", {"a": 1, "b": 2}),
+    "a list with *": ("a = [1]\nx = [*a, 2]", [1, 2]),
+    "list and tuple": ("x = [list((1,)), tuple([2])]", [[1], (2,)]),
+    "a list that grows": ("x = [1]\ny = x\ny += [2]", [1, 2]),
+    "append and extend": ("x = [1]\nx.append(2)\nx.extend([3])", [1, 2, 3]),
+    "a key that is set": ("x = dict(a=1)\nx['b'] = 'c'", {"a": 1, "b": "c"}),
+    "a key that is set through another name": ("x = dict(a=1)\ny = x\ny['a'] = 2", {"a": 2}),
+    "an entry": ("a = dict(b=[1, 2])\nx = a['b'][1]", 2),
+    "a name twice": ("x = 1\nx = 2", 2),
+    "two names": ("a, x = 1, 2", 2),
+    "an annotation": ("x: int = 3", 3),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), PLAIN.values(), ids=PLAIN)
+def test_plain_values_are_read(text: str, value: Any) -> None:
+    found = names(text)["x"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+UNREAD = {
+    "a comprehension": "x = [i for i in range(3)]",
+    "a lambda": "x = lambda: 1",
+    "an if": "x = 1 if y else 2",
+    "an f-string with a name": "y = 1\nx = f'{y}'",
+    "a calculation": "x = 2 ** 99999",
+    "a product": "x = 'a' * 1000000000",
+    "bytes": "x = b'a'",
+    "a method": "x = 'a'.upper()",
+    "an entry that is not there": "a = dict(b=1)\nx = a['c']",
+    "set inside an if": "x = 1\nif True:\n    x = 2",
+    "set inside a loop": "for x in (1, 2):\n    pass",
+    "deleted": "x = 1\ndel x",
+    "a function": "def x():\n    return 1",
+    "a sum of a text and a number": "x = 'a' + 1",
+    "a text that grows beyond all bounds": "x = 'aaaaaaaa'\n" + "x = x + x\n" * 40,
+}
+
+
+@pytest.mark.parametrize("text", UNREAD.values(), ids=UNREAD)
+def test_what_is_no_plain_value_is_marked_with_its_line(text: str) -> None:
+    found = names(text)["x"]
+    assert isinstance(found, Unread)
+    assert found.line > 0
+
+
+CHANGED = {
+    "by a loop": "x = dict(a=1)\nfor k in x:\n    x[k] = 2",
+    "by a method": "x = dict(a=1)\nx.update(b=2)",
+    "by a method of another name": "x = dict(a=1)\ny = x\ny.pop('a')",
+    "inside a function's call": "x = [1]\nx.sort()",
+    "by an if": "x = []\nif 1:\n    x.append(1)",
+}
+
+
+@pytest.mark.parametrize("text", CHANGED.values(), ids=CHANGED)
+def test_a_value_that_something_may_have_changed_is_not_trusted(text: str) -> None:
+    module = read_module(source("config.py", text))
+    trouble = module.trouble({"around": module.names["x"]})
+    assert isinstance(trouble, Unread)
+    assert trouble.line > 1
+
+
+def test_calls_and_classes_stay_what_they_are() -> None:
+    found = names("from a import B\nimport c\nx = [B(1, k=c.D), c.d.E]")["x"]
+    call, name = found
+    assert isinstance(call, Called)
+    assert (call.name, call.args, call.line) == ("B", (1,), 3)
+    assert isinstance(call.keywords["k"], Named)
+    assert name.last == "E"
+
+
+def test_nothing_is_executed(tmp_path: Path) -> None:
+    witness = tmp_path / "ran"
+    text = (
+        f"import pathlib\nx = pathlib.Path({str(witness)!r}).write_text('x')\n@x\nclass A:\n    y = x()\nassert x(1)\n"
+    )
+    names(text)
+    assert not witness.exists()
+
+
+def test_a_base_beside_is_followed() -> None:
+    text = (
+        "with read_base():\n    from .base import meta as m, other\n    from .sub.deep import *\nx = dict(m, c=other)"
+    )
+    found = names(text, base="meta = dict(a=1)\nother = 2", sub__deep="deep = 3")
+    assert found["x"] == {"a": 1, "c": 2}
+    assert found["deep"] == 3
+
+
+def test_a_base_that_reads_itself_ends() -> None:
+    text = "with read_base():\n    from .base import a\nx = a"
+    again = "a = 1\nwith read_base():\n    from .base import a as b\n"
+    assert names(text, base=again)["x"] == 1
+
+
+@pytest.mark.parametrize("line", ["from ..up import a", "from .gone import a", "from opencompass.x import a"])
+def test_a_base_that_is_not_beside_is_told_and_not_used(line: str) -> None:
+    module = read_module(source("config.py", f"with read_base():\n    {line}\nx = a"))
+    assert isinstance(module.names["x"], Unread)
+    assert "line 2" in module.notes[0]
+
+
+HOSTILE = {
+    "no Python": ("x = (", "config.py:1: no Python"),
+    "a null byte": ("x = 1\0", "config.py"),
+    "signs without end": ("x = " + "-" * 300_000 + "1", "config.py: cannot be read as Python: it nests too deeply"),
+    "brackets without end": ("x = " + "[" * 150_000, "config.py"),
+    "a chain of names": ("x = a" + ".b" * 300_000, "config.py: cannot be read as Python: it nests too deeply"),
+    "a chain of sums": ("x = 1" + "+1" * 300_000, "config.py: cannot be read as Python: it nests too deeply"),
+    "lists in lists": ("x = " + "[" * 80 + "]" * 80, "config.py:1: nests deeper than 60 levels"),
+    "a sum of many texts": ("x = ''" + "+'a'" * 200, "config.py:1: nests deeper than 60 levels"),
+    "too long": ("x = '" + "a" * 2_000_000 + "'", "config.py: larger than 1024 KiB"),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_is_refused_with_a_sentence(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        names(text)
+    assert str(caught.value).startswith(says)
+
+
+def test_lists_that_hold_each_other_many_times_are_looked_through_in_bounded_time() -> None:
+    text = "x = [1]\n" + "x = [x, x, x, x]\n" * 30
+    module = read_module(source("config.py", text))
+    assert isinstance(module.trouble(module.names["x"]), Unread)
+
+
+def test_no_latin_text_is_refused_with_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"config\.py:2: not UTF-8"):
+        read_module(source("config.py", b"a = 1\nb = '\xff'\n"))
