@@ -15,6 +15,7 @@ VERBS = {
     "render": "show the exact prompt that a model would see",
     "diff": "show where two templates part on one conversation",
     "parity": "compare a template with its reference over a matrix of conversations",
+    "import": "make a template of something in another format",
     "models": "list the configured models",
     "keys": "make a client key",
 }
@@ -25,6 +26,7 @@ EPILOG = """examples:
   gateway render demo -m "user:1+1=?"             the prompt, byte for byte
   gateway diff demo demo-wrong-template -m "user:1+1=?"
   gateway parity demo                             the same prompts as its own chat template?
+  gateway import models/my-chat-7b                a template of a model's own chat template
   gateway VERB --help                             more of each
 """
 

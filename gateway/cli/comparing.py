@@ -159,7 +159,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, asked: Asked) -> _Reference:
         raise NotFound(f"{path} has no chat template: none of {', '.join(TEMPLATES)} holds one")
     spec = read_reference(file, ours.jinja, asked.kwargs or {})
     assert spec.jinja is not None
-    template, engine = _rendered_by(spec, asked.engine)
+    template, engine = rendered_by(spec, asked.engine)
     tokens = spec.jinja.special_tokens
     return _Reference(
         template=chat_reference(template),
@@ -172,7 +172,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, asked: Asked) -> _Reference:
     )
 
 
-def _rendered_by(spec: TemplateSpec, engine: Engine) -> tuple[WholeTemplate, str]:
+def rendered_by(spec: TemplateSpec, engine: Engine) -> tuple[WholeTemplate, str]:
     """The renderer of a chat template, and in words which one it is, and why."""
     from gateway.template.jinja import by_transformers as original
     from gateway.template.jinja.template import JinjaTemplate

@@ -254,7 +254,7 @@ def test_a_key_needs_a_plain_name(folder: Path, name: str) -> None:
     assert b"gk_" not in ended.stderr
 
 
-VERBS = ("serve", "check", "render", "diff", "parity", "models", "keys")
+VERBS = ("serve", "check", "render", "diff", "parity", "import", "models", "keys")
 
 
 def test_help_names_every_verb(folder: Path) -> None:

@@ -1,0 +1,91 @@
+"""Make a template of something in another format.
+
+SOURCE is a tokenizer folder or chat template, an OpenCompass config, a setting of a LazyLLM prompter, an Ollama
+Modelfile or a FastChat conversation.
+
+The source is read as text or syntax and never executed. What is made is compared with the source's own prompts over the
+matrix of `gateway parity`, gets examples with exact prompts, and is checked like every template before it is written.
+What has no place in a template is listed; nothing is dropped without a word.
+
+Exit code 0: written. 1: it cannot be imported, or not exactly. 2: the command line is wrong, or a file is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from gateway.cli.options import NotFound, fail, print_problems
+from gateway.core.errors import ConfigError, GatewayError
+
+KINDS = ("auto", "hf", "opencompass", "lazyllm", "ollama", "fastchat")
+
+SUBSETS = ("system", "blanks", "empty", "odd", "continued")
+
+EXAMPLES = r"""examples:
+  gateway import ~/models/my-chat-7b                        a chat template, with the files it needs
+  gateway import ~/models/my-chat-7b --as meta --out -      the turns of the same, if they say it exactly
+  gateway import configs/hf_my_chat.py --model my-chat-7b-hf
+  gateway import Modelfile --name my-model
+  gateway import conversation.py --kind fastchat --without system
+  gateway import prompter.json --marks-of FAMILY --out meta_templates/rag.yaml
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument("source", metavar="SOURCE", help="a folder or a file")
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0],
+                        help="the source's format (default: seen from its name and content)")  # fmt: skip
+    parser.add_argument("--name", metavar="NAME", help="the template's name (default: the source's)")
+    parser.add_argument("--out", metavar="FILE|FOLDER|-",
+                        help="where to write (default: meta_templates/NAME.yaml; -: standard output)")  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="overwrite what is there")
+    parser.add_argument("--model", metavar="ABBR", help="one of several models or prompters of a source")
+    parser.add_argument("--as", dest="form", choices=("jinja", "meta"), default="jinja",
+                        help="a chat template as it is (default), or as turns with begin and end")  # fmt: skip
+    parser.add_argument("--without", action="append", default=[], choices=SUBSETS,
+                        help="conversations that need not come out: system messages, blanks at the ends of messages, "
+                        "empty ones, odd turns, messages to be continued; may be repeated")  # fmt: skip
+    parser.add_argument("--turns", choices=("natural", "opencompass"), default="natural",
+                        help="how an OpenCompass template puts turns in order (default: natural)")  # fmt: skip
+    parser.add_argument("--marks-of", default="", metavar="FAMILY", help="the tokens of a family of LazyLLM's table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import and write."""
+    from gateway.cli.importing import Asked, made, places_of, read_drafts, write
+
+    asked = Asked(
+        source=Path(args.source),
+        kind=args.kind,
+        name=args.name,
+        out=args.out,
+        force=args.force,
+        model=args.model,
+        form=args.form,
+        without=tuple(dict.fromkeys(args.without)),
+        marks_of=args.marks_of,
+        turns=args.turns,
+    )
+    try:
+        drafts = read_drafts(asked)
+        places = places_of(asked, drafts)
+        done = [made(draft) for draft in drafts]
+        for one, place in zip(done, places, strict=True):
+            for line in one.told:
+                print(line, file=sys.stderr)
+            if place is None:
+                sys.stdout.write(one.text)
+            else:
+                write(one, place, force=args.force)
+                print(f"wrote {place}", file=sys.stderr)
+    except NotFound as error:
+        return fail(error)
+    except ConfigError as error:
+        print_problems(error)
+        return 1
+    except GatewayError as error:
+        return fail(error)
+    return 0

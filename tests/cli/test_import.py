@@ -1,0 +1,319 @@
+"""What does ``gateway import`` write, say and refuse? A real process on real files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gateway.config.files import Files
+from gateway.config.templates import read_template
+from tests.journeys.process import run
+
+SOURCES = Path(__file__).parents[1] / "importer" / "sources"
+
+CHATML = """\
+{%- for m in messages %}
+{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+"""
+DEFAULT_SYSTEM = (
+    "{%- if messages[0].role != 'system' %}{{ '<|im_start|>system\\nMe.<|im_end|>\\n' }}{% endif %}" + CHATML
+)
+TRIMS = CHATML.replace("m.content", "m.content | trim")
+TOOLS = "{%- if tools %}{{ tools | tojson }}{% endif %}" + CHATML
+
+CONVERSATION = {
+    "name": "mine", "system_message": "Me.", "roles": ["USER", "ASSISTANT"], "sep_style": "ADD_COLON_TWO", "sep": " ",
+    "sep2": "</s>",
+}  # fmt: skip
+PROMPTER = {"class": "ChatPrompter", "instruction": "Answer from: {context}", "show": True}
+EMPTY_TURNS = """
+models = [dict(abbr="led", meta_template=dict(round=[
+    dict(role="SYSTEM", begin="S:", end="\\n"), dict(role="HUMAN", begin="H:", end="\\n"),
+    dict(role="BOT", begin="B:", end="\\n", generate=True),
+]))]
+"""
+TWO_MODELS = """
+m = dict(round=[dict(role="HUMAN", begin="H:", end="\\n"), dict(role="BOT", begin="B:", end="</s>", generate=True)])
+api = dict(round=[dict(role="HUMAN", api_role="HUMAN"), dict(role="BOT", api_role="BOT", generate=True)])
+models = [dict(abbr="one", meta_template=m), dict(abbr="Two/2", meta_template=api)]
+"""
+
+
+def model_folder(place: Path, template: str, **more: object) -> Path:
+    """A folder as models come in."""
+    place.mkdir()
+    (place / "chat_template.jinja").write_text(template)
+    tokens = {"bos_token": "<s>", "eos_token": {"content": "<|im_end|>"}, "added_tokens_decoder": {"7": "</s>"}, **more}
+    (place / "tokenizer_config.json").write_text(json.dumps(tokens))
+    (place / "generation_config.json").write_text(json.dumps({"eos_token_id": [7]}))
+    return place
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    model_folder(tmp_path / "my-model", CHATML)
+    model_folder(tmp_path / "led", DEFAULT_SYSTEM)
+    model_folder(tmp_path / "trims", TRIMS)
+    model_folder(tmp_path / "tools", TOOLS)
+    for file in SOURCES.iterdir():
+        shutil.copy(file, tmp_path / file.name)
+    (tmp_path / "conversation.json").write_text(json.dumps(CONVERSATION))
+    (tmp_path / "prompter.json").write_text(json.dumps(PROMPTER))
+    (tmp_path / "two.py").write_text(TWO_MODELS)
+    (tmp_path / "empty-turns.py").write_text(EMPTY_TURNS)
+    (tmp_path / "both.py").write_text("models = [1]\nx = ChatPrompter('a')\n")
+    (tmp_path / "empty.txt").write_text("hello\n")
+    return tmp_path
+
+
+def gateway(home: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    ended = run(home, "import", *words)
+    assert b"Traceback" not in ended.stderr, ended.stderr.decode()
+    return ended
+
+
+def load(path: Path) -> object:
+    """Read the written file as a start does, its examples included."""
+    files = Files(path.parent)
+    spec = read_template(files, path, path.stem, files.blame(path))
+    assert files.problems == []
+    return spec
+
+
+WRITES = {  # name: (words, file, lines of the file, parts of standard error)
+    "a chat template": (
+        ["my-model"], "my-model", ["kind: jinja", 'file: "my-model/chat_template.jinja"'],
+        ["Answers end at: '<|im_end|>'"],
+    ),
+    "its turns": (
+        ["my-model", "--as", "meta"], "my-model",
+        ['  - {role: BOT, begin: "<|im_start|>assistant\\n", end: "<|im_end|>\\n", generate: true}'],
+        ["of 44 conversations come out byte for byte", "Not compared: tools, calls and results (8)"],
+    ),
+    "turns but for blanks": (
+        ["trims", "--as", "meta", "--without", "blanks", "--without", "continued"], "trims", ["kind: meta"],
+        ["messages with white space at their ends ("],
+    ),
+    "an OpenCompass config": (
+        ["hf_mine.py"], "mine-7b-hf", ['begin: "<s>"', "eos_token_id: 2", 'stop: ["<|end|>", "<|user|>"]'],
+        ["port of OpenCompass's parser", "note: max_out_len = 100", "note: begin starts with '<s>'"],
+    ),
+    "one model of several": (["two.py", "--model", "one"], "one", ['  - {role: HUMAN, begin: "H:", end: "\\n"}'], []),
+    "OpenCompass's own empty turns": (
+        ["empty-turns.py", "--turns", "opencompass", "--name", "empty"], "empty", ["turns: opencompass"],
+        ["Parity: not compared"],
+    ),
+    "a template for an API": (
+        ["two.py", "--model", "Two/2"], "two-2", ["    sent:", "  - {role: HUMAN, api_role: HUMAN}"],
+        ["Parity: not compared"],
+    ),
+    "a prompter": (
+        ["prompter.json", "--marks-of", "qwen"], "prompter", ["class: chat", "marks_of: qwen"], ["note: show:"],
+    ),
+    "a Modelfile": (["Modelfile", "--name", "kind"], "kind", ["bos: engine"], ["32 of 32", "note: line 16: SYSTEM"]),
+    "a conversation": (
+        ["conversation.json"], "mine", ["roles: {assistant: ANSWER}", '  - {role: SYSTEM, begin: "", end: " "}'],
+        ["Conversations without a system message were compared with the source's own in front.", "'Me.'"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "name", "lines", "told"), WRITES.values(), ids=WRITES)
+def test_a_source_becomes_a_file_that_loads(
+    home: Path, words: list[str], name: str, lines: list[str], told: list[str]
+) -> None:
+    ended = gateway(home, *words)
+    said = ended.stderr.decode()
+    assert (ended.returncode, ended.stdout) == (0, b""), said
+    path = home / "meta_templates" / f"{name}.yaml"
+    text = path.read_text()
+    load(path)
+    assert said.splitlines()[-1] == f"wrote meta_templates/{name}.yaml"
+    for line in lines:
+        assert line in text.splitlines()
+    for part in told:
+        assert part in said
+    assert str(home) not in text
+    assert "examples:" in text
+
+
+def test_a_chat_template_is_copied_with_the_files_it_needs(home: Path) -> None:
+    gateway(home, "my-model", "--name", "mine")
+    folder = home / "meta_templates" / "mine"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "chat_template.jinja", "generation_config.json", "tokenizer_config.json",
+    ]  # fmt: skip
+    digest = hashlib.sha256(CHATML.encode()).hexdigest()
+    assert f'sha256: "{digest}"' in (home / "meta_templates" / "mine.yaml").read_text()
+
+
+def test_a_template_that_writes_tools_says_what_to_declare_and_declares_nothing(home: Path) -> None:
+    ended = gateway(home, "tools")
+    assert b"declare how the model writes its calls" in ended.stderr
+    assert "\ntools:" not in (home / "meta_templates" / "tools.yaml").read_text()
+
+
+def test_of_a_large_tokenizer_configuration_what_decides_a_prompt_is_copied(home: Path) -> None:
+    path = home / "my-model" / "tokenizer_config.json"
+    tokens = {str(number): {"content": f"<unused{number}>" + "x" * 40} for number in range(20_000)}
+    path.write_text(
+        json.dumps({"eos_token": "<|im_end|>", "added_tokens_decoder": {**tokens, "7": {"content": "</s>"}}})
+    )
+    ended = gateway(home, "my-model")
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert b"tokenizer_config.json is larger than 1024 KiB" in ended.stderr
+    copied = json.loads((home / "meta_templates" / "my-model" / "tokenizer_config.json").read_text())
+    assert copied == {"eos_token": "<|im_end|>", "added_tokens_decoder": {"7": {"content": "</s>"}}}
+    assert b"Answers end at: '<|im_end|>', '</s>'" in ended.stderr
+
+
+def test_a_template_that_never_ends_is_stopped(home: Path) -> None:
+    model_folder(home / "endless", "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}")
+    for words in (["endless"], ["endless", "--as", "meta"]):
+        ended = gateway(home, *words)
+        assert ended.returncode == 1
+        assert b"took longer than" in ended.stderr or b"grew beyond" in ended.stderr
+    assert not (home / "meta_templates").exists()
+
+
+def test_a_prompter_with_several_slots_gets_examples_with_variables(home: Path) -> None:
+    (home / "slots.py").write_text("p = ChatPrompter('From {context} answer {question}', extra_keys=['more'])")
+    ended = gateway(home, "slots.py", "--marks-of", "qwen")
+    assert ended.returncode == 0, ended.stderr.decode()
+    text = (home / "meta_templates" / "slots.yaml").read_text()
+    assert 'variables: {context: "(the context)", question: "(the question)", more: "(the more)"}' in text
+
+
+def test_two_models_of_one_name_are_told_apart_by_nobody(home: Path) -> None:
+    (home / "twins.py").write_text(TWO_MODELS.replace("Two/2", "one"))
+    for words in ([], ["--model", "one"]):
+        ended = gateway(home, "twins.py", "--out", "made/", *words)
+        assert ended.returncode == 2
+        assert b"abbr" in ended.stderr
+
+
+def test_turns_of_a_template_that_writes_the_day_say_that_it_stands_still(home: Path) -> None:
+    model_folder(home / "dated", "{{ strftime_now('%Y') }}" + CHATML)
+    ended = gateway(home, "dated", "--as", "meta")
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert b"the day of this import stands in them for good" in ended.stderr
+
+
+def test_special_tokens_of_an_older_folder_are_written_out(home: Path) -> None:
+    (home / "my-model" / "tokenizer_config.json").write_text("{}")
+    (home / "my-model" / "special_tokens_map.json").write_text(
+        '{"eos_token": "<|im_end|>", "bos_token": {"content": "<s>"}}'
+    )
+    ended = gateway(home, "my-model")
+    assert ended.returncode == 0, ended.stderr.decode()
+    text = (home / "meta_templates" / "my-model.yaml").read_text()
+    assert 'special_tokens:\n  bos_token: "<s>"\n  eos_token: "<|im_end|>"\n' in text
+
+
+@pytest.mark.parametrize("words", [["my-model"], ["my-model/tokenizer_config.json", "--kind", "hf"]], ids=str)
+def test_standard_output_holds_the_file_alone(home: Path, words: list[str]) -> None:
+    if words[0].endswith(".json"):
+        tokens = json.loads((home / words[0]).read_text())
+        (home / words[0]).write_text(json.dumps({**tokens, "chat_template": CHATML}))
+    ended = gateway(home, *words, "--out", "-")
+    assert ended.returncode == 0, ended.stderr.decode()
+    path = home / "piped.yaml"
+    path.write_bytes(ended.stdout)
+    load(path)
+    assert b"template: |2" in ended.stdout
+    assert not (home / "meta_templates").exists()
+
+
+def test_several_models_become_several_files(home: Path) -> None:
+    ended = gateway(home, "two.py", "--out", "made/")
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert sorted(path.name for path in (home / "made").iterdir()) == ["one.yaml", "two-2.yaml"]
+
+
+def test_nothing_is_overwritten_without_force(home: Path) -> None:
+    assert gateway(home, "two.py", "--model", "one").returncode == 0
+    path = home / "meta_templates" / "one.yaml"
+    path.write_text("mine\n")
+    ended = gateway(home, "two.py", "--model", "one")
+    assert (ended.returncode, path.read_text()) == (2, "mine\n")
+    assert b"--force overwrites it" in ended.stderr
+    assert gateway(home, "two.py", "--model", "one", "--force").returncode == 0
+    load(path)
+
+
+REFUSES = {  # name: (words, exit code, a part of standard error)
+    "no such file": (["gone.py"], 2, "gone.py: no such file or folder"),
+    "an empty folder": ([".", "--kind", "hf"], 2, "holds no chat template"),
+    "nothing known": (["empty.txt"], 1, "empty.txt: is nothing that is known here: name its format with --kind"),
+    "two kinds at once": (["both.py"], 1, "both.py: may be lazyllm or opencompass"),
+    "several models to one file": (["two.py", "--out", "one.yaml"], 2, "choose by --model one of one, two-2"),
+    "several models to standard output": (["two.py", "--out", "-"], 2, "choose by --model"),
+    "several models with one name": (["two.py", "--name", "x"], 2, "--name is for one template"),
+    "a model that is not there": (["two.py", "--model", "three"], 2, 'no model "three"'),
+    "a bad name": (["my-model", "--name", "../x"], 2, "is no name for a template"),
+    "the name of messages": (["my-model", "--name", "chat"], 2, "is no name for a template"),
+    "another ending": (["two.py", "--model", "one", "--out", "x.txt"], 2, "a template's file ends in .yaml"),
+    "a word for another kind": (["two.py", "--marks-of", "qwen"], 2, "--marks-of is for lazyllm"),
+    "--as for another kind": (["Modelfile", "--as", "meta"], 2, "--as is for hf"),
+    "--without for a chat template": (["my-model", "--without", "system"], 2, "--without is for hf with --as meta"),
+    "a default system turn as turns": (
+        ["led", "--as", "meta"], 1, "a system message changes what stands before it",
+    ),
+    "trimmed content as turns": (
+        ["trims", "--as", "meta"], 1,
+        "--without blanks --without continued leaves these conversations out of the comparison",
+    ),
+    "empty turns in OpenCompass": (["empty-turns.py"], 1, "or repeat it with --turns opencompass"),
+    "--turns for another kind": (["Modelfile", "--turns", "opencompass"], 2, "--turns is for opencompass"),
+    "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "no family 'gpt'"),
+    "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid choice"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "code", "says"), REFUSES.values(), ids=REFUSES)
+def test_what_cannot_be_imported_writes_nothing(home: Path, words: list[str], code: int, says: str) -> None:
+    before = sorted(home.rglob("*"))
+    ended = gateway(home, *words)
+    assert (ended.returncode, ended.stdout) == (code, b""), ended.stderr.decode()
+    assert says in ended.stderr.decode()
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_round_that_asks_nobody_is_refused_as_check_would(home: Path) -> None:
+    (home / "mute.py").write_text(
+        "models = [dict(abbr='m', meta_template=dict(round=[dict(role='HUMAN'), dict(role='BOT')]))]"
+    )
+    ended = gateway(home, "mute.py")
+    assert ended.returncode == 1
+    assert b"no role has generate: true" in ended.stderr
+
+
+def test_a_link_out_of_the_folder_is_not_followed(home: Path) -> None:
+    secret = home / "secret.py"
+    secret.write_text("models = [dict(abbr='s', meta_template=dict(round=[]))]")
+    (home / "configs").mkdir()
+    (home / "configs" / "base.py").symlink_to(secret)
+    (home / "configs" / "c.py").write_text("with read_base():\n    from .base import models\n")
+    ended = gateway(home, "configs/c.py", "--kind", "opencompass")
+    assert ended.returncode == 1
+    assert b".base is not there" in ended.stderr
+
+
+def test_the_words_of_without_are_those_of_the_importer() -> None:
+    from importlib import import_module
+
+    from gateway.importer.draft import SUBSETS
+    from gateway.importer.kinds import KINDS
+
+    verb = import_module("gateway.cli.import")
+    assert tuple(SUBSETS) == verb.SUBSETS
+    assert ("auto", *KINDS) == verb.KINDS
