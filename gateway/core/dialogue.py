@@ -58,6 +58,7 @@ class Message:
     parts: tuple[Part, ...] = ()
     """Set when the content came as a list; empty when it was a string or null."""
     raw: Mapping[str, Any] = field(default=NOTHING)
+    """Two keys and a text: the message holds nothing else. Without a text the second key may be another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class MetaTemplate:
         texts, around = [self.spec.begin], self._around
         for message in dialogue.messages:
             words = around.get(message.role)
-            if words is None or message.parts or len(message.raw) > 2:
+            if words is None or message.parts or not message.text or len(message.raw) > 2:
                 return self._in_pieces(dialogue)
             texts += (words[0], message.text, words[1])
         if goes_on:
@@ -141,7 +141,7 @@ class MetaTemplate:
                 voice = voices.get(message.role)
                 if voice is None:
                     raise self._speakers.refuse(message.role, number)
-                if message.parts or voice.fallback_for or len(message.raw) > 2:
+                if message.parts or voice.fallback_for or not message.text or len(message.raw) > 2:
                     self._say(message, number, pieces, marks, notices)
                 else:
                     pieces += (voice.begin, message.text, voice.end)
@@ -194,7 +194,7 @@ class MetaTemplate:
         marks += voice.marks(number)
         if voice.fallback_for:
             notices[fallback_notice(voice.fallback_for, voice.role, number)] = None
-        if len(message.raw) > 2:
+        if message.raw:
             notices.update(dict.fromkeys(unread_fields(message, number)))
 
 

@@ -49,7 +49,7 @@ class ToolTemplate(MetaTemplate):
 
 
 def _has_tools(message: Message) -> bool:
-    return message.role == TOOL or (len(message.raw) > 2 and bool(message.raw.get("tool_calls")))
+    return message.role == TOOL or bool(message.raw.get("tool_calls"))
 
 
 class _Rendering:

@@ -129,7 +129,7 @@ def content_of(message: Message, number: int, media: str | None) -> str:
 
     Raises MediaNotSupported without a placeholder, UnsupportedParameter for tool calls.
     """
-    if len(message.raw) > 2:
+    if message.raw:
         _check_fields(message.raw, number)
     return text_of(message, number, media)
 
@@ -145,7 +145,7 @@ def text_of(message: Message, number: int, media: str | None) -> str:
 
 def unread_fields(message: Message, number: int) -> Iterator[Notice]:
     """One notice for each field that the rendered string leaves out."""
-    if len(message.raw) > 2:
+    if message.raw:
         for field in UNREAD_FIELDS:
             if message.raw.get(field):
                 yield Notice("ignored_field", f"messages[{number}].{field}")

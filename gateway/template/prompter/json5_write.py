@@ -30,6 +30,9 @@ ESCAPES = str.maketrans(
     }
 )  # fmt: skip
 
+KNOWN_LENGTH = 64
+"""Characters of a key that is remembered: keys come from clients."""
+
 CONSTANTS: Mapping[Any, str] = {None: "null", True: "true", False: "false"}
 
 
@@ -60,14 +63,20 @@ def _number(value: float) -> str:
 
 def _key(key: Any) -> str:
     text = key if isinstance(key, str) else write_json5(key)
-    return text if is_bare(text) else f'"{text.translate(ESCAPES)}"'
+    return text if (is_bare(text) if len(text) <= KNOWN_LENGTH else _bare(text)) else f'"{text.translate(ESCAPES)}"'
 
 
 @lru_cache(maxsize=1024)
 def is_bare(key: str) -> bool:
     """May the key stand without quotes?"""
+    return _bare(key)
+
+
+def _bare(key: str) -> bool:
     if not key or key in RESERVED:
         return False
+    if key.isascii():
+        return key.replace("$", "_").isidentifier()
     return _is(key[0], FIRST, "$_") and all(_is(letter, FURTHER, "$_") for letter in key[1:])
 
 

@@ -28,6 +28,8 @@ LENGTHS = 64
 
 Gap = int | str
 """What belongs there: the text of ``messages[2]``, or the value of a variable."""
+TOOLS = -1
+"""The gap of the tools, whose text is shared by all frames."""
 
 
 class Frame(NamedTuple):
@@ -39,7 +41,7 @@ class Frame(NamedTuple):
     slots: tuple[str, ...]
     """The variables whose values stand in some gap."""
     chosen: Callable[[list[str]], Iterable[str]] | None
-    """What stands in the gaps, of all texts and behind them the values of ``slots``; None: all, in their order."""
+    """What stands in the gaps, of all texts, the values of ``slots`` and the tools; None: all, in their order."""
     notices: tuple[Notice, ...]
 
 
@@ -96,7 +98,7 @@ class Plain:
         if into is None:
             return None
         frame = self._frame(length, led, into)
-        texts = [message.text for message in messages if not message.parts and len(message.raw) < 3]
+        texts = [m.text for m in messages if not m.parts and (m.text or not m.raw) and len(m.raw) < 3]
         if len(texts) < length or [message.role for message in messages] != frame.roles:
             return None
         for slot in frame.slots:
@@ -104,6 +106,8 @@ class Plain:
             if not isinstance(value, str):
                 return None
             texts.append(value)
+        if self._listed:
+            texts.append(self._listed)
         pieces = frame.pieces.copy()
         pieces[1::2] = texts if frame.chosen is None else frame.chosen(texts)
         return "".join(pieces), frame.notices
@@ -129,7 +133,8 @@ class Plain:
             before = words[-1][0] if len(words) > 1 and isinstance(words[-1], list) else ""
             words += [["\n" if before and not before.endswith("\n") else ""], 0, ["\n\n"]]
         words += _spoken(self._preamble, last, into)
-        words.append([f"\n{self._listed}{dialect.tail}" if single else f"{self._listed}{marks.eos}\n\n{own}"])
+        listed: list[list[str] | Gap] = [TOOLS] if self._listed else []
+        words += [["\n"], *listed, [dialect.tail]] if single else [*listed, [f"{marks.eos}\n\n{own}"]]
         roles = [("user", "assistant")[(number - led) % 2] for number in range(led, length)]
         tokens = {"user": (marks.soh, marks.eoh), "assistant": (marks.soa, marks.eoa)}
         for number, role in enumerate(roles[:-1], led):
@@ -141,7 +146,8 @@ class Plain:
             words += [[f"\n{marks.soh}\n"], *user, *([] if into else [last]), [f"\n{marks.eoh}{marks.soa}\n"]]
         pieces, gaps = _between(words)
         slots = tuple(dict.fromkeys([gap for gap in gaps if isinstance(gap, str)]))
-        places = [length + slots.index(gap) if isinstance(gap, str) else gap for gap in gaps]
+        order: tuple[Gap, ...] = (*range(length), *slots, TOOLS)
+        places = [order.index(gap) for gap in gaps]
         return Frame(
             roles=["system", *roles] if led else roles,
             pieces=pieces,

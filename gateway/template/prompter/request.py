@@ -6,6 +6,7 @@ own. System messages, which the reference's text form drops, are set apart to be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Notice
-from gateway.template.prompter.history import tool_result
+from gateway.template.prompter.history import Printed, json_result, tool_result
 from gateway.template.speakers import MAX_SHOWN, check_open_turn, content_of, unread_fields
 from gateway.template.spec_prompter import PrompterSpec
 from gateway.template.tools import calls_of
@@ -21,6 +22,10 @@ from gateway.template.tools import calls_of
 SYSTEM_ROLES = ("system", "developer")
 TURN_ROLES = ("user", "assistant")
 TOOL_ROLE = "tool"
+
+SLOWLY = 32 * 1024
+"""Characters of tools' results in one request that are read as JSON5 where they are no JSON: some 50 ms of work."""
+MAYBE_JSON5 = re.compile(r"""\s*["'\[{0-9+\-./tfnIN]""")
 
 WRITTEN_FIELDS = frozenset({"tool_calls", "tool_call_id"})
 """Fields of a message that a prompter with tools writes, or that only name what it writes."""
@@ -83,14 +88,35 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> Asked:
     notices += [folded_notice(turn.number) for turn in system]
     label = _label(dialogue, turns)
     at = _input_from(turns)
-    notices += [
-        Notice("tool_result_printed", f"messages[{turn.number}]: JSON shown as Python prints it")
-        for turn in turns[:at]
-        if turn.item["role"] == TOOL_ROLE and tool_result(turn.item["content"]) != turn.item["content"]
-    ]
-    asked = Asked(tuple(turns[:at]), tuple(turns[at:]), tuple(system), label, tuple(notices))
+    history = _printed(turns[:at], notices)
+    asked = Asked(history, tuple(turns[at:]), tuple(system), label, tuple(notices))
     _check_form(asked, spec)
     return asked
+
+
+def _printed(turns: Sequence[Turn], notices: list[Notice]) -> tuple[Turn, ...]:
+    """Earlier turns with the tools' results as the prompt shows them, each read once."""
+    found: list[Turn] = []
+    left = SLOWLY
+    for turn in turns:
+        if turn.item["role"] == TOOL_ROLE:
+            content = turn.item["content"]
+            printed = json_result(content)
+            if printed is None and MAYBE_JSON5.match(content) is None:
+                printed = content
+            elif printed is None and len(content) <= left:
+                left -= len(content)
+                printed = tool_result(content)
+            if printed is None:
+                printed = content
+                notices.append(Notice("tool_result_unread", f"messages[{turn.number}]: too long for what is no JSON"))
+            elif printed != content:
+                notices.append(
+                    Notice("tool_result_printed", f"messages[{turn.number}]: JSON shown as Python prints it")
+                )
+            turn = Turn(turn.number, {**turn.item, "content": Printed(printed)})
+        found.append(turn)
+    return tuple(found)
 
 
 def _label(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:

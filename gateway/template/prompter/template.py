@@ -43,6 +43,8 @@ CHOSEN: Mark = ("assistant", "tool_choice", False)
 
 KNOWN = 32
 """Lists of tools that are kept as they are written: evaluations send the same one with every request."""
+KEPT_BYTES = 64 * 1024
+"""Of the JSON of such a list; longer ones are written anew each time."""
 
 FOLD = "<!gateway-system!>"
 """Marks, while the reference's steps are taken, the place of the request's system messages."""
@@ -122,6 +124,8 @@ class PrompterTemplate:
         try:
             key = orjson.dumps(dialogue.tools)
         except orjson.JSONEncodeError:  # half a character, say: the general way knows what is wrong with it
+            return None
+        if len(key) > KEPT_BYTES:
             return None
         known = self._known.get(key)
         if known is None:

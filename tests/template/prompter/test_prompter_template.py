@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -499,3 +501,55 @@ def test_the_example_of_the_page_is_a_good_template(tmp_path: Path) -> None:
     done = subprocess.run(command, input=asked.encode(), capture_output=True, check=False, cwd=ROOT)
     assert done.stderr == b""
     assert b"The tower is 12 m high.\n\n<|im_end|>" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "raw", [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}]
+)
+def test_calls_without_a_content_are_calls(raw: dict[str, Any]) -> None:
+    """The message has two keys, as plain ones do."""
+    said = Dialogue((message(U, "q"), Message("assistant", "", raw=raw), message(U, "r")))
+    assert "<|function|>\nf<|args|>{}" in template(TOOLS).render(said).text
+    for other in (CHAT, PLAIN, {**PLAIN, "turns": "opencompass"}):
+        assert refused(other, said).param == "messages[1].tool_calls"
+
+
+LONG = "0," * 20_000
+RESULTS = {  # name: (a tool's result, how it is printed, the notice)
+    "a long list": (f"[{LONG}0]", "[" + "0, " * 20_000 + "0]", ["tool_result_printed"]),
+    "a short list of JSON5": ("[0,]", "[0]", ["tool_result_printed"]),
+    "a long list of JSON5": (f"[{LONG}]", f"[{LONG}]", ["tool_result_unread"]),
+    "a long text": ("said " * 20_000, "said " * 20_000, []),
+    "a number with too many digits": ("0x" + "f" * 4000, "0x" + "f" * 4000, []),
+    "brackets all the way down": ("[" * 5000, "[" * 5000, []),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_printed_while_that_is_no_work(name: str) -> None:
+    result, printed, notices = RESULTS[name]
+    said = (message(U, "q"), message(T, result, tool_call_id="1"), message(U, "r"))
+    began = time.process_time()
+    prompt = template(TOOLS).render(Dialogue(said))
+    assert f"environment\n{printed}<|im_end|>" in prompt.text
+    assert [notice.rule for notice in prompt.notices] == notices
+    assert time.process_time() - began < 1  # 10 s it was, for a list of JSON that fits into a request
+
+
+def test_many_results_share_one_allowance() -> None:
+    said = [message(T, f"[{'0,' * 5_000}]", tool_call_id="1") for _ in range(20)]
+    prompt = template(TOOLS).render(Dialogue((message(U, "q"), *said, message(U, "r"))))
+    assert [notice.rule for notice in prompt.notices] == ["tool_result_printed"] * 3 + ["tool_result_unread"] * 17
+
+
+def test_tools_are_shared_by_conversations_of_all_lengths() -> None:
+    """One copy of a long list, however many lengths are laid out with it."""
+    made = template(TOOLS)
+    tools = ({"type": "function", "function": {"name": "f", "description": "x" * 50_000}},)
+    tracemalloc.start()
+    for length in range(1, 65):
+        turns = [message((U, A)[number % 2], "a") for number in range(2 * length - 1)]
+        assert made.render(Dialogue(tuple(turns), tools=tools)).text.count("x" * 50_000) == 1
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 2_000_000  # 3.2 MB of tools alone, if each length had its own
