@@ -147,7 +147,8 @@ class Plain:
         pieces, gaps = _between(words)
         slots = tuple(dict.fromkeys([gap for gap in gaps if isinstance(gap, str)]))
         order: tuple[Gap, ...] = (*range(length), *slots, TOOLS)
-        places = [order.index(gap) for gap in gaps]
+        place = {gap: number for number, gap in enumerate(order)}
+        places = [place[gap] for gap in gaps]
         return Frame(
             roles=["system", *roles] if led else roles,
             pieces=pieces,
