@@ -24,7 +24,9 @@ from gateway.template.prompter.tools import tool_names, write_tools
 from gateway.template.spec_prompter import PrompterSpec
 
 LENGTHS = 64
-"""Lengths of conversations that are laid out at a time."""
+"""Lengths of conversations whose layout is kept."""
+LONGEST = 512
+"""Messages of the longest of them: how many there are is the client's choice."""
 
 Gap = int | str
 """What belongs there: the text of ``messages[2]``, or the value of a variable."""
@@ -97,7 +99,7 @@ class Plain:
         into = self._chosen(dialogue.variables, length - led)
         if into is None:
             return None
-        frame = self._frame(length, led, into)
+        frame = (self._frame if length <= LONGEST else self._laid_out)(length, led, into)
         texts = [m.text for m in messages if not m.parts and (m.text or not m.raw) and len(m.raw) < 3]
         if len(texts) < length or [message.role for message in messages] != frame.roles:
             return None
