@@ -137,7 +137,7 @@ def test_scores_go_with_their_text_or_at_once() -> None:
     events, reader = read(CALLS, [*batches, [Finish(0, "stop")]])
     assert events == [
         Delta(0, "a", tokens[0]), Delta(0, "", tokens[1]),
-        Delta(0, "<tool_call> ", tokens[2]), Delta(0, "b"), Finish(0, "stop"),
+        Delta(0, "<tool_call>", tokens[2]), Delta(0, " b"), Finish(0, "stop"),
     ]  # fmt: skip
     assert reader.failures == 1
 

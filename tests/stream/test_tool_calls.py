@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -79,6 +80,22 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         f'<tool_call>{{"name": add}}</tool_call>{H}',
         ('<tool_call>{"name": add}</tool_call>', (ADD,), 1),
     ),
+    "a bracket too few before a good one": (
+        "hermes",
+        f'<tool_call>{{"name": "add", "arguments": {{"a": 1}}</tool_call>\n{H}',
+        ('<tool_call>{"name": "add", "arguments": {"a": 1}</tool_call>\n', (ADD,), 1),
+    ),
+    "a quote too few before a good one": (
+        "hermes",
+        f'<tool_call>{{"name": "add, "arguments": {{}}}}</tool_call>\n{H}',
+        ('<tool_call>{"name": "add, "arguments": {}}</tool_call>\n', (ADD,), 1),
+    ),
+    "begun twice": ("hermes", f'<tool_call>{{"name": {H}', ('<tool_call>{"name": ', (ADD,), 1)),
+    "a call in the arguments of what is none": (
+        "hermes",
+        f"<tool_call>{{'name': \"{H}\"}}</tool_call>",
+        ("<tool_call>{'name': \"\"}</tool_call>", (ADD,), 1),
+    ),
     "NaN": (
         "hermes",
         '<tool_call>{"name": "add", "arguments": {"a": NaN}}</tool_call>',
@@ -97,6 +114,7 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
     "json: words after": ("json", f"{CALL} there", (" there", (ADD,), 0)),
     "json: an answer in JSON": ("json", '{"sum": 3}', ('{"sum": 3}', (), 0)),
     "json: a call of nobody": ("json", '{"name": "Bob", "age": 3}', ('{"name": "Bob", "age": 3}', (), 1)),
+    "json: a list of words": ("json", f"[see {CALL}]", (f"[see {CALL}]", (), 0)),
     "json: cut off": ("json", CALL[:20], (CALL[:20], (), 1)),
     "llama: a call": ("llama3_json", PARAMETERS, ("", (ADD,), 0)),
     "llama: arguments": ("llama3_json", CALL, ("", (ADD,), 0)),
@@ -105,6 +123,13 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
     "llama: two separators": ("llama3_json", f"{PARAMETERS};; {PARAMETERS}", (f";; {PARAMETERS}", (ADD,), 0)),
     "llama: a separator and words": ("llama3_json", f"{PARAMETERS}; so", ("; so", (ADD,), 0)),
     "llama: a separator at the end": ("llama3_json", f"{PARAMETERS};", (";", (ADD,), 0)),
+    "llama: a separator and the marker": ("llama3_json", f"{PARAMETERS};<|python_tag|>{CALL}", ("", (ADD, ADD), 0)),
+    "llama: a separator and code": (
+        "llama3_json",
+        f"{PARAMETERS}; <|python_tag|>print(1)",
+        ("; <|python_tag|>print(1)", (ADD,), 1),
+    ),
+    "llama: a bracket, then the marker": ("llama3_json", f"[see {{<|python_tag|>{CALL}", ("[see {", (ADD,), 0)),
     "llama: code": ("llama3_json", "<|python_tag|>print(1)", ("<|python_tag|>print(1)", (), 1)),
     "python: a call": ("pythonic", "[add(a=1)]", ("", (ADD,), 0)),
     "python: two, with all kinds": (
@@ -112,6 +137,13 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         "[now(), add(a=-1, b=[1.5, 'x)]'], c={'k': None}, d=true, e=\"\\n\")]",
         ("", (("now", "{}"), ("add", '{"a": -1, "b": [1.5, "x)]"], "c": {"k": null}, "d": true, "e": "\\n"}')), 0),
     ),
+    "python: a note": ("pythonic", "[Note: it's late] so", ("[Note: it's late] so", (), 0)),
+    "python: a long name": (
+        "pythonic",
+        "[a" + ".b" * 120 + "()]",
+        ("[a" + ".b" * 120 + "()]", (), 1),
+    ),
+    "python: blanks": ("pythonic", "[ add (\n a = 1 ) ]", ("", (ADD,), 0)),
     "python: by position": ("pythonic", "[add(1)]", ("[add(1)]", (), 1)),
     "python: an expression": ("pythonic", "[add(a=1+1)]", ("[add(a=1+1)]", (), 1)),
     "python: a list": ("pythonic", "[1, 2]", ("[1, 2]", (), 0)),
@@ -124,6 +156,11 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
     "mistral: a name": ("mistral", '[TOOL_CALLS]add{"a": 1}', ("", (ADD,), 0)),
     "mistral: args": ("mistral", '[TOOL_CALLS]add[ARGS]{"a": 1}[TOOL_CALLS]now[ARGS]{}', ("", (ADD, ("now", "{}")), 0)),
     "mistral: an id": ("mistral", '[TOOL_CALLS]add[CALL_ID]abc123XYZ[ARGS]{"a": 1}', ("", (ADD,), 0)),
+    "mistral: the marker in words": (
+        "mistral",
+        'I use [TOOL_CALLS]. [TOOL_CALLS]add{"a": 1}',
+        ("I use [TOOL_CALLS]. ", (ADD,), 1),
+    ),
     "mistral: no value": ("mistral", "[TOOL_CALLS]add", ("[TOOL_CALLS]add", (), 1)),
     "mistral: words": ("mistral", "[TOOL_CALLS] " + "no " * 100, ("[TOOL_CALLS] " + "no " * 100, (), 1)),
     "lazyllm: a call": ("lazyllm", L, ("", (ADD,), 0)),
@@ -148,6 +185,16 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         "lazyllm",
         f"<|action_start|><|function|>ad{L}",
         ("<|action_start|><|function|>ad", (ADD,), 1),
+    ),
+    "lazyllm: an object too few before a good one": (
+        "lazyllm",
+        f"<|action_start|><|function|>add<|args|>{{'a': {{}}<|action_end|>{L}",
+        ("<|action_start|><|function|>add<|args|>{'a': {}<|action_end|>", (ADD,), 1),
+    ),
+    "lazyllm: a note on a line": (
+        "lazyllm lines",
+        "So\n[It's late]\nadd\n{}",
+        ("So\n[It's late]", (("add", "{}"),), 0),
     ),
     "lazyllm: unreadable arguments": (
         "lazyllm",
@@ -209,6 +256,7 @@ WORDS = [
     "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|action_start|><|function|>",
     "<|args|>", "<|action_end|>", "<|plugin|>", "<|end|>", "✿FUNCTION✿: ", "✿ARGS✿: ", "\n", " ", ";", "<", "[", "]",
     "{", "}", '"', "'", "\\", "(", ")", "a=1", ",", "add", "now", "x", CALL, PARAMETERS, H, L, "add(a=1)", '{"a": 1}',
+    f"{PARAMETERS};<|python_tag|>", f"{CALL}; ", "\xa0", "[add(", "\t",
 ]  # fmt: skip
 
 
@@ -299,9 +347,99 @@ def test_deep_nesting_is_text() -> None:
     assert heard("pythonic", [deep]) == (deep, (), 1)
 
 
+LONG: dict[str, tuple[str, str]] = {  # name: (format, what is said again and again)
+    "markers": ("hermes", "<tool_call>x"),
+    "objects that are no calls": ("hermes", "<tool_call>{}"),
+    "calls without an end": ("hermes", f"<tool_call>{CALL}"),
+    "brackets that never close": ("hermes", "<tool_call>[{"),
+    "strings that never close": ("hermes", '<tool_call>{"'),
+    "lines": ("lazyllm lines", "\n{}"),
+    "three kinds of quotes": ("lazyllm", "<|action_start|><|function|>add<|args|>{'a\"': '\""),
+    "names without arguments": ("lazyllm", "<|action_start|><|function|>now<|action_end|>"),
+    "headers": ("mistral", "[TOOL_CALLS]x"),
+    "tags": ("llama3_json", "<|python_tag|>x"),
+    "good calls": ("json", CALL),
+    "python": ("pythonic", "[add(a="),
+    "blanks": ("hermes", " "),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+@pytest.mark.parametrize("step", [1, 1_000_000], ids=["piece by piece", "at once"])
+def test_the_work_is_linear_in_the_text(case: str, step: int) -> None:
+    name, again = LONG[case]
+    text = again * (1_000_000 // len(again) if step > 1 else 40_000 // min(4, len(again)))
+    begun = time.process_time()
+    said, calls, _ = heard(name, [text[at : at + step] for at in range(0, len(text), step)])
+    assert time.process_time() - begun < 8  # 0.1 to 2 s where this was written; 20 s and more if it grew by the square
+    assert calls or said == text
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_blanks_one_by_one_are_linear_in_every_place(name: str) -> None:
+    tokens = TOKENS[name]
+    for lead in (
+        "",
+        tokens.start,
+        tokens.start + "add",
+        tokens.start + "add" + tokens.args,
+        L.removesuffix("<"),
+        H,
+        "\n{}",
+    ):
+        text = lead + " " * 40_000
+        begun = time.process_time()
+        heard(name, text)
+        assert time.process_time() - begun < 4
+
+
+HOSTILE = (
+    "[a" + ".b" * 1500 + "()]",
+    "[add(a=" + "(" * 5000 + ")]",
+    "[add(a=" + "9" * 9000 + ")]",
+    "[add(a=0x" + "f" * 9000 + ")]",
+    "[add(a=1j)]",
+    "[add(a=b'x')]",
+    "[add(**a)]",
+    "[add(a=1, a=2)]",
+    "[add(a='\x00')]",
+    "[add(a='\ud800')]",
+    '[add(a="\\N{x}")]',
+    "[add()" + ", add()" * 5000 + "]",
+    "[" + "a" * 5000 + "()]",
+    "[add(a=" + "-" * 5000 + "1)]",
+    "[add(a={1: 2})]",
+    "[add(a={**b})]",
+    '{"name": "add", "arguments": ' + '{"a":' * 5000 + "1" + "}" * 5000 + "}",
+    '{"name": "add", "arguments": {"a": ' + "9" * 9000 + "}}",
+    '{"name": "add", "arguments": {"a": "\ud800"}}',
+    '{"name": 1, "arguments": {}}',
+    "{'name': 'add', 'arguments': \"{'a': 1e999}\"}",
+    "[" * 9000,
+    "{" * 9000,
+    '{"a":' * 9000,
+    "\x00",
+    "{1: 2}",
+    "[[]]",
+    "{'a': " + "[" * 900 + "]" * 900 + "}",
+)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nothing_a_model_writes_is_an_error(name: str) -> None:
+    tokens = TOKENS.get(name, Tokens())
+    leads = {"", "<tool_call>", "[TOOL_CALLS]", "[TOOL_CALLS]add", "<|python_tag|>", tokens.start, "\nadd\n"}
+    for text in HOSTILE:
+        for lead in (*leads, tokens.start + "add" + tokens.args):
+            said, calls, _ = heard(name, [lead + text + tokens.end])
+            assert calls or said == lead + text + tokens.end
+            read = format_of(name).read(lead + text + tokens.end)
+            assert read is None or all(isinstance(json.loads(call.arguments), dict) for call in read)
+
+
 def test_text_waits_only_while_it_may_become_a_call() -> None:
     scanner = Scanner(format_of("hermes"), NAMES)
     assert scanner.feed("a <") == ["a "]
     assert scanner.feed("b") == ["<b"]
     assert scanner.feed(" <tool_call>\n") == [" "]
-    assert scanner.feed("x") == [Unread("<tool_call>\n"), "x"]
+    assert scanner.feed("x") == [Unread("<tool_call>"), "\nx"]

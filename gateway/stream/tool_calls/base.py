@@ -44,6 +44,11 @@ class Region(Protocol):
         """
         ...
 
+    @property
+    def whole(self) -> bool:
+        """It has come to its own end. False: it is still open, or ended before something that no call can hold."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Format:

@@ -16,6 +16,7 @@ both stay text here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -27,6 +28,7 @@ from gateway.stream.tool_calls.values import BESIDE, Closed, Value, calls_in, sp
 
 BOTH = "\"'"
 KEYS = ("parameters", "arguments")
+_SAID = re.compile(r"\S")
 MAX_STRINGS = 4
 """How often the arguments may be a string that holds the arguments."""
 
@@ -61,6 +63,11 @@ class _Region:
         self._tokens = tokens
         self._inner: Region | None = None
 
+    @property
+    def whole(self) -> bool:
+        """See ``base.Region``."""
+        return self._inner is not None and self._inner.whole
+
     def feed(self, text: str) -> int | None:
         """See ``base.Region``."""
         if self._inner is not None:
@@ -80,14 +87,23 @@ class _Named:
     One family's end is a line's end, and stands behind the name as well: an end followed by ``args`` is none.
     """
 
-    __slots__ = ("_arguments", "_marks", "_tail", "_tokens")
+    __slots__ = ("_arguments", "_lead", "_marks", "_since", "_tokens", "_whole")
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._marks: StopScanner | None = StopScanner((tokens.args, tokens.end, tokens.start))
-        self._tail: str | None = None
-        """What has come since an end behind the name."""
+        self._lead: str | None = None
+        """What has come since an end behind the name, without the blanks before it."""
+        self._since = 0
+        """How much that is, blanks included."""
         self._arguments: Region | None = None
+        self._whole = False
+        """The name has ended, as that of a call without arguments."""
+
+    @property
+    def whole(self) -> bool:
+        """See ``base.Region``."""
+        return self._whole if self._arguments is None else self._arguments.whole
 
     def feed(self, text: str) -> int | None:
         """See ``base.Region``."""
@@ -100,21 +116,24 @@ class _Named:
             at, self._marks = len(out) - held + len(mark), None
             if mark == self._tokens.start:
                 return at - len(mark)
-            self._tail = "" if mark == self._tokens.end else None
-        if self._tail is not None:
-            args, before, tail = self._tokens.args, len(self._tail), self._tail + text[at:]
-            lead = tail.lstrip()
+            self._whole = mark == self._tokens.end
+            self._lead = "" if self._whole else None
+        if self._lead is not None:
+            args, came = self._tokens.args, len(text) - at
+            lead = (self._lead + text[at:]).lstrip()
             if not lead.startswith(args):
-                self._tail = tail
-                return None if args.startswith(lead) else at - before
-            at += len(tail) - len(lead) + len(args) - before
-            self._tail = None
-        if self._arguments is None:
-            first = text[at:].lstrip()[:1]
-            if not first:
+                if not args.startswith(lead):
+                    return at - self._since
+                self._lead, self._since = lead, self._since + came
                 return None
-            tokens = self._tokens
-            self._arguments = Closed(Value("", BOTH), tokens.end) if first in "{[" else _Until(tokens.end)
+            at = len(text) - len(lead) + len(args)
+            self._lead = None
+        if self._arguments is None:
+            first = _SAID.search(text, at)
+            if first is None:
+                return None
+            at, tokens = first.start(), self._tokens
+            self._arguments = Closed(Value("", BOTH), tokens.end) if first[0] in "{[" else _Until(tokens.end)
         ended = self._arguments.feed(text[at:])
         return None if ended is None else at + ended
 
@@ -122,15 +141,18 @@ class _Named:
 class _Until:
     """Everything up to a marker."""
 
-    __slots__ = ("_marks",)
+    __slots__ = ("_marks", "whole")
 
     def __init__(self, marker: str) -> None:
         self._marks = StopScanner((marker,))
+        self.whole = False
+        """See ``base.Region``."""
 
     def feed(self, text: str) -> int | None:
         """See ``base.Region``."""
         held = self._marks.held
         out, mark = self._marks.feed(text)
+        self.whole = mark is not None
         return None if mark is None else len(out) - held + len(mark)
 
 

@@ -21,6 +21,11 @@ class _Region:
     def __init__(self) -> None:
         self._value: Region | None = None
 
+    @property
+    def whole(self) -> bool:
+        """See ``base.Region``."""
+        return self._value is not None and self._value.whole
+
     def feed(self, text: str) -> int | None:
         """See ``base.Region``; whoever opens the region feeds a marker whole."""
         if self._value is None:

@@ -33,17 +33,22 @@ class _Region:
         """What stands before the value so far."""
         self._balance: Balance | None = None
 
+    @property
+    def whole(self) -> bool:
+        """See ``base.Region``."""
+        return self._balance is not None and self._balance.whole
+
     def feed(self, text: str) -> int | None:
         """See ``base.Region``."""
         at, self._skip = self._skip, 0
         if self._balance is None:
-            before, header = len(self._header), self._header + text[at:]
+            before, header = len(self._header), self._header + text[at : at + MAX_HEADER + 1]
             blanks = blank_to(header, 0)
             opens = blanks if header[blanks : blanks + 1] == "[" else header.find("{")
             if opens < 0 and len(header) <= MAX_HEADER:
                 self._header = header
                 return None
-            if not 0 <= opens <= MAX_HEADER:
+            if not 0 <= opens <= MAX_HEADER or (header[opens] == "{" and not HEADER.fullmatch(header, 0, opens)):
                 return at - before
             at += opens - before
             self._balance = Balance()

@@ -7,12 +7,52 @@ between the brackets (an expression, a positional argument, a second pair of par
 from __future__ import annotations
 
 import ast
+import re
 
 from gateway.stream.tool_calls.base import Called, Calls, Format
 from gateway.stream.tool_calls.literals import as_json, expression, literal
 from gateway.stream.tool_calls.values import Balance
 
 OPENER = "["
+HEAD = re.compile(r"\[\s*(?:([^\W\d][\w.]*)\s*)?")
+MAX_HEAD = 256
+"""Characters up to the first parenthesis."""
+
+
+class _Region:
+    """A bracket, a name and a parenthesis, up to the bracket's end; it ends at once before anything else."""
+
+    __slots__ = ("_balance", "_head")
+
+    def __init__(self) -> None:
+        self._head = ""
+        """What has come before the first parenthesis."""
+        self._balance: Balance | None = None
+
+    @property
+    def whole(self) -> bool:
+        """See ``base.Region``."""
+        return self._balance is not None and self._balance.whole
+
+    def feed(self, text: str) -> int | None:
+        """See ``base.Region``."""
+        if self._balance is not None:
+            return self._balance.feed(text)
+        before, text = len(self._head), self._head + text
+        head = HEAD.match(text, 0, MAX_HEAD)
+        assert head is not None  # the bracket has come first
+        end = head.end()
+        if end == len(text) < MAX_HEAD:
+            self._head = text
+            return None
+        if not head[1] or text[end : end + 1] != "(":
+            return end - before
+        self._balance = Balance("\"'")
+        ended = self._balance.feed(text)
+        return None if ended is None else ended - before
+
+
+# ---------------------------------------------------------------- whole regions
 
 
 def _read(region: str) -> Calls | None:
@@ -21,7 +61,7 @@ def _read(region: str) -> Calls | None:
         if not isinstance(listed, ast.List) or not listed.elts:
             return None
         return tuple(_call(node) for node in listed.elts)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -37,11 +77,13 @@ def _call(node: ast.expr) -> Called:
 
 
 def _name(node: ast.expr) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):  # ``weather.get()``
-        return f"{_name(node.value)}.{node.attr}"
-    raise ValueError("no name")
+    behind: list[str] = []
+    while isinstance(node, ast.Attribute):  # ``weather.get()``
+        behind.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        raise ValueError("no name")
+    return ".".join([node.id, *reversed(behind)])
 
 
-PYTHONIC = Format(lambda: Balance("\"'"), _read, openers=OPENER, telling=("(",))
+PYTHONIC = Format(_Region, _read, openers=OPENER, telling=("(",))

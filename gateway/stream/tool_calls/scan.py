@@ -5,34 +5,49 @@ What goes out is the text, piece by piece, but for these:
 - Calls that are complete, and right: they hold nothing else, and name tools that the request has.
 - White space alone between two calls, or between a call and either end of the text: it belongs to the calls.
 
-Text that may still become a call is held back, and no more than that. What turns out to be none goes out as it was.
+Text that may still become a call is held back, and no more than that. What turns out to be none goes out as it was:
+all of a region that came to its own end; of one that did not, the marker, and the rest is looked at once more.
+
+The work is linear in the text. It is done in slices, so that a region costs no more than itself and one slice; what
+is looked at once more is counted, and beyond a share of the text a region is given up whole.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from itertools import groupby
 
 from gateway.stream.stops import StopScanner, stop_set
 from gateway.stream.tool_calls.base import Calls, Format, Piece, Region, Unread
 
 _BLANK = re.compile(r"\s*")
+SLICE = 4096
+"""Characters that are looked at in one go."""
+AGAIN, AGAIN_AT_LEAST = 4, 65536
+"""For each character of the text, and at least: how many may be looked at once more."""
 
 
 class Scanner:
     """One choice's text on its way into pieces."""
 
     __slots__ = (
+        "_again",
+        "_at",
+        "_begun",
         "_blank",
         "_called",
         "_format",
         "_fresh",
         "_held",
+        "_left",
         "_line",
+        "_marker",
         "_marks",
         "_names",
         "_out",
         "_region",
+        "_separated",
     )
 
     def __init__(self, format_: Format, names: Collection[str]) -> None:
@@ -43,10 +58,22 @@ class Scanner:
         self._region: Region | None = None
         self._held: list[str] = []
         """The open region."""
+        self._begun = 0
+        """Where in the text it began."""
+        self._marker = 0
+        """How much of it opened it."""
+        self._left: list[str] = []
+        """What has come and is still to be looked at, in slices, the last one first."""
+        self._at = 0
+        """Where in the text that begins."""
+        self._again = 0
+        """How much of the text has been looked at in vain."""
         self._fresh = True
         """Nothing but calls and blanks has been said."""
-        self._blank = ""
+        self._blank: list[str] = []
         """While fresh: the blanks since the beginning, or since the last call."""
+        self._separated = False
+        """A separator is among them."""
         self._called = False
         self._line = format_.lines
         """The first thing to go out is a line's end that nobody wrote, to be taken off."""
@@ -57,27 +84,52 @@ class Scanner:
     @property
     def held(self) -> int:
         """How many characters have come and not gone out."""
-        return len(self._blank) + sum(map(len, self._held)) + self._marks.held - self._line
+        return sum(map(len, self._blank)) + sum(map(len, self._held)) + self._marks.held - self._line
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that are certain now."""
-        while text:
-            text = self._ordinary(text) if self._region is None else self._within(self._region, text)
+        self._look(text)
         return self._taken()
 
     def end(self) -> list[Piece]:
         """No more comes: an open region is read as it stands, what was held back goes out."""
-        if self._region is not None:
-            self._close("".join(self._held))
+        while self._region is not None:
+            rest = self._close("".join(self._held), whole=self._region.whole)
+            self._at -= len(rest)
+            self._look(rest)
         self._say(self._marks.flush())
-        if self._blank and not (self._called and not self._blank.strip()):
-            self._pass(self._blank)
-        self._blank = ""
+        blank = self._unblanked()
+        if blank and not (self._called and not blank.strip()):
+            self._pass(blank)
         return self._taken()
+
+    def _look(self, text: str) -> None:
+        left = self._left
+        self._put(text)
+        while left:
+            text = left.pop()
+            rest = self._ordinary(text) if self._region is None else self._within(self._region, text)
+            self._at += len(text) - len(rest)
+            self._put(rest)
+
+    def _put(self, text: str) -> None:
+        if len(text) <= SLICE:
+            if text:
+                self._left.append(text)
+            return
+        self._left += [text[at : at + SLICE] for at in range(0, len(text), SLICE)][::-1]
 
     def _taken(self) -> list[Piece]:
         out, self._out = self._out, []
-        return out
+        if len(out) < 2:
+            return out
+        joined: list[Piece] = []
+        for said, pieces in groupby(out, lambda piece: isinstance(piece, str)):  # what slices have parted
+            if said:
+                joined.append("".join(map(str, pieces)))
+            else:
+                joined.extend(pieces)
+        return joined
 
     # ---------------------------------------------------------------- between calls
 
@@ -89,32 +141,35 @@ class Scanner:
                 openers = ""
             else:
                 blanks = self._blanks_of(text)
-                if blanks == len(text):
-                    self._blank += text
-                    return ""
-                if text[blanks] in openers:
-                    self._blank += text[:blanks]
-                    self._region = self._format.region()
+                if blanks:
+                    self._blank.append(text[:blanks])
                     return text[blanks:]
+                if text[0] in openers:
+                    self._open(self._at, 1)
+                    return text
         held = marks.held
         out, mark = marks.feed(text)
         self._say(out)
         if mark is None:
             return ""
-        self._region = self._format.region()
+        begun = len(out) - held
+        region = self._open(self._at + begun, len(mark))
         self._held.append(mark)
-        rest = text[len(out) - held + len(mark) :]
-        ended = self._region.feed(mark)
-        if ended is not None:
-            self._close(mark[:ended])
-            return mark[ended:] + rest
-        return rest
+        ended = region.feed(mark)
+        assert ended is None  # no region ends inside its marker
+        return text[begun + len(mark) :]
+
+    def _open(self, at: int, marker: int) -> Region:
+        self._begun, self._marker = at, marker
+        self._region = region = self._format.region()
+        return region
 
     def _blanks_of(self, text: str) -> int:
         """How many characters may stand before the next region."""
         at = _end_of(text, 0)
         separator = self._format.separator
-        if separator and self._called and separator not in self._blank and text.startswith(separator, at):
+        if separator and self._called and not self._separated and text.startswith(separator, at):
+            self._separated = True
             at = _end_of(text, at + len(separator))
         return at
 
@@ -123,12 +178,18 @@ class Scanner:
         if not text:
             return
         if self._fresh:
-            text, self._blank = self._blank + text, ""
             if not text.strip():
-                self._blank = text
+                self._blank.append(text)
                 return
+            text = self._unblanked() + text
             self._fresh = False
         self._pass(text)
+
+    def _unblanked(self) -> str:
+        blank = "".join(self._blank)
+        self._blank.clear()
+        self._separated = False
+        return blank
 
     def _pass(self, text: str) -> None:
         if self._line:
@@ -147,29 +208,37 @@ class Scanner:
             return ""
         before = "".join(self._held)
         whole, end = before + text, len(before) + ended
-        self._close(whole[:end])
-        return whole[end:]
+        return self._close(whole[:end], whole=region.whole) + whole[end:]
 
-    def _close(self, region: str) -> None:
+    def _close(self, region: str, *, whole: bool) -> str:
+        """What of the region is to be looked at once more."""
         self._region = None
         self._held.clear()
         calls = self._format.read(region)
         if calls and all(call.name in self._names for call in calls):
             self._made(calls)
-        elif any(told in region for told in self._format.telling):
+            return ""
+        rest = ""
+        tells = any(told in region for told in self._format.telling)
+        if not whole:
+            self._again += len(region)
+            if self._again <= AGAIN_AT_LEAST + AGAIN * (self._begun + len(region)):
+                region, rest = region[: self._marker], region[self._marker :]
+        if tells:
             self._say_blank()
             self._pass_unread(region)
         else:
             self._say(region)
+        return rest
 
     def _made(self, calls: Calls) -> None:
         self._out.extend(calls)
-        self._blank = ""
+        self._unblanked()
         self._line = False
         self._fresh = self._called = True
 
     def _say_blank(self) -> None:
-        blank, self._blank = self._blank, ""
+        blank = self._unblanked()
         self._fresh = False
         if blank:
             self._pass(blank)
@@ -178,7 +247,8 @@ class Scanner:
         if self._line:
             self._line = False
             region = region[1:]
-        self._out.append(Unread(region))
+        if region:
+            self._out.append(Unread(region))
 
 
 def _end_of(text: str, at: int) -> int:

@@ -13,26 +13,34 @@ BESIDE = frozenset({"id", "type"})
 """Keys that models write beside a call's name and arguments, and that say nothing: the gateway gives ids itself."""
 
 _BLANK = re.compile(r"[ \t\r\n]*")
-_BRACKETS = "[]{}()"
 _IN_STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
-_OUTSIDE = {quotes: re.compile(f"[{quotes}{re.escape(_BRACKETS)}]") for quotes in ('"', "\"'")}
+_OUTSIDE = {
+    # Numbers, ``true``, ``false`` and ``null`` have no other letters.
+    '"': (re.compile(r"[^ \t\r\n,:0-9+\-.eEtrufalsn]"), "[{", "]}"),
+    "\"'": (re.compile(r"[^\s\w,:+\-.=]"), "[{(", "]})"),
+}
+"""By the quotes: what is looked at outside strings, and the brackets; anything else that is found there is an end."""
 
 
 class Balance:
     """Follows a text from its first bracket to the one that closes it; the work is linear in the text.
 
-    It trusts the brackets only: whether what lies between is a value, whoever reads it says.
+    It ends early at a sign that no value has outside its strings, such as a marker's. Apart from that it trusts the
+    brackets: whether what lies between is a value, whoever reads it says.
     """
 
-    __slots__ = ("_depth", "_escaped", "_outside", "_quote")
+    __slots__ = ("_closing", "_depth", "_escaped", "_opening", "_outside", "_quote", "_quotes", "whole")
 
     def __init__(self, quotes: str = '"') -> None:
         """``quotes``: the signs that stand around strings: ``"`` in JSON, both in Python and JSON5."""
-        self._outside = _OUTSIDE[quotes]
+        self._quotes = quotes
+        self._outside, self._opening, self._closing = _OUTSIDE[quotes]
         self._depth = 0
         self._quote = ""
         """The sign that ends the string we are in."""
         self._escaped = False
+        self.whole = False
+        """See ``Region``."""
 
     def feed(self, text: str) -> int | None:
         """See ``Region``."""
@@ -44,43 +52,61 @@ class Balance:
             if found is None:
                 return None
             at, sign = found.end(), found[0]
-            if sign == "\\":
+            if self._quote and sign == "\\":
                 if at == len(text):
                     self._escaped = True
                     return None
                 at += 1
             elif self._quote:
                 self._quote = ""
-            elif sign not in _BRACKETS:
+            elif sign in self._quotes:
                 self._quote = sign
-            elif sign in "[{(":
+            elif sign in self._opening:
                 self._depth += 1
-            else:
+            elif sign in self._closing:
                 self._depth -= 1
                 if self._depth <= 0:
+                    self.whole = True
                     return at
+            else:
+                return at - 1
 
 
 class Value:
-    """A region that is a marker or none, blanks, and one object or array; it ends at once before anything else."""
+    """A region that is a marker or none, blanks, and one object or list of objects; it ends before anything else."""
 
-    __slots__ = ("_balance", "_begun", "_skip")
+    __slots__ = ("_balance", "_begun", "_lists", "_skip")
 
     def __init__(self, marker: str = "", quotes: str = '"') -> None:
         self._balance = Balance(quotes)
         self._begun = False
+        self._lists = False
+        """A list has begun, and nothing stands in it yet."""
         self._skip = len(marker)
+
+    @property
+    def whole(self) -> bool:
+        """See ``Region``."""
+        return self._balance.whole
 
     def feed(self, text: str) -> int | None:
         """See ``Region``."""
         at, self._skip = self._skip, 0
+        first = at
         if not self._begun:
             at = blank_to(text, at)
             if at == len(text):
                 return None
             if text[at] not in "{[":
                 return at
-            self._begun = True
+            self._begun, self._lists = True, text[at] == "["
+            first = at + 1
+        if self._lists:
+            first = blank_to(text, first)
+            if first < len(text):
+                self._lists = False
+                if text[first] not in "{]":
+                    return first
         ended = self._balance.feed(text[at:])
         return None if ended is None else at + ended
 
@@ -88,31 +114,42 @@ class Value:
 class Closed:
     """A region, then blanks and the marker that closes it; without that marker it ends where the region inside does."""
 
-    __slots__ = ("_inner", "_marker", "_tail")
+    __slots__ = ("_inner", "_marker", "_over", "_since", "_tail")
 
     def __init__(self, inner: Region, marker: str) -> None:
-        self._inner: Region | None = inner
+        self._inner = inner
         self._marker = marker
+        self._over = False
+        """The inner region has ended."""
+        self._since = 0
+        """How much has come since then."""
         self._tail = ""
-        """What has come since the inner region's end."""
+        """The last of that, as far as the marker may begin in it."""
+
+    @property
+    def whole(self) -> bool:
+        """See ``Region``."""
+        return self._inner.whole
 
     def feed(self, text: str) -> int | None:
         """See ``Region``."""
         at = 0
-        if self._inner is not None:
+        marker = self._marker
+        if not self._over:
             ended = self._inner.feed(text)
             if ended is None:
                 return None
-            at, self._inner = ended, None
+            at, self._over = ended, True
         before, tail = len(self._tail), self._tail + text[at:]
         blanks = blank_to(tail, 0)
-        closes = tail.find(self._marker)
-        if 0 <= closes <= blanks:
-            return at + closes + len(self._marker) - before
-        if blanks == len(tail) or self._marker.startswith(tail[blanks:]):
-            self._tail = tail
-            return None
-        return at - before
+        closes = tail.find(marker, 0, blanks + len(marker))
+        if closes >= 0:
+            return at + closes + len(marker) - before
+        if blanks < len(tail) and not marker.startswith(tail[blanks:]):
+            return at - self._since
+        self._since += len(text) - at
+        self._tail = tail[max(0, blanks - len(marker)) :]
+        return None
 
 
 # ---------------------------------------------------------------- whole values
