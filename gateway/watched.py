@@ -5,6 +5,7 @@ One object a call, one look at each batch: where no stop touches it, it is hande
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
@@ -146,7 +147,7 @@ class Watched:
         if self._unfinished is None:
             self._unfinished = set(range(self._choices))
         while True:
-            batch = self._take(batch) if batch else self._end()
+            batch = await (self._take(batch) if batch else self._end())
             if self._over and self._failure is None and (usage := await self._counted(batch)) is not None:
                 batch = [*batch, usage]
             if batch:
@@ -168,7 +169,7 @@ class Watched:
             cutter = self._cutter = Cutter(self._stops, self._choices)
         return cutter
 
-    def _take(self, batch: Sequence[Event]) -> Sequence[Event]:
+    async def _take(self, batch: Sequence[Event]) -> Sequence[Event]:
         if self._wants_logprobs:
             batch = self._scored(batch)
         if self._stops:
@@ -177,7 +178,8 @@ class Watched:
             self._written += [event.text for event in batch if isinstance(event, Delta)]
         reader = self._reader
         if reader is not None:
-            batch = reader.read(batch)
+            # A long text is read beside the loop: other calls go on meanwhile.
+            batch = await asyncio.to_thread(reader.read, batch) if reader.weighs(batch) else reader.read(batch)
             self._progress.tool_parse_failures = reader.failures
         for event in batch:
             if type(event) is not Delta:
@@ -223,14 +225,20 @@ class Watched:
             isinstance(event, Finish) and event.source == "gateway" for event in batch
         )
 
-    def _end(self) -> Sequence[Event]:
+    async def _end(self) -> Sequence[Event]:
+        """What is still held; if a choice has no end, the failure comes behind it."""
         self._over = True
-        held = self._ended(self._cutter.close()) if self._cutter is not None else ()
-        if self._unfinished:
-            self._failure = UpstreamIncomplete("the model's server ended its answer without a finish_reason")
-            return ()
+        held: Sequence[Event] = self._cutter.close() if self._cutter is not None else ()
         if self._count is not None:
             self._written += [event.text for event in held if isinstance(event, Delta)]
+        reader = self._reader
+        if reader is not None:
+            held = reader.read(held)
+            held = [*held, *(await asyncio.to_thread(reader.close) if reader.weighs(()) else reader.close())]
+            self._progress.tool_parse_failures = reader.failures
+        held = self._ended(held)
+        if self._unfinished:
+            self._failure = UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return held
 
     async def _counted(self, batch: Sequence[Event]) -> Usage | None:

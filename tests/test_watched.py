@@ -279,8 +279,68 @@ def test_an_answer_that_may_hold_one_call_is_not_read_behind_it() -> None:
 
 
 def test_an_engine_that_breaks_off_in_a_call_is_incomplete() -> None:
-    out, code, _, _ = read([[BEGUN, Delta(0, "a" + ADD[:20])]], READING)
-    assert (out, code) == ([BEGUN, Delta(0, "a")], "upstream_incomplete")
+    out, code, _, record = read([[BEGUN, Delta(0, "a" + ADD[:20])]], READING)
+    assert (out, code) == (
+        [BEGUN, Delta(0, "a"), Delta(0, "<tool_call>"), Delta(0, ADD[11:20])],
+        "upstream_incomplete",
+    )
+    assert record.tool_parse_failures == 1
+
+
+def test_an_engine_that_breaks_off_behind_a_call_without_its_end_has_made_it() -> None:
+    out, code, _, _ = read([[BEGUN, Delta(0, ADD.removesuffix("</tool_call>"))]], READING)
+    assert code == "upstream_incomplete"
+    assert [event.fields["tool_calls"][0]["index"] for event in out if isinstance(event, Delta)] == [0, 0]
+
+
+def test_what_a_stop_and_a_marker_held_goes_out_before_the_failure() -> None:
+    out, code, _, _ = read([[BEGUN, Delta(0, "a<tool<e")]], READING, stops=("<eo>",))
+    said = "".join(event.text for event in out if isinstance(event, Delta))
+    assert (said, code) == ("a<tool<e", "upstream_incomplete")
+    assert watch([[BEGUN, Delta(0, "a<e")]], stops=("<eo>",)) == (
+        [[BEGUN, Delta(0, "a")], [Delta(0, "<e")]],
+        "upstream_incomplete",
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[BEGUN, Delta(0, "<tool_call>x" * 80_000), STOP]],
+        [[BEGUN, Delta(0, "<tool_call>[")], *[[Delta(0, '{"', None)]] * 60_000, [STOP]],
+        [[BEGUN, Delta(0, "<tool_call>")], [Delta(0, '["<tool_call>x' * 60_000)]],
+    ],
+    ids=["a whole answer", "a stream", "an end"],
+)
+def test_a_long_answer_does_not_hold_up_the_loop(batches: Batches) -> None:
+    async def run() -> tuple[int, float]:
+        watched = Watched(
+            exchange(stream=False), Played(batches, None), Progress("chat", "req_1", 0.0), None, Reader(READING)
+        )
+        longest, turns = 0.0, 0
+
+        async def drain() -> int:
+            said = 0
+            try:
+                while batch := await watched.more():
+                    said += sum(len(event.text) for event in batch if isinstance(event, Delta))
+                    await asyncio.sleep(0)
+            except GatewayError:
+                pass
+            return said
+
+        task = asyncio.ensure_future(drain())
+        while not task.done():
+            before = asyncio.get_running_loop().time()
+            await asyncio.sleep(0.001)
+            longest, turns = max(longest, asyncio.get_running_loop().time() - before), turns + 1
+        assert turns > 3
+        return task.result(), longest
+
+    said, longest = asyncio.run(run())
+    assert said == sum(len(event.text) for batch in batches for event in batch if isinstance(event, Delta))
+    assert longest < 0.5  # a second and more where it is read in the loop
 
 
 def test_what_looked_like_a_call_is_noted() -> None:

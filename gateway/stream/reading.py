@@ -24,6 +24,9 @@ from gateway.core.frozen import dataclass
 from gateway.stream.reasoning import Reasoning, Thinking, Thought
 from gateway.stream.tool_calls import Called, Format, Piece, Scanner, Unread
 
+HEAVY = 64 * 1024
+"""Characters; to read so many takes up to some 30 ms."""
+
 
 def call_id() -> str:
     """An id for a call; clients send it back with the result."""
@@ -60,6 +63,11 @@ class Reader:
     def done(self) -> bool:
         """Every expected choice has ended here."""
         return not self._open
+
+    def weighs(self, batch: Sequence[Event]) -> bool:
+        """Is there so much to read, in the batch and in what is held, that an event loop should not wait for it?"""
+        held = sum(choice.waiting for choice in self._choices.values())
+        return held + sum(len(event.text) for event in batch if isinstance(event, Delta)) > HEAVY
 
     def read(self, batch: Sequence[Event]) -> Sequence[Event]:
         """The events that may go out now."""
@@ -125,6 +133,11 @@ class _Choice:
             self._calls = [event for event in self._parts(reading.opened) if "tool_calls" in _fields(event)]
             self._unsaid = 0 if self._scanner is None else self._scanner.held
             self.failures = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many characters of an open call are held."""
+        return 0 if self._scanner is None else self._scanner.waiting
 
     def add(self, delta: Delta) -> list[Event]:
         if self.ended:

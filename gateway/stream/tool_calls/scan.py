@@ -84,7 +84,12 @@ class Scanner:
     @property
     def held(self) -> int:
         """How many characters have come and not gone out."""
-        return sum(map(len, self._blank)) + sum(map(len, self._held)) + self._marks.held - self._line
+        return sum(map(len, self._blank)) + self.waiting + self._marks.held - self._line
+
+    @property
+    def waiting(self) -> int:
+        """How many characters of an open region have come."""
+        return 0 if self._region is None else self._at - self._begun
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that are certain now."""
