@@ -95,7 +95,7 @@ class Watched:
             await self._events.flow(passage)
             return
         cutter = self._the_cutter()
-        passage.halts = stop_set(self._stops).first
+        passage.halts = cutter.stops.first
         for index in tuple(passage.lanes):
             if not cutter.choice(index).clear:
                 del passage.lanes[index]

@@ -32,7 +32,7 @@ class Cutter:
 
         ``skip``: for each choice, how many characters at its start are an echoed prompt, in which no stop may match.
         """
-        self._stops = stop_set(stops)
+        self.stops = stop_set(stops)
         self._skip = skip
         self._choices: dict[int, Choice] = {}
         self._open = set(range(choices))
@@ -86,7 +86,7 @@ class Cutter:
         choice = self._choices.get(index)
         if choice is None:
             skip = self._skip[index] if 0 <= index < len(self._skip) else 0
-            choice = self._choices[index] = Choice(index, self._stops, skip)
+            choice = self._choices[index] = Choice(index, self.stops, skip)
         return choice
 
 

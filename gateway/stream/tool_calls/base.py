@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.core.frozen import dataclass
+from gateway.stream.stops import StopSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ Piece = str | Called | Unread
 """More of the content (never empty), a call, or what only looked like one."""
 
 Calls = tuple[Called, ...]
+
+_NONE = StopSet(())
 
 
 class Region(Protocol):
@@ -58,7 +61,7 @@ class Format:
     """A region that is about to be opened."""
     read: Callable[[str], Calls | None]
     """The calls of a whole region; None: it holds none, or something beside them. Never raises."""
-    markers: tuple[str, ...] = ()
+    markers: StopSet = _NONE
     """Texts that open a region wherever they stand."""
     openers: str = ""
     """Characters that open one where nothing but calls has been said before."""
@@ -67,4 +70,4 @@ class Format:
     lines: bool = False
     """The markers begin with a line's end; the answer begins a line too."""
     telling: tuple[str, ...] = ()
-    """A region with none of these in it was ordinary text, and no failed call."""
+    """A region that is no call, and has none of these in it, was ordinary text; with one, a call that failed."""

@@ -6,6 +6,7 @@ part of the string. A call that is complete but for its end marker counts as one
 
 from __future__ import annotations
 
+from gateway.stream.stops import StopSet
 from gateway.stream.tool_calls.base import Calls, Format
 from gateway.stream.tool_calls.values import Closed, Value, calls_in
 
@@ -16,4 +17,4 @@ def _read(region: str) -> Calls | None:
     return calls_in(region.removeprefix(BEGIN).removesuffix(END))
 
 
-HERMES = Format(lambda: Closed(Value(BEGIN), END), _read, markers=(BEGIN,), telling=(BEGIN,))
+HERMES = Format(lambda: Closed(Value(BEGIN), END), _read, markers=StopSet((BEGIN,)), telling=(BEGIN,))

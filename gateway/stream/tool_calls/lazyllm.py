@@ -21,7 +21,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gateway.core.frozen import dataclass
-from gateway.stream.stops import StopScanner
+from gateway.stream.stops import StopScanner, StopSet, stop_set
 from gateway.stream.tool_calls.base import Called, Calls, Format, Region
 from gateway.stream.tool_calls.literals import as_json, expression, literal
 from gateway.stream.tool_calls.values import BESIDE, Closed, Value, calls_in, spans
@@ -45,10 +45,11 @@ class Tokens:
 def lazyllm(tokens: Tokens, names: Collection[str] = ()) -> Format:
     """The format with these tokens, for tools of these names."""
     alone = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
+    marks = StopSet((tokens.args, tokens.end, tokens.start))
     return Format(
-        lambda: _Region(tokens),
+        lambda: _Region(tokens, marks),
         lambda region: _read(region, tokens),
-        markers=(tokens.start, *alone) if tokens.start else alone,
+        markers=stop_set((tokens.start, *alone) if tokens.start else alone),
         lines=True,
         telling=tuple([token for token in (tokens.start,) if token] or ["name"]),
     )
@@ -57,9 +58,11 @@ def lazyllm(tokens: Tokens, names: Collection[str] = ()) -> Format:
 class _Region:
     """What any of the markers opens."""
 
-    __slots__ = ("_inner", "_tokens")
+    __slots__ = ("_inner", "_marks", "_tokens")
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, marks: StopSet) -> None:
+        """``marks``: the tokens, to look for behind a name."""
+        self._marks = marks
         self._tokens = tokens
         self._inner: Region | None = None
 
@@ -77,7 +80,7 @@ class _Region:
         if text != tokens.start:
             self._inner = Value(text[:-1], BOTH)
             return self._inner.feed(text)
-        self._inner = _Named(tokens) if tokens.args else Closed(Value("", BOTH), tokens.end)
+        self._inner = _Named(tokens, self._marks) if tokens.args else Closed(Value("", BOTH), tokens.end)
         return None
 
 
@@ -89,9 +92,9 @@ class _Named:
 
     __slots__ = ("_arguments", "_lead", "_marks", "_since", "_tokens", "_whole")
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, marks: StopSet) -> None:
         self._tokens = tokens
-        self._marks: StopScanner | None = StopScanner((tokens.args, tokens.end, tokens.start))
+        self._marks: StopScanner | None = StopScanner(marks)
         self._lead: str | None = None
         """What has come since an end behind the name, without the blanks before it."""
         self._since = 0
@@ -144,7 +147,7 @@ class _Until:
     __slots__ = ("_marks", "whole")
 
     def __init__(self, marker: str) -> None:
-        self._marks = StopScanner((marker,))
+        self._marks = StopScanner(stop_set((marker,)))
         self.whole = False
         """See ``base.Region``."""
 

@@ -6,6 +6,7 @@ is no call: it stays text.
 
 from __future__ import annotations
 
+from gateway.stream.stops import StopSet
 from gateway.stream.tool_calls.base import Calls, Format, Region
 from gateway.stream.tool_calls.values import Value, calls_in
 
@@ -37,4 +38,6 @@ def _read(region: str) -> Calls | None:
     return calls_in(region.removeprefix(MARKER), KEYS)
 
 
-LLAMA3_JSON = Format(_Region, _read, markers=(MARKER,), openers="{[", separator=";", telling=(MARKER, '"name"'))
+LLAMA3_JSON = Format(
+    _Region, _read, markers=StopSet((MARKER,)), openers="{[", separator=";", telling=(MARKER, '"name"')
+)

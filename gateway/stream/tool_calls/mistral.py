@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 
+from gateway.stream.stops import StopSet
 from gateway.stream.tool_calls.base import Called, Calls, Format
 from gateway.stream.tool_calls.values import Balance, blank_to, calls_in, spans
 
@@ -70,4 +71,4 @@ def _read(region: str) -> Calls | None:
     return (Called(header[1], body[header.end() : end]),) if end == len(body) else None
 
 
-MISTRAL = Format(_Region, _read, markers=(MARKER,), telling=(MARKER,))
+MISTRAL = Format(_Region, _read, markers=StopSet((MARKER,)), telling=(MARKER,))

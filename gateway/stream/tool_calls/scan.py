@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection
 from itertools import groupby
 
-from gateway.stream.stops import StopScanner, stop_set
+from gateway.stream.stops import StopScanner
 from gateway.stream.tool_calls.base import Calls, Format, Piece, Region, Unread
 
 _BLANK = re.compile(r"\s*")
@@ -54,7 +54,7 @@ class Scanner:
         """``names``: the tools that may be called."""
         self._format = format_
         self._names = names
-        self._marks = StopScanner(stop_set(format_.markers))
+        self._marks = StopScanner(format_.markers)
         self._region: Region | None = None
         self._held: list[str] = []
         """The open region."""
