@@ -39,11 +39,13 @@ class Thought:
 class Reasoning:
     """One choice's text on its way into thoughts and answer."""
 
-    __slots__ = ("_end", "_head", "_open", "_thinking")
+    __slots__ = ("_blank", "_end", "_head", "_open", "_thinking")
 
     def __init__(self, thinking: Thinking) -> None:
         self._thinking = thinking
         self._open = thinking.open
+        self._blank: list[str] = []
+        """The white space before it."""
         self._head: str | None = ""
         """What may still become the begin marker; None: that is decided."""
         self._end: StopScanner | None = None
@@ -60,7 +62,7 @@ class Reasoning:
     def end(self) -> list[Thought | str]:
         """No more comes: what was held back."""
         if self._head is not None:
-            head, self._head = self._head, None
+            head, self._head = "".join(self._blank) + self._head, None
             return _parts(head, thought=self._open)
         if self._end is not None:
             return _parts(self._end.flush(), thought=True)
@@ -69,16 +71,14 @@ class Reasoning:
     def _begin(self, text: str) -> list[Thought | str]:
         head = (self._head or "") + text
         lead, marker = head.lstrip(), self._thinking.begin
-        if not lead.startswith(marker):
-            if marker.startswith(lead):
-                self._head = head
-                return []
-            self._head = None
-            if not self._open:
-                return [head]
-            return self._think(self._scanner(), head)
+        self._blank.append(head[: len(head) - len(lead)])
+        if not lead.startswith(marker) and marker.startswith(lead):
+            self._head = lead
+            return []
         self._head = None
-        blank = head[: len(head) - len(lead)]
+        blank = "".join(self._blank)
+        if not lead.startswith(marker):
+            return self._think(self._scanner(), blank + lead) if self._open else [blank + lead]
         return _parts(blank, thought=True) + self._think(self._scanner(), lead[len(marker) :])
 
     def _scanner(self) -> StopScanner:

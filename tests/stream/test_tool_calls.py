@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.stream.tool_calls import FORMATS, Called, Format, Piece, Scanner, Tokens, Unread
+from gateway.stream.tool_calls.base import MAX_CALLS
 from tests.stream.slicing import sliced, slicings
 
 NAMES = frozenset({"add", "now", "get_weather"})
@@ -95,6 +96,26 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         "hermes",
         f"<tool_call>{{'name': \"{H}\"}}</tool_call>",
         ("<tool_call>{'name': \"\"}</tool_call>", (ADD,), 1),
+    ),
+    "half a character": (
+        "hermes",
+        '<tool_call>{"name": "add", "arguments": {"a": ["\\ud800"]}}</tool_call>',
+        ('<tool_call>{"name": "add", "arguments": {"a": ["\\ud800"]}}</tool_call>', (), 1),
+    ),
+    "a number larger than a float": (
+        "hermes",
+        '<tool_call>{"name": "add", "arguments": {"a": 1e999}}</tool_call>',
+        ('<tool_call>{"name": "add", "arguments": {"a": 1e999}}</tool_call>', (), 1),
+    ),
+    "mistral: half a character": (
+        "mistral",
+        '[TOOL_CALLS]add{"a": "\\ud800"}',
+        ('[TOOL_CALLS]add{"a": "\\ud800"}', (), 1),
+    ),
+    "lazyllm: a number larger than a float": (
+        "lazyllm",
+        '<|action_start|><|function|>add<|args|>{"a": 1e999}<|action_end|>',
+        ('<|action_start|><|function|>add<|args|>{"a": 1e999}<|action_end|>', (), 1),
     ),
     "NaN": (
         "hermes",
@@ -435,6 +456,42 @@ def test_nothing_a_model_writes_is_an_error(name: str) -> None:
             assert calls or said == lead + text + tokens.end
             read = format_of(name).read(lead + text + tokens.end)
             assert read is None or all(isinstance(json.loads(call.arguments), dict) for call in read)
+
+
+MANY = {  # name: (format, so many calls)
+    "one after the other": ("json", lambda number: CALL * number),
+    "a list": ("json", lambda number: "[" + ", ".join([CALL] * number) + "]"),
+    "python": ("pythonic", lambda number: "[" + ", ".join(["add(a=1)"] * number) + "]"),
+    "mistral": ("mistral", lambda number: "[TOOL_CALLS]" + "[" + ", ".join([CALL] * number) + "]"),
+    "lazyllm": ("lazyllm lines", lambda number: "[" + ", ".join(["{'name': 'now'}"] * number) + "]"),
+}
+
+
+@pytest.mark.parametrize("case", MANY)
+def test_an_answer_holds_so_many_calls(case: str) -> None:
+    name, write = MANY[case]
+    assert len(heard(name, [write(MAX_CALLS)])[1]) == MAX_CALLS
+    said, calls, failed = heard(name, [write(MAX_CALLS + 1)])
+    assert (len(calls), failed) in ((0, 1), (MAX_CALLS, 1))
+    assert said == (CALL if calls else write(MAX_CALLS + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pythonic", "[add(a=[" + "1," * 120_000 + "])]"),
+        ("lazyllm", "<|action_start|><|function|>add<|args|>{'a': [" + "1," * 120_000 + "]}<|action_end|>"),
+        ("pythonic", "[" + "add(a=1)," * 40_000 + "]"),
+        ("mistral", "[TOOL_CALLS]add{" + ",".join(f'"k{at}": 1' for at in range(100_000)) + "}"),
+        ("json", "{" + ",".join(f'"k{at}": 1' for at in range(100_000)) + "}"),
+    ],
+    ids=["a list in Python", "JSON5", "calls in Python", "many arguments", "an object"],
+)
+def test_one_region_does_not_take_long(name: str, text: str) -> None:
+    begun = time.process_time()
+    said, calls, _ = heard(name, [text])
+    assert time.process_time() - begun < 0.25  # 0.3 s and more without the bounds
+    assert calls or said == text
 
 
 def test_text_waits_only_while_it_may_become_a_call() -> None:

@@ -34,6 +34,9 @@ Piece = str | Called | Unread
 
 Calls = tuple[Called, ...]
 
+MAX_CALLS = 256
+"""Calls in one answer; what would be more stays text."""
+
 _NONE = StopSet(())
 
 

@@ -22,9 +22,9 @@ from typing import Any
 
 from gateway.core.frozen import dataclass
 from gateway.stream.stops import StopScanner, StopSet, stop_set
-from gateway.stream.tool_calls.base import Called, Calls, Format, Region
-from gateway.stream.tool_calls.literals import as_json, expression, literal
-from gateway.stream.tool_calls.values import BESIDE, Closed, Value, calls_in, spans
+from gateway.stream.tool_calls.base import MAX_CALLS, Called, Calls, Format, Region
+from gateway.stream.tool_calls.literals import expression, literal
+from gateway.stream.tool_calls.values import BESIDE, Closed, Value, as_json, calls_in, object_to
 
 BOTH = "\"'"
 KEYS = ("parameters", "arguments")
@@ -197,7 +197,7 @@ def _arguments(text: str) -> str:
     for _ in range(MAX_STRINGS):
         text = text.strip()
         try:
-            _, end = spans(text)
+            end = object_to(text)
         except ValueError:
             end = -1
         if end == len(text):
@@ -216,7 +216,8 @@ def _objects(text: str) -> Calls | None:
     if calls is not None:
         return calls
     value = _value(text)
-    return tuple(_call(item) for item in (value if isinstance(value, list) else [value])) or None
+    items = value if isinstance(value, list) else [value]
+    return tuple(map(_call, items)) if 0 < len(items) <= MAX_CALLS else None
 
 
 def _call(value: Any) -> Called:

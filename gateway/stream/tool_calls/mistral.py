@@ -16,7 +16,7 @@ import re
 
 from gateway.stream.stops import StopSet
 from gateway.stream.tool_calls.base import Called, Calls, Format
-from gateway.stream.tool_calls.values import Balance, blank_to, calls_in, spans
+from gateway.stream.tool_calls.values import Balance, blank_to, calls_in, object_to
 
 MARKER = "[TOOL_CALLS]"
 HEADER = re.compile(r"\s*([\w.-]{1,64})\s*(?:\[CALL_ID\]\w{1,64})?(?:\[ARGS\])?\s*")
@@ -65,7 +65,7 @@ def _read(region: str) -> Calls | None:
     if header is None:
         return None
     try:
-        _, end = spans(body, header.end())
+        end = object_to(body, header.end())
     except ValueError:
         return None
     return (Called(header[1], body[header.end() : end]),) if end == len(body) else None

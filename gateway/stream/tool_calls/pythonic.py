@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import re
 
-from gateway.stream.tool_calls.base import Called, Calls, Format
-from gateway.stream.tool_calls.literals import as_json, expression, literal
-from gateway.stream.tool_calls.values import Balance
+from gateway.stream.tool_calls.base import MAX_CALLS, Called, Calls, Format
+from gateway.stream.tool_calls.literals import expression, literal
+from gateway.stream.tool_calls.values import Balance, as_json
 
 OPENER = "["
 HEAD = re.compile(r"\[\s*(?:([^\W\d][\w.]*)\s*)?")
@@ -58,7 +58,7 @@ class _Region:
 def _read(region: str) -> Calls | None:
     try:
         listed = expression(region)
-        if not isinstance(listed, ast.List) or not listed.elts:
+        if not isinstance(listed, ast.List) or not 0 < len(listed.elts) <= MAX_CALLS:
             return None
         return tuple(_call(node) for node in listed.elts)
     except (ValueError, RecursionError):

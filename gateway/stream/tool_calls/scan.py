@@ -19,7 +19,7 @@ from collections.abc import Collection
 from itertools import groupby
 
 from gateway.stream.stops import StopScanner
-from gateway.stream.tool_calls.base import Calls, Format, Piece, Region, Unread
+from gateway.stream.tool_calls.base import MAX_CALLS, Calls, Format, Piece, Region, Unread
 
 _BLANK = re.compile(r"\s*")
 SLICE = 4096
@@ -74,7 +74,8 @@ class Scanner:
         """While fresh: the blanks since the beginning, or since the last call."""
         self._separated = False
         """A separator is among them."""
-        self._called = False
+        self._called = 0
+        """Calls so far."""
         self._line = format_.lines
         """The first thing to go out is a line's end that nobody wrote, to be taken off."""
         if self._line:
@@ -220,7 +221,7 @@ class Scanner:
         self._region = None
         self._held.clear()
         calls = self._format.read(region)
-        if calls and all(call.name in self._names for call in calls):
+        if calls and self._called + len(calls) <= MAX_CALLS and all(call.name in self._names for call in calls):
             self._made(calls)
             return ""
         rest = ""
@@ -240,7 +241,8 @@ class Scanner:
         self._out.extend(calls)
         self._unblanked()
         self._line = False
-        self._fresh = self._called = True
+        self._fresh = True
+        self._called += len(calls)
 
     def _say_blank(self) -> None:
         blank = self._unblanked()

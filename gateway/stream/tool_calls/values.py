@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
-from gateway.stream.tool_calls.base import Called, Calls, Region
+from gateway.stream.tool_calls.base import MAX_CALLS, Called, Calls, Region
 
 BESIDE = frozenset({"id", "type"})
 """Keys that models write beside a call's name and arguments, and that say nothing: the gateway gives ids itself."""
@@ -159,7 +160,14 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} is larger than a float")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def blank_to(text: str, at: int) -> int:
@@ -178,10 +186,29 @@ def value_at(text: str, at: int) -> tuple[Any, int]:
     return value, end
 
 
-def spans(text: str, at: int = 0) -> tuple[dict[str, tuple[int, int, Any]], int]:
+def object_to(text: str, at: int = 0) -> int:
+    """Where the object ends that begins here. Raises ValueError where it is none that a client can send back."""
+    value, end = value_at(text, at)
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    as_json(value)
+    return end
+
+
+def as_json(value: Any) -> str:
+    """The value as JSON. Raises ValueError for what is none, half a character included."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+        return text
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def spans(text: str, at: int, keys: Collection[str]) -> tuple[dict[str, tuple[int, int, Any]], int]:
     """The members of the object that begins here, each as (start, end, value), and where the object ends.
 
-    Raises ValueError for what is no object, and for a key that comes twice.
+    Raises ValueError for what is no object, for a key that comes twice, and for one that is not among ``keys``.
     """
     if text[at : at + 1] != "{":
         raise ValueError("no object")
@@ -192,7 +219,7 @@ def spans(text: str, at: int = 0) -> tuple[dict[str, tuple[int, int, Any]], int]
     while True:
         key, at = value_at(text, at)
         at = blank_to(text, at)
-        if not isinstance(key, str) or key in found or text[at : at + 1] != ":":
+        if not isinstance(key, str) or key not in keys or key in found or text[at : at + 1] != ":":
             raise ValueError("no member of an object")
         start = blank_to(text, at + 1)
         value, end = value_at(text, start)
@@ -208,14 +235,15 @@ def spans(text: str, at: int = 0) -> tuple[dict[str, tuple[int, int, Any]], int]
 
 def call_at(text: str, at: int, keys: Sequence[str]) -> tuple[Called, int]:
     """The call whose object begins here; its arguments stand under one of ``keys``. Raises ValueError."""
-    members, end = spans(text, at)
+    members, end = spans(text, at, {"name", *keys, *BESIDE})
     given = [key for key in keys if key in members]
-    if len(given) != 1 or not members.keys() <= {"name", given[0]} | BESIDE:
+    if len(given) != 1:
         raise ValueError("not the members of a call")
     name = members["name"][2] if "name" in members else None
     start, stop, arguments = members[given[0]]
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         raise ValueError("no name, or arguments that are no object")
+    as_json(arguments)
     return Called(name, text[start:stop]), end
 
 
@@ -229,6 +257,8 @@ def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls | None:
             while True:
                 call, at = call_at(text, at, keys)
                 calls.append(call)
+                if len(calls) > MAX_CALLS:
+                    return None
                 at = blank_to(text, at)
                 sign, at = text[at : at + 1], blank_to(text, at + 1)
                 if sign == "]":
