@@ -7,6 +7,7 @@ turn; the calls of an assistant's message, behind its text; each result, in the 
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -221,11 +222,16 @@ def _named(form: CallForm, call: ToolCall, origin: str) -> Iterator[Said]:
 
 
 def _python(form: CallForm, call: ToolCall, origin: str) -> Iterator[Said]:
-    if not all(key.isidentifier() for key in call.arguments):
+    if not all(map(_is_name, (*call.name.split("."), *call.arguments))):
         raise InvalidValue(
-            "this model's calls name their arguments in Python, and a name here is none", param=f"{origin}.tool_calls"
+            "this model's calls are written in Python, and the name of the function or of an argument is none there",
+            param=f"{origin}.tool_calls",
         )
     yield f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})", origin, False
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not keyword.iskeyword(word)
 
 
 _BODIES = {"json": _json, "named": _named, "python": _python}

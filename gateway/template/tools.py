@@ -121,6 +121,11 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
     function = raw.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
         raise InvalidValue(f"{param}.function.name is missing", param=f"{param}.function.name")
+    if not NAME.fullmatch(function["name"]):
+        raise InvalidValue(
+            f"{param}.function.name must be 1 to 64 letters, digits, underscores, dots or dashes",
+            param=f"{param}.function.name",
+        )
     said = function.get("arguments", "{}")
     arguments = _object(said) if isinstance(said, str) else None
     if arguments is None:

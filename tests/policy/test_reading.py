@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.dialogue import Dialogue
+from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
 from gateway.policy.admit.reading import Readings, readings
 from gateway.stream.reasoning import Thinking
@@ -53,6 +54,17 @@ def test_calls_are_read_where_they_may_be_made(name: str) -> None:
         return
     assert (found.names, found.one_call, found.opened) == (names, one_call, "<tool_call>")
     assert (found.calls is not None, found.thinking) == (True, None)
+
+
+@pytest.mark.parametrize("name", ["get-weather", "class", "a.if", "9lives", "a."])
+def test_a_name_that_the_format_cannot_carry_is_refused(name: str) -> None:
+    tools = (ADD, {"type": "function", "function": {"name": name}})
+    with pytest.raises(InvalidValue, match="pythonic") as refused:
+        reading(spec(tools=ToolsSpec("pythonic")), tools=tools)
+    assert refused.value.param == "tools[1].function.name"
+    assert name in reading(spec(tools=TOOLS), tools=tools).names
+    assert reading(spec(tools=ToolsSpec("pythonic")), tools=tools, tool_choice="none") is None
+    assert reading(spec(tools=ToolsSpec("pythonic")), tools=tools, tool_choice=ADD).names == {"add"}
 
 
 @pytest.mark.parametrize(("text", "inside"), [("A: <think>\n", True), ("A: <think></think>\n", False), ("A: ", False)])

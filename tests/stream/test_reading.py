@@ -149,6 +149,14 @@ def test_what_the_prompt_wrote_is_no_failure_of_the_model() -> None:
     assert reader.failures == 1
 
 
+@pytest.mark.parametrize("said", [[], [Delta(0, "")]])
+def test_a_forced_answer_that_stays_empty_is_no_failure(said: list[Event]) -> None:
+    reading = Reading(calls=HERMES, names=NAMES, opened='<tool_call>\n{"name": "add", "arguments": ')
+    events, reader = read(reading, [said, [Finish(0, "stop")]])
+    assert "".join(event.text for event in events if isinstance(event, Delta)) == ""
+    assert reader.failures == 0
+
+
 def test_other_fields_and_extras_pass() -> None:
     assert read(CALLS, [[Delta(0, "a", extras={"token_ids": [1]})]])[0] == [Delta(0, "a", extras={"token_ids": [1]})]
     assert read(CALLS, [[Delta(0, "<", fields={"refusal": "no"})]])[0] == [

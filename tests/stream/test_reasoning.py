@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -69,3 +70,12 @@ def test_thoughts_go_out_as_they_come() -> None:
     assert reasoning.feed("<think>a") == [Thought("a")]
     assert reasoning.feed("b<") == [Thought("b")]
     assert reasoning.feed("c") == [Thought("<c")]
+
+
+@pytest.mark.parametrize("thinking", [CLOSED, OPEN], ids=["closed", "open"])
+@pytest.mark.parametrize("behind", ["", "<think>a</think>b", "<th", "a"])
+def test_blanks_one_by_one_are_linear_and_kept(thinking: Thinking, behind: str) -> None:
+    begun = time.process_time()
+    thought, answer = heard(thinking, " " * 100_000 + behind)
+    assert time.process_time() - begun < 3  # 10 s and more if it grew by the square
+    assert (thought + answer).count(" ") == 100_000

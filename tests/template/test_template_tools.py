@@ -233,6 +233,15 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[Any, ...], dict[str, Any], str, str
     "no user to tell the tools": (
         {"declare": {"turn": "last_user"}}, (ASKED,), {"tools": (NOW,)}, "invalid_value", "messages",
     ),
+    "a keyword in Python": (
+        {"calls": {"body": "python"}}, (USER, spoken('{"class": 1}')), {}, "invalid_value", "messages[1].tool_calls",
+    ),
+    "a function that Python cannot name": (
+        {"calls": {"body": "python"}}, (USER, spoken(name="get-it")), {}, "invalid_value", "messages[1].tool_calls",
+    ),
+    "a call of a name that no tool may have": (
+        {}, (USER, spoken(name="now\n")), {}, "invalid_value", "messages[1].tool_calls[0].function.name",
+    ),
     "a name that is none in Python": (
         {"calls": {"body": "python"}}, (USER, spoken('{"a-b": 1}')), {}, "invalid_value", "messages[1].tool_calls",
     ),

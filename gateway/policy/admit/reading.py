@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.core.dialogue import Dialogue
+from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
 from gateway.stream.reading import Reading
 from gateway.stream.reasoning import Thinking
@@ -24,7 +25,7 @@ class Readings:
         )
 
     def of(self, dialogue: Dialogue, prompt: Prompt) -> Reading | None:
-        """None: the text is content and nothing else."""
+        """None: the text is content and nothing else. Raises InvalidValue for a tool that the format cannot name."""
         choice = choice_of(dialogue)
         thinking = self._thinking
         if thinking is not None and dialogue.continue_final:
@@ -34,7 +35,19 @@ class Readings:
         names = _names(dialogue, choice)
         if not names:
             return None if thinking is None else Reading(thinking)
-        return Reading(thinking, self._format(names), names, not dialogue.parallel_calls, prompt.opened)
+        format_ = self._format(names)
+        self._check_names(dialogue, format_, names)
+        return Reading(thinking, format_, names, not dialogue.parallel_calls, prompt.opened)
+
+    def _check_names(self, dialogue: Dialogue, format_: Format, names: frozenset[str]) -> None:
+        for number, tool in enumerate(dialogue.tools):
+            name = name_of(tool)
+            if name in names and not format_.carries(name):
+                raise InvalidValue(
+                    f"tools[{number}].function.name: this model writes its calls as {self.parser}, which cannot name "
+                    f'"{name}"; use letters, digits and underscores, and none of its keywords',
+                    param=f"tools[{number}].function.name",
+                )
 
     @property
     def parser(self) -> str:

@@ -72,5 +72,7 @@ class Format:
     """What may stand once between two such regions."""
     lines: bool = False
     """The markers begin with a line's end; the answer begins a line too."""
+    carries: Callable[[str], bool] = lambda name: True
+    """Can a tool of this name be called? Asked of names that a request may give."""
     telling: tuple[str, ...] = ()
     """A region that is no call, and has none of these in it, was ordinary text; with one, a call that failed."""

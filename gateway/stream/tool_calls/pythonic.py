@@ -7,6 +7,7 @@ between the brackets (an expression, a positional argument, a second pair of par
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 
 from gateway.stream.tool_calls.base import MAX_CALLS, Called, Calls, Format
@@ -69,10 +70,10 @@ def _call(node: ast.expr) -> Called:
     if not isinstance(node, ast.Call) or node.args:
         raise ValueError("no call by name")
     arguments = {}
-    for keyword in node.keywords:
-        if keyword.arg is None or keyword.arg in arguments:
+    for given in node.keywords:
+        if given.arg is None or given.arg in arguments:
             raise ValueError("no argument by name")
-        arguments[keyword.arg] = literal(keyword.value)
+        arguments[given.arg] = literal(given.value)
     return Called(_name(node.func), as_json(arguments))
 
 
@@ -86,4 +87,8 @@ def _name(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(behind)])
 
 
-PYTHONIC = Format(_Region, _read, openers=OPENER, telling=("(",))
+def _carries(name: str) -> bool:
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
+
+
+PYTHONIC = Format(_Region, _read, openers=OPENER, carries=_carries, telling=("(",))
