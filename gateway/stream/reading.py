@@ -66,8 +66,13 @@ class Reader:
 
     def weighs(self, batch: Sequence[Event]) -> bool:
         """Is there so much to read, in the batch and in what is held, that an event loop should not wait for it?"""
-        held = sum(choice.waiting for choice in self._choices.values())
-        return held + sum(len(event.text) for event in batch if isinstance(event, Delta)) > HEAVY
+        weight = 0
+        for event in batch:
+            if type(event) is Delta:
+                weight += len(event.text)
+        for choice in self._choices.values():
+            weight += choice.waiting // 4  # most often it only waits for more, and the way through a thread costs
+        return weight > HEAVY
 
     def read(self, batch: Sequence[Event]) -> Sequence[Event]:
         """The events that may go out now."""

@@ -483,9 +483,10 @@ def test_an_answer_holds_so_many_calls(case: str) -> None:
         ("lazyllm", "<|action_start|><|function|>add<|args|>{'a': [" + "1," * 120_000 + "]}<|action_end|>"),
         ("pythonic", "[" + "add(a=1)," * 40_000 + "]"),
         ("mistral", "[TOOL_CALLS]add{" + ",".join(f'"k{at}": 1' for at in range(100_000)) + "}"),
+        ("hermes", '<tool_call>{"name": "add", "arguments": {"a": [' + "1," * 4_000_000 + "1]}}</tool_call>"),
         ("json", "{" + ",".join(f'"k{at}": 1' for at in range(100_000)) + "}"),
     ],
-    ids=["a list in Python", "JSON5", "calls in Python", "many arguments", "an object"],
+    ids=["a list in Python", "JSON5", "calls in Python", "many arguments", "eight megabytes", "an object"],
 )
 def test_one_region_does_not_take_long(name: str, text: str) -> None:
     begun = time.process_time()

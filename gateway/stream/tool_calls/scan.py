@@ -24,6 +24,8 @@ from gateway.stream.tool_calls.base import MAX_CALLS, Calls, Format, Piece, Regi
 _BLANK = re.compile(r"\s*")
 SLICE = 4096
 """Characters that are looked at in one go."""
+MAX_REGION = 1024 * 1024
+"""Characters of a region that may be calls: to read so many holds up a process for up to 0.1 s."""
 AGAIN, AGAIN_AT_LEAST = 4, 65536
 """For each character of the text, and at least: how many may be looked at once more."""
 
@@ -111,19 +113,14 @@ class Scanner:
 
     def _look(self, text: str) -> None:
         left = self._left
-        self._put(text)
-        while left:
-            text = left.pop()
+        while text or left:
+            if len(text) > SLICE:
+                left += [text[at : at + SLICE] for at in range(0, len(text), SLICE)][::-1]
+                text = ""
+            text = text or left.pop()
             rest = self._ordinary(text) if self._region is None else self._within(self._region, text)
             self._at += len(text) - len(rest)
-            self._put(rest)
-
-    def _put(self, text: str) -> None:
-        if len(text) <= SLICE:
-            if text:
-                self._left.append(text)
-            return
-        self._left += [text[at : at + SLICE] for at in range(0, len(text), SLICE)][::-1]
+            text = rest
 
     def _taken(self) -> list[Piece]:
         out, self._out = self._out, []
@@ -220,7 +217,7 @@ class Scanner:
         """What of the region is to be looked at once more."""
         self._region = None
         self._held.clear()
-        calls = self._format.read(region)
+        calls = self._format.read(region) if len(region) <= MAX_REGION else None
         if calls and self._called + len(calls) <= MAX_CALLS and all(call.name in self._names for call in calls):
             self._made(calls)
             return ""
