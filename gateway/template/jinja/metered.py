@@ -22,6 +22,8 @@ from gateway.template.jinja.meter import BIG_INT, Beyond, Meter
 from gateway.template.jinja.proof import LAZY, Metering, weight_of
 
 MOST_INDENT = 16
+MOST_DIGITS = 32
+"""Of a number that is rounded: 10 to the power of a million has a million digits."""
 OF_DICT = frozenset(dir(dict))
 """Names that mean a mapping's own methods, whatever its keys."""
 NUMBERS = frozenset({int, float, bool})
@@ -246,9 +248,16 @@ def _for_indent(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping
     meter.made(len(value) + (value.count("\n") + 1) * width)
 
 
+def _for_round(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    digits = args[0] if args else kwargs.get("precision", 0)
+    if type(digits) is not int or abs(digits) > MOST_DIGITS:
+        raise Beyond
+    _glances(meter, value, args, kwargs)
+
+
 Price = Callable[[Meter, Any, tuple[Any, ...], Mapping[str, Any]], None]
 
-GLANCING = ("count", "length", "first", "last", "default", "d", "abs", "int", "float", "round")
+GLANCING = ("count", "length", "first", "last", "default", "d", "abs", "int", "float")
 WEIGHING = (
     "lower",
     "upper",
@@ -274,6 +283,7 @@ PRICES: Mapping[str, Price] = {
     "replace": _for_replace,
     "tojson": _for_json,
     "indent": _for_indent,
+    "round": _for_round,
 }
 
 FILTERS = frozenset(PRICES)
