@@ -39,6 +39,9 @@ UNBOUNDED: tuple[tuple[type[nodes.Node], str], ...] = (
     (nodes.Pow, "**"),
 )
 
+UNWEIGHED = frozenset({"varargs", "kwargs"})
+"""What a macro was called with beyond its parameters: lists that hold lists, made without being weighed."""
+
 
 def foreign(tree: nodes.Template) -> Iterator[tuple[int, str]]:
     """(line, name) of what reads other templates."""
@@ -52,6 +55,9 @@ def confined_by(tree: nodes.Template, filters: frozenset[str]) -> Iterator[tuple
     for kind, name in UNBOUNDED:
         for node in tree.find_all(kind):
             yield node.lineno, name
+    for name in tree.find_all(nodes.Name):
+        if name.name in UNWEIGHED:
+            yield name.lineno, f"the name {name.name}"
     for loop in tree.find_all(nodes.For):
         if loop.recursive:
             yield loop.lineno, "a recursive loop"

@@ -29,6 +29,18 @@ DEAR: dict[str, tuple[str, dict[str, Any]]] = {  # name: (template, fields of th
     "round to many digits": ("{{ 1 | round(-3000000) }}", {}),
     "round up to many digits": ("{{ 1.5 | round(2000000, 'ceil') }}", {}),
     "round to many digits by name": ("{{ 1 | round(precision=-3000000) }}", {}),
+    "doubled by varargs": (
+        "{% set ns=namespace(a=1,b=1) %}{% macro a() %}{% set ns.a=varargs %}{% endmacro %}"
+        "{% macro b() %}{% set ns.b=varargs %}{% endmacro %}"
+        "{% for i in range(26) %}{{ a(ns.a,ns.a) }}{{ b(ns.b,ns.b) }}{% endfor %}{{ ns.a==ns.b }}",
+        {},
+    ),
+    "doubled by kwargs": (
+        "{% set ns=namespace(a=1,b=1) %}{% macro a() %}{% set ns.a=kwargs %}{% endmacro %}"
+        "{% macro b() %}{% set ns.b=kwargs %}{% endmacro %}"
+        "{% for i in range(22) %}{{ a(x=ns.a,y=ns.a) }}{{ b(x=ns.b,y=ns.b) }}{% endfor %}{{ ns.a==ns.b }}",
+        {},
+    ),
 }
 """Each took seconds, or would have, when its price did not know how large its operands are."""
 
