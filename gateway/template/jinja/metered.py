@@ -27,6 +27,8 @@ MOST_DIGITS = 32
 OF_DICT = frozenset(dir(dict))
 """Names that mean a mapping's own methods, whatever its keys."""
 NUMBERS = frozenset({int, float, bool})
+MOST_ARGUMENT = 64
+"""Characters of an argument whose use has a price: those of a filter, and what ``strip`` takes off."""
 PLAIN_FORMAT = re.compile(r"[^%]*(%[A-Za-z%][^%]*){0,32}")
 """Formats of a date without widths, which may be of any size."""
 
@@ -93,11 +95,17 @@ class MeteredEnvironment(Environment):
             return price(meter, __obj, args, kwargs)
         meter.step()
         if kind is Macro:
-            return super().call(__context, __obj, *args, **kwargs)
+            text = super().call(__context, __obj, *args, **kwargs)
+            meter.made(len(text))
+            return text
         if kind is MethodType:
             if not isinstance(__obj.__self__, (LoopContext, GenerationBlocks)):
                 raise Beyond
+            if args:  # ``loop.changed`` compares them
+                meter.read(meter.weigh(list(args)))
         elif kind is DictMaker or __obj is MeteredNamespace:
+            if any(type(one) is not dict for one in args):
+                raise Beyond  # a key may be a tuple then
             given = [value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")]
             meter.made(meter.weigh([*args, *given]))
         elif kind is str or isinstance(__obj, Undefined):
@@ -137,12 +145,33 @@ def _free(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str,
 
 def _reads(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     meter.read(len(method.__self__))
+    for one in args:
+        if type(one) is tuple:
+            meter.read(meter.weigh(one))
     return method(*args, **kwargs)
+
+
+def _strips(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    meter.read(len(method.__self__))
+    text = method(*_few(args), **kwargs)
+    _pay_stripping(meter, method.__self__, text, args)
+    return text
 
 
 def _searches(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     meter.search(len(method.__self__))
     return method(*args, **kwargs)
+
+
+def _searches_back(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    # From the right Python compares at each place anew, and knows no quicker way.
+    if kwargs:
+        raise Beyond
+    text = method.__self__
+    meter.search(len(text))
+    if args and type(args[0]) is str:
+        meter.search(min(len(args[0]), len(text)) * len(text) >> 4)
+    return method(*args)
 
 
 def _changes(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -167,26 +196,41 @@ def _joins(meter: Meter, method: Any, args: tuple[Any, ...], kwargs: Mapping[str
     return method(values, *args[1:], **kwargs)
 
 
+def _few(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    if args and type(args[0]) is str and len(args[0]) > MOST_ARGUMENT:
+        raise Beyond
+    return args
+
+
+def _pay_stripping(meter: Meter, text: str, stripped: str, args: tuple[Any, ...]) -> None:
+    if args and type(args[0]) is str:
+        meter.read((len(text) - len(stripped)) * (2 + len(args[0])))
+
+
 def _pay_replacing(meter: Meter, text: str, old: str, new: str) -> None:
     meter.search(len(text))
     meter.made(len(text) + text.count(old) * len(new))
 
 
 READING = (
-    "strip", "lstrip", "rstrip", "startswith", "endswith", "removeprefix", "removesuffix", "isdigit", "isalpha",
+    "startswith", "endswith", "removeprefix", "removesuffix", "isdigit", "isalpha",
     "isalnum", "isnumeric", "isdecimal", "isspace", "isupper", "islower", "istitle",
 )  # fmt: skip
 SEARCHING = (
-    "split", "rsplit", "splitlines", "partition", "rpartition", "find", "rfind", "index", "rindex", "count",
+    "split", "splitlines", "partition", "find", "index", "count",
 )  # fmt: skip
+SEARCHING_BACK = ("rsplit", "rpartition", "rfind", "rindex")
+STRIPPING = ("strip", "lstrip", "rstrip")
 CHANGING = ("lower", "upper", "title", "capitalize", "casefold", "swapcase")
 
-OF_TEXT = frozenset([*READING, *SEARCHING, *CHANGING, "replace", "join"])
+OF_TEXT = frozenset([*READING, *STRIPPING, *SEARCHING, *SEARCHING_BACK, *CHANGING, "replace", "join"])
 
 METHODS: Mapping[tuple[type, str], Method] = {
     **{(dict, name): _free for name in ("items", "keys", "values", "get")},
     **{(str, name): _reads for name in READING},
+    **{(str, name): _strips for name in STRIPPING},
     **{(str, name): _searches for name in SEARCHING},
+    **{(str, name): _searches_back for name in SEARCHING_BACK},
     **{(str, name): _changes for name in CHANGING},
     (str, "replace"): _replaces,
     (str, "join"): _joins,
@@ -197,12 +241,22 @@ METHODS: Mapping[tuple[type, str], Method] = {
 # ---------------------------------------------------------------- filters
 
 
+def _small(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Arguments that say how, and are worth no price of their own."""
+    for one in (*args, *kwargs.values()):
+        kind = type(one)
+        if not (kind in NUMBERS or one is None or (kind is str and len(one) <= MOST_ARGUMENT)):
+            raise Beyond
+
+
 def _weighs(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    meter.made(meter.weigh(value) + (meter.weigh(list(args)) if args else 0))
+    _small(args, kwargs)
+    meter.made(meter.weigh(value))
 
 
 def _labours(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     # Each character becomes a value of its own, or goes through Python: a hundred times what copying it takes.
+    _small(args, kwargs)
     meter.made(meter.weigh(value))
     if type(value) is str:
         meter.search(2 * len(value))
@@ -210,8 +264,36 @@ def _labours(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[st
         meter.step(4 * len(value))
 
 
-def _counts(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    meter.step(1 + len(value) if isinstance(value, Sized) else 1)
+def _escapes(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    meter.made(5 * meter.weigh(value))  # one character may become five
+
+
+def _sums(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    if type(args[1] if len(args) > 1 else kwargs.get("start", 0)) not in NUMBERS:
+        raise Beyond  # lists are copied for each that is added
+    _weighs(meter, value, args, kwargs)
+
+
+def _for_trim(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    meter.made(meter.weigh(value))
+    chars = args[0] if args else kwargs.get("chars")
+    if chars is not None:
+        if type(value) is not str or type(chars) is not str:
+            raise Beyond
+        _few((chars,))
+        _pay_stripping(meter, value, value.strip(chars), (chars,))
+
+
+def _for_each(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """Steps for each value that a lazy filter goes over: a path in it, and what it is compared with."""
+    steps = 1
+    for one in (*args, *kwargs.values()):
+        kind = type(one)
+        if kind is str:
+            steps += one.count(".") + (len(one) >> 5)
+        elif kind not in NUMBERS and one is not None:
+            raise Beyond
+    return steps
 
 
 def _glances(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -223,11 +305,12 @@ def _glances(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[st
 
 def _for_join(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     between = args[0] if args else kwargs.get("d", "")
+    _small(args[1:], {name: one for name, one in kwargs.items() if name != "d"})
     meter.made(meter.weigh(value) + (meter.weigh(between) * len(value) if isinstance(value, Sized) else 0))
 
 
 def _for_replace(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    if type(value) is not str or len(args) < 2 or type(args[0]) is not str or type(args[1]) is not str:
+    if kwargs or type(value) is not str or len(args) < 2 or type(args[0]) is not str or type(args[1]) is not str:
         raise Beyond
     _pay_replacing(meter, value, args[0], args[1])
 
@@ -238,7 +321,7 @@ def _for_json(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[s
     if type(indent) is not int or indent > MOST_INDENT or meter.weigh(given.get("separators") or "") > 64:
         raise Beyond
     # Indented JSON writes each level's blanks on every line; the nesting itself is bounded by the wire (64 levels).
-    meter.made(meter.weigh(value) * (1 + (indent and 8)))
+    meter.made(meter.weigh(value) * (1 + (indent and 8)) * (4 if given.get("ensure_ascii") else 1))
 
 
 def _for_indent(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -262,23 +345,22 @@ WEIGHING = (
     "lower",
     "upper",
     "capitalize",
-    "trim",
     "string",
     "reverse",
-    "sum",
     "dictsort",
     "items",
-    "e",
-    "escape",
     "safe",
 )
 LABOURING = ("title", "list", "unique", "min", "max", "sort", "wordcount")
 
 PRICES: Mapping[str, Price] = {
     **dict.fromkeys(GLANCING, _glances),
-    **dict.fromkeys(sorted(LAZY), _counts),
     **dict.fromkeys(WEIGHING, _weighs),
     **dict.fromkeys(LABOURING, _labours),
+    "e": _escapes,
+    "escape": _escapes,
+    "sum": _sums,
+    "trim": _for_trim,
     "join": _for_join,
     "replace": _for_replace,
     "tojson": _for_json,
@@ -286,26 +368,62 @@ PRICES: Mapping[str, Price] = {
     "round": _for_round,
 }
 
-FILTERS = frozenset(PRICES)
+FILTERS = frozenset(PRICES) | LAZY
 """The filters that have a price."""
+
+DRAINING = frozenset({"join", "list", "max", "min", "reverse", "sort", "sum"})
+"""Filters that take all that a generator gives as soon as they are applied, so that it can be counted before."""
+UNTOUCHING = frozenset({"d", "default", "first", "float", "int"})
+"""Filters that leave a generator as it is, or take one value."""
 
 
 def _paid_filter(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    price, takes = PRICES[name], _PassArg.from_obj(plain)
+    pay, takes = _paid_lazily if name in LAZY else _paid_at_once(name), _PassArg.from_obj(plain)
 
     @pass_context
     def paid(context: MeteredContext, value: Any, *args: Any, **kwargs: Any) -> Any:
         meter = context.meter
-        value = meter.listed(value)
-        price(meter, value, args, kwargs)
+        value = pay(meter, value, args, kwargs)
         if takes is None:
-            return plain(value, *args, **kwargs)
-        if takes is _PassArg.context:
-            return plain(context, value, *args, **kwargs)
-        first: Any = context.eval_ctx if takes is _PassArg.eval_context else context.environment
-        return plain(first, value, *args, **kwargs)
+            result = plain(value, *args, **kwargs)
+        elif takes is _PassArg.context:
+            result = plain(context, value, *args, **kwargs)
+        else:
+            first: Any = context.eval_ctx if takes is _PassArg.eval_context else context.environment
+            result = plain(first, value, *args, **kwargs)
+        if type(result) is int and not -BIG_INT < result < BIG_INT:
+            raise Beyond
+        return result
 
     return paid
+
+
+Payment = Callable[[Meter, Any, tuple[Any, ...], Mapping[str, Any]], Any]
+"""Pays, and gives the value that the filter takes: as it was, or as it comes one by one."""
+
+
+def _paid_at_once(name: str) -> Payment:
+    price = PRICES[name]
+
+    def pay(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if hasattr(value, "__next__"):
+            if name in DRAINING:
+                value = meter.listed(value)
+            elif name not in UNTOUCHING:
+                raise Beyond
+        price(meter, value, args, kwargs)
+        return value
+
+    return pay
+
+
+def _paid_lazily(meter: Meter, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    # Nothing is taken from a generator before the template asks for it: others may be reading it as well.
+    steps = _for_each(args, kwargs)
+    if isinstance(value, Sized):
+        meter.step(1 + len(value) * steps)
+        return value
+    return _one_by_one(meter, value, steps) if hasattr(value, "__next__") else value
 
 
 # ---------------------------------------------------------------- what ``proof.Metering`` puts into a tree
@@ -353,6 +471,23 @@ def _modulo(context: MeteredContext, left: Any, right: Any) -> Any:
     return _of_numbers(operator.mod, left, right)
 
 
+@pass_context
+def _minus(context: MeteredContext, left: Any, right: Any) -> Any:
+    return _of_numbers(operator.sub, left, right)
+
+
+@pass_context
+def _floor(context: MeteredContext, left: Any, right: Any) -> Any:
+    return _of_numbers(operator.floordiv, left, right)
+
+
+@pass_context
+def _number(context: MeteredContext, value: Any) -> Any:
+    if type(value) not in NUMBERS:
+        raise Beyond
+    return value
+
+
 def _of_numbers(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     if type(left) not in NUMBERS or type(right) not in NUMBERS:
         raise Beyond
@@ -363,15 +498,48 @@ def _of_numbers(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> 
 
 
 @pass_context
-def _searched(context: MeteredContext, value: Any) -> Any:
+def _searched(context: MeteredContext, value: Any, short: bool) -> Any:
+    """``short``: what is looked for compares in no time."""
+    meter = context.meter
+    kind = type(value)
+    if kind is str:
+        meter.search(len(value))
+    elif kind is dict or isinstance(value, Undefined):
+        pass
+    elif hasattr(value, "__next__"):
+        return _one_by_one(meter, value, 1) if short else _weighed_one_by_one(meter, value)
+    elif short and isinstance(value, Sized):
+        meter.step(1 + len(value))
+    else:
+        meter.read(meter.weigh(value))
+    return value
+
+
+def _weighed_one_by_one(meter: Meter, values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        meter.read(meter.weigh(value))
+        yield value
+
+
+@pass_context
+def _compared(context: MeteredContext, value: Any) -> Any:
+    meter = context.meter
+    kind = type(value)
+    if kind is str:
+        meter.step(1 + (len(value) >> 14))
+    elif kind not in NUMBERS and value is not None and not isinstance(value, Undefined):
+        meter.read(meter.weigh(value))
+    return value
+
+
+@pass_context
+def _sliced(context: MeteredContext, value: Any, straight: bool) -> Any:
+    """``straight``: without a step, so that it is copied at one go."""
     meter = context.meter
     if type(value) is str:
-        meter.search(len(value))
-        return value
-    if type(value) is dict or isinstance(value, Undefined):
-        return value
-    value = meter.listed(value)
-    meter.step(1 + len(value) if isinstance(value, Sized) else 1)
+        meter.read(len(value) >> (3 if straight else 0))
+    elif isinstance(value, Sized):
+        meter.step(1 + (len(value) >> 5))
     return value
 
 
@@ -382,6 +550,10 @@ def _held(context: MeteredContext, value: Any) -> Any:
     return value
 
 
+PUT_IN = (
+    _printed, _turns, _pays, _made, _times, _modulo, _minus, _floor, _number, _searched, _compared, _sliced, _held,
+)  # fmt: skip
+
 INTERNAL: Mapping[str, Callable[..., Any]] = {
-    function.__name__: function for function in (_printed, _turns, _pays, _made, _times, _modulo, _searched, _held)
+    function.__name__: function for function in PUT_IN
 }

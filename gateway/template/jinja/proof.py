@@ -16,7 +16,27 @@ TESTS = frozenset({
     "gt", "integer", "iterable", "le", "lessthan", "lower", "lt", "mapping", "ne", "none", "number", "odd", "sameas",
     "sequence", "string", "true", "undefined", "upper", "==", "!=", ">", ">=", "<", "<=", "escaped",
 })  # fmt: skip
-"""Tests that cost no more than a comparison."""
+"""Tests that cost no more than a comparison, once their operands are paid for (``Metering.visit_Test``)."""
+
+COMPARING = frozenset({
+    "eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">", "ge", ">=",
+})  # fmt: skip
+"""Tests that compare with what they are given."""
+
+OF_NUMBERS = frozenset({"divisibleby", "even", "odd"})
+"""Tests that take a remainder; in a text it is a format of any width."""
+
+OF_CASE = frozenset({"lower", "upper"})
+"""Tests that write out what they look at."""
+
+APPLIED = TESTS - OF_NUMBERS - OF_CASE
+"""Tests that a filter may apply to many values: the price of any other depends on each."""
+
+FEW = 32
+"""Items of a tuple in a template; each use as a key goes over all of them."""
+SHORT = 256
+"""Characters of a constant that is compared without being paid for."""
+LARGE = 2**64
 
 LAZY = frozenset({"map", "select", "reject", "selectattr", "rejectattr"})
 """Filters that apply another filter or test, which must be named in so many words."""
@@ -58,6 +78,16 @@ def confined_by(tree: nodes.Template, filters: frozenset[str]) -> Iterator[tuple
     for name in tree.find_all(nodes.Name):
         if name.name in UNWEIGHED:
             yield name.lineno, f"the name {name.name}"
+    for const in tree.find_all(nodes.Const):
+        if isinstance(const.value, int) and const.value >= LARGE:
+            yield const.lineno, "a number beyond 64 bits"
+    for several in tree.find_all(nodes.Tuple):
+        if several.ctx == "load" and not (is_constant(several) and len(several.items) <= FEW):
+            # A tuple may be a key, and a tuple of tuples of tuples is gone over each time it is looked up.
+            yield several.lineno, "a tuple that is long or computed"
+    for pair in tree.find_all(nodes.Pair):
+        if not (isinstance(pair.key, nodes.Const) and isinstance(pair.key.value, str)):
+            yield pair.lineno, "a key that is computed"
     for loop in tree.find_all(nodes.For):
         if loop.recursive:
             yield loop.lineno, "a recursive loop"
@@ -74,7 +104,7 @@ def confined_by(tree: nodes.Template, filters: frozenset[str]) -> Iterator[tuple
 def _is_named(node: nodes.Filter, filters: frozenset[str]) -> bool:
     if node.dyn_args is not None or node.dyn_kwargs is not None:
         return False
-    known = (filters - LAZY) if node.name == "map" else TESTS
+    known = (filters - LAZY) if node.name == "map" else APPLIED
     for argument in node.args[NAMED_AT[node.name] :][:1]:
         if not isinstance(argument, nodes.Const) or argument.value not in known:
             return False
@@ -107,6 +137,18 @@ class Metering(NodeTransformer):
         return node
 
     visit_CallBlock = visit_Macro
+
+    def visit_AssignBlock(self, node: nodes.AssignBlock) -> nodes.Node:
+        """A captured text is a new value, however it came about."""
+        self.generic_visit(node)
+        innermost = node.filter
+        if innermost is None:
+            node.filter = nodes.Filter(None, "_made", [], [], None, None, lineno=node.lineno)
+            return node
+        while isinstance(innermost.node, nodes.Filter):
+            innermost = innermost.node
+        innermost.node = nodes.Filter(None, "_made", [], [], None, None, lineno=node.lineno)
+        return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         """``~`` makes a text."""
@@ -145,17 +187,57 @@ class Metering(NodeTransformer):
         self.generic_visit(node)
         return _through("_modulo", node.left, node.right)
 
-    def visit_Operand(self, node: nodes.Operand) -> nodes.Node:
-        """``in`` searches."""
+    def visit_Sub(self, node: nodes.Sub) -> nodes.Node:
+        """``-`` is for numbers, and keeps them in bounds."""
         self.generic_visit(node)
-        if node.op in ("in", "notin") and not _is_constant(node.expr):
-            node.expr = _through("_searched", node.expr)
+        return _through("_minus", node.left, node.right)
+
+    def visit_FloorDiv(self, node: nodes.FloorDiv) -> nodes.Node:
+        """``//`` is for numbers."""
+        self.generic_visit(node)
+        return _through("_floor", node.left, node.right)
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        """``in`` searches; ``==`` and its like go over both sides, so that it is enough to pay for one of them."""
+        left = node.expr
+        for operand in node.ops:
+            right = operand.expr
+            if operand.op in ("in", "notin"):
+                if not _is_short(right) and not _is_short_list(right):
+                    operand.expr = _through("_searched", self.visit(right), nodes.Const(_is_short(left)))
+                else:
+                    operand.expr = self.visit(right)
+            elif _is_short(left) or _is_short(right):
+                operand.expr = self.visit(right)
+            else:
+                operand.expr = _through("_compared", self.visit(right))
+            left = right
+        node.expr = self.visit(node.expr)
+        return node
+
+    def visit_Test(self, node: nodes.Test) -> nodes.Node:
+        """A test pays for what it goes over."""
+        given = node.args
+        self.generic_visit(node)
+        if node.name in OF_NUMBERS:
+            node.node = _through("_number", node.node)
+        elif node.name in OF_CASE:
+            node.node = _through("_held", node.node)
+        elif node.name in COMPARING and not all(_is_short(one) for one in given):
+            node.node = _through("_compared", node.node)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        """A slice is a copy."""
+        self.generic_visit(node)
+        if isinstance(node.arg, nodes.Slice):
+            node.node = _through("_sliced", node.node, nodes.Const(node.arg.step is None))
         return node
 
     def visit_List(self, node: nodes.Expr) -> nodes.Node:
         """What is put into a list or mapping is written out with it, as often as it stands there."""
         self.generic_visit(node)
-        if _is_constant(node) or getattr(node, "ctx", "load") == "store":
+        if is_constant(node) or getattr(node, "ctx", "load") == "store":
             return node
         return _through("_held", node)
 
@@ -173,6 +255,8 @@ def weight_of(body: list[nodes.Node]) -> int:
                 weight += len(one.data) >> 5
             elif isinstance(one, nodes.Output):
                 weight += 2 * len(one.nodes)
+            elif isinstance(one, (nodes.List, nodes.Tuple, nodes.Dict)):
+                weight += len(one.items)
     return weight
 
 
@@ -196,7 +280,17 @@ def _is_paid(node: nodes.Expr) -> bool:
     return isinstance(node, nodes.TemplateData) or (isinstance(node, nodes.Const) and isinstance(node.value, str))
 
 
-def _is_constant(node: nodes.Node) -> bool:
+def is_constant(node: nodes.Node) -> bool:
+    """Is it the same whenever it is evaluated?"""
     if isinstance(node, (nodes.Tuple, nodes.List)):
-        return all(_is_constant(item) for item in node.items)
+        return all(is_constant(item) for item in node.items)
     return isinstance(node, nodes.Const)
+
+
+def _is_short(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Const) and not (isinstance(node.value, str) and len(node.value) > SHORT)
+
+
+def _is_short_list(node: nodes.Node) -> bool:
+    """Constants; what there are of them is in the weight of the loop around."""
+    return isinstance(node, (nodes.Tuple, nodes.List)) and all(_is_short(item) for item in node.items)

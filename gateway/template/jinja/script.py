@@ -95,6 +95,8 @@ def parsed(source: str, environment: Environment) -> nodes.Template:
         Environment(datetime.now)._generate(tree, None, "<chat template>")
     except TemplateSyntaxError as error:
         raise TemplateError(f"line {error.lineno} of the template: {error.message}") from None
+    except ValueError:  # Python's own bound, of 4300 digits
+        raise TemplateError("the template holds a number with too many digits to be read") from None
     except RecursionError:
         raise TemplateError("the template nests too deeply to be read: simplify its expressions") from None
     for line, name in foreign(tree):
