@@ -8,7 +8,6 @@ its standard input is closed then.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import select
@@ -20,6 +19,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,10 @@ class Confined:
         self._name = name
         self._first = {"sources": list(sources), "clock": clock}
         self._process: subprocess.Popen[bytes] | None = None
+        self._ends: weakref.finalize[Any, Any] | None = None
+        """Ends the process, now or with this object."""
+        self._number = 0
+        """Of the last job; the answer has to repeat it."""
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._waiting = 0
@@ -68,55 +72,101 @@ class Confined:
 
     def render(self, script: int, variables: Mapping[str, Any]) -> Rendered:
         """The text. Raises ``Refused``, or ``TemplateError`` for a template that fails or takes too long."""
-        job = _framed({"script": script, "variables": dict(variables)})
+        job = {"script": script, "variables": dict(variables), "now": datetime.now().isoformat()}
         with self._lock:
-            process = self._process or self._started()
-            answer = self._answer(process, job, TIME)
-        if "text" in answer:
-            return Rendered(answer["text"], tuple(answer["undefined"]))
+            process, fresh = self._process, False
+            if process is None or process.poll() is not None:
+                process, fresh = self._started(), True
+            try:
+                answer, text = self._answered(process, job, TIME)
+            except _GoneError:
+                if fresh:
+                    raise TemplateError(_too_much(self._name)) from None
+                # It may have died while nobody called; this job is then not to blame, and gets one of its own.
+                try:
+                    answer, text = self._answered(self._started(), job, TIME)
+                except _GoneError:
+                    raise TemplateError(_too_much(self._name)) from None
+        if "undefined" in answer:
+            return Rendered(text, tuple(answer["undefined"]))
         if "refused" in answer:
             raise Refused(answer["refused"])
         raise TemplateError(answer["failed"])
 
     def _started(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            # Isolated: neither the working directory nor PYTHON… variables choose what it imports.
-            [sys.executable, "-I", str(SCRIPT), str(ROOT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-        )
+        self._stop()
+        try:
+            process = subprocess.Popen(
+                # Isolated: neither the working directory nor PYTHON… variables choose what it imports.
+                [sys.executable, "-I", str(SCRIPT), str(ROOT)],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,  # what is typed at the gateway's terminal is not for it
+            )
+        except OSError as error:
+            raise TemplateError(
+                f"the process that renders the template {self._name} could not be started: {error.strerror}"
+            ) from None
         self._process = process
-        weakref.finalize(self, _end, process)
-        started = self._answer(process, _framed(self._first), START)
+        self._ends = weakref.finalize(self, _end, process)
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        try:
+            started, _ = self._answered(process, self._first, START)
+        except _GoneError:
+            raise TemplateError(f"the process that renders the template {self._name} ended at its start") from None
         if "failed" in started:
-            self._process = None
-            _end(process)
+            self._stop()
             raise TemplateError(started["failed"])
         return process
 
-    def _answer(self, process: subprocess.Popen[bytes], job: bytes, seconds: float) -> dict[str, Any]:
+    def _stop(self) -> None:
+        self._process = None
+        if self._ends is not None:
+            self._ends()
+            self._ends = None
+
+    def _answered(
+        self, process: subprocess.Popen[bytes], job: Mapping[str, Any], seconds: float
+    ) -> tuple[dict[str, Any], str]:
+        """The answer to this very job and the text in it. However it is left without one, the process ends.
+
+        What is still to come from it would be taken for the answer to the next job, which is another client's.
+        """
         assert process.stdin is not None
         assert process.stdout is not None
+        self._number += 1
+        framed = _framed({**job, "number": self._number})
         deadline = time.monotonic() + seconds
         try:
-            process.stdin.write(job)
-            process.stdin.flush()
+            _write(process.stdin.fileno(), framed, deadline)
             out = process.stdout.fileno()
-            (length,) = struct.unpack(">Q", _read(out, 8, deadline))
+            length, length_of_text = struct.unpack(">QQ", _read(out, 16, deadline))
             answer: dict[str, Any] = json.loads(_read(out, length, deadline))
-        except (OSError, EOFError) as error:
-            self._process = None
-            _end(process)
+            text = _read(out, length_of_text, deadline).decode("utf-8", "surrogatepass")
+            if answer["number"] != self._number:
+                raise RuntimeError(f"an answer to job {answer['number']} came for job {self._number}")
+        except BaseException as error:
+            self._stop()
             if isinstance(error, TimeoutError):
                 raise TemplateError(
                     f"the template {self._name} took longer than {seconds:g} s on this conversation and was stopped"
                 ) from None
-            raise TemplateError(
-                f"the template {self._name} needed more memory or time than it may have, and was stopped"
-            ) from None
-        return answer
+            if isinstance(error, (OSError, EOFError)):
+                raise _GoneError from None
+            raise
+        return answer, text
+
+
+class _GoneError(Exception):
+    """The process ended before it had answered."""
+
+
+def _too_much(name: str) -> str:
+    return f"the template {name} needed more memory or time than it may have, and was stopped"
 
 
 def _framed(value: Mapping[str, Any]) -> bytes:
@@ -124,12 +174,19 @@ def _framed(value: Mapping[str, Any]) -> bytes:
     return struct.pack(">Q", len(data)) + data
 
 
+def _write(file: int, data: bytes, deadline: float) -> None:
+    """All of it, or ``TimeoutError``; ``BrokenPipeError`` if nobody reads any more."""
+    left = memoryview(data)
+    while left:
+        _wait(file, select.POLLOUT, deadline)
+        left = left[os.write(file, left) :]
+
+
 def _read(file: int, length: int, deadline: float) -> bytes:
     """So many bytes; ``TimeoutError`` or ``EOFError`` otherwise."""
     data = bytearray()
     while len(data) < length:
-        if not select.select([file], [], [], max(deadline - time.monotonic(), 0))[0]:
-            raise TimeoutError
+        _wait(file, select.POLLIN, deadline)
         more = os.read(file, min(length - len(data), 1 << 20))
         if not more:
             raise EOFError
@@ -137,10 +194,17 @@ def _read(file: int, length: int, deadline: float) -> bytes:
     return bytes(data)
 
 
+def _wait(file: int, event: int, deadline: float) -> None:
+    # Not ``select.select``, which takes no file beyond the 1024th.
+    poll = select.poll()
+    poll.register(file, event)
+    if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+        raise TimeoutError
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
         assert pipe is not None
-        with contextlib.suppress(BrokenPipeError):  # what was still to be written has no reader any more
-            pipe.close()
+        pipe.close()

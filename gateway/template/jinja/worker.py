@@ -1,7 +1,9 @@
 """Renders what cannot be metered, in a process that may be killed. Run by ``confined.py``, never imported here.
 
-It reads jobs from standard input and answers each on standard output, as JSON behind eight bytes of length. Before the
-first job it gives up what it will not need: files, children and memory beyond ``MEMORY``.
+It reads jobs from standard input, JSON behind eight bytes of length, and answers each on standard output: two lengths
+of eight bytes, a small JSON object with the job's number, and the text as it is (the reader would hold everybody up
+while it parsed some megabytes). Before the first job it gives up what it will not need: files, children and memory
+beyond ``MEMORY``.
 """
 
 from __future__ import annotations
@@ -31,17 +33,23 @@ def main() -> None:
     if first is None:
         return
     at = first["clock"] and datetime.fromisoformat(first["clock"])
-    environment = Environment(lambda: at or datetime.now())
+    now = datetime.min
+
+    def clock() -> datetime:
+        return at or now  # the gateway's own moment: this process does not know its time zone
+
+    environment = Environment(clock)
     _warm_up(environment)
     _confine()
     try:
         templates = [environment.from_string(text) for text in first["sources"]]
     except Exception as error:
-        _send(sink, {"failed": f"{type(error).__name__}: {told(error)}"})
+        _send(sink, first, {"failed": f"{type(error).__name__}: {told(error)}"})
         return
-    _send(sink, {"ready": True})
+    _send(sink, first, {"ready": True})
     while (job := _received(source)) is not None:
         _allow_more_time()
+        now, text = datetime.fromisoformat(job["now"]), ""
         template = templates[job["script"]]
         context: Any = new_context(template, job["variables"])
         try:
@@ -51,8 +59,8 @@ def main() -> None:
         except Exception as error:
             answer = {"failed": failure(error, template)}
         else:
-            answer = {"text": text, "undefined": list(context.undefined)}
-        _send(sink, answer)
+            answer = {"undefined": list(context.undefined)}
+        _send(sink, job, answer, text)
 
 
 def _warm_up(environment: Any) -> None:
@@ -98,9 +106,10 @@ def _received(source: BinaryIO) -> Any:
     return json.loads(source.read(length))
 
 
-def _send(sink: BinaryIO, answer: dict[str, Any]) -> None:
-    data = json.dumps(answer).encode("ascii")
-    sink.write(struct.pack(">Q", len(data)) + data)
+def _send(sink: BinaryIO, job: dict[str, Any], answer: dict[str, Any], text: str = "") -> None:
+    head = json.dumps({"number": job["number"], **answer}).encode("ascii")
+    body = text.encode("utf-8", "surrogatepass")
+    sink.write(struct.pack(">QQ", len(head), len(body)) + head + body)
     sink.flush()
 
 
