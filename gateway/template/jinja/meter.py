@@ -18,6 +18,8 @@ MOST_TEXT = 256 * 1024
 """Characters of a conversation that is rendered in this process; longer ones go to the worker."""
 LEAF = 16
 """What a value in a list or mapping weighs, beside its text."""
+WORD = 8
+"""What a text weighs beside its characters; the empty ones have to be counted too."""
 COUNTED = 64
 """The same where it has to be counted by ``Meter.weigh``, which takes longer than copying it."""
 PLAIN = frozenset({int, float, bool, type(None)})
@@ -117,11 +119,19 @@ VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()),
 
 
 def size_of(value: Any) -> int:
-    """Characters in what a request brings: plain JSON, however nested."""
-    if type(value) is str:
-        return len(value)
-    if isinstance(value, Mapping):
-        return LEAF + sum([size_of(key) + size_of(one) for key, one in value.items()])
-    if isinstance(value, (list, tuple)):
-        return LEAF + sum([size_of(one) for one in value])
-    return LEAF
+    """Characters in what a request brings: plain JSON, however nested. Beyond ``MOST_TEXT`` nobody counts on."""
+    size, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is str:
+            size += WORD + len(one)
+        else:
+            size += LEAF
+            if isinstance(one, (list, tuple)):
+                waiting += one
+            elif isinstance(one, Mapping):
+                waiting += one.keys()
+                waiting += one.values()
+        if size + WORD * len(waiting) > MOST_TEXT:
+            return size + WORD * len(waiting)
+    return size

@@ -21,7 +21,7 @@ from gateway.template.jinja.meter import Beyond, size_of
 from gateway.template.jinja.metered import MeteredEnvironment
 from gateway.template.jinja.script import Rendered, Script, told
 from gateway.template.jinja.trace import segments_of
-from gateway.template.jinja.variables import check_fields, messages_of, unread, unseen
+from gateway.template.jinja.variables import check_fields, is_plain, messages_of, unread, unseen
 from gateway.template.speakers import check_dialogue, check_open_turn, refuse_variables
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.stops import stop_token_ids
@@ -106,7 +106,7 @@ class JinjaTemplate:
         tools, opened = self._tools(dialogue) if dialogue.tools or dialogue.tool_choice else ((), ("", "", ""))
         which = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
         script = self.scripts[which]
-        plain = not dialogue.tools and all(len(message.raw) <= 2 for message in dialogue.messages)
+        plain = not dialogue.tools and all(is_plain(message) for message in dialogue.messages)
         if not plain:
             check_fields(dialogue, script)
         messages = messages_of(dialogue, self._jinja)

@@ -21,6 +21,15 @@ from gateway.template.spec import JinjaSpec
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names of one thing; templates read the first or the second."""
+SAID = frozenset({"role", "content"})
+"""The keys of a message that only says something."""
+MOST_NESTED = 64
+"""Levels of a tool call's arguments: as many as a request's body may have."""
+
+
+def is_plain(message: Message) -> bool:
+    """Is there nothing in the message beside its role and its words?"""
+    return message.raw.keys() <= SAID
 
 
 def messages_of(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
@@ -32,7 +41,7 @@ def _plain(message: Message, number: int, spec: JinjaSpec) -> Mapping[str, Any]:
     raw = message.raw
     if not raw:
         raw = {"role": message.role, "content": message.text}
-    elif len(raw) == 2 and not message.parts and raw.get("content") is not None:
+    elif is_plain(message) and not message.parts and raw.get("content") is not None:
         return raw
     given = {name: value for name, value in raw.items() if value is not None}
     if message.parts:
@@ -62,18 +71,37 @@ def _with_object(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
         arguments = json.loads(function["arguments"] or "{}")
     except ValueError:
         arguments = None
+    except RecursionError:
+        raise _too_deep(param) from None
     if not isinstance(arguments, dict):
         raise InvalidValue(
             "the arguments of a tool call must be a JSON object, because this model's template writes them out",
             param=f"{param}.function.arguments",
         )
+    level: list[Any] = [arguments]
+    for _ in range(MOST_NESTED):
+        level = [inner for one in level for inner in _inside(one)]
+    if level:
+        raise _too_deep(param)
     return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _too_deep(param: str) -> InvalidValue:
+    return InvalidValue(
+        f"the arguments of a tool call nest deeper than {MOST_NESTED} levels", param=f"{param}.function.arguments"
+    )
 
 
 def check_fields(dialogue: Dialogue, script: Script) -> None:
     """Refuse calls that the template has no word for. Raises ``UnsupportedParameter``."""
     for number, message in enumerate(dialogue.messages):
-        if len(message.raw) > 2:
+        if not is_plain(message):
             for field in CALL_FIELDS:
                 if message.raw.get(field) and not script.speaks_of(field):
                     raise UnsupportedParameter(
@@ -84,7 +112,7 @@ def check_fields(dialogue: Dialogue, script: Script) -> None:
 def unread(dialogue: Dialogue, script: Script) -> Iterator[Notice]:
     """One notice for each field of a message that the template does not speak of."""
     for number, message in enumerate(dialogue.messages):
-        if len(message.raw) > 2:
+        if not is_plain(message):
             for field in UNREAD_FIELDS:
                 names = REASONING if field in REASONING else (field,)
                 if message.raw.get(field) and not any(script.speaks_of(name) for name in names):

@@ -67,6 +67,17 @@ def test_messages_arrive(name: str) -> None:
     assert said(SAID, {"messages": messages}, **keys) == text
 
 
+def test_calls_of_a_message_without_a_content_arrive() -> None:
+    body = {"messages": [*HELLO["messages"], {"role": "assistant", "tool_calls": [CALL]}]}
+    assert said("{{ messages[-1].tool_calls[0].function.name }}{{ messages[-1].content is defined }}", body) == "fFalse"
+
+
+def test_arguments_may_nest_as_deep_as_a_body() -> None:
+    deep = {**CALL, "function": {"name": "f", "arguments": '{"a":' * 60 + "1" + "}" * 60}}
+    body = {"messages": [*HELLO["messages"], {"role": "assistant", "tool_calls": [deep]}]}
+    assert said("{{ messages[-1].tool_calls[0].function.arguments }}", body) == "{'a': " * 60 + "1" + "}" * 60
+
+
 def test_arguments_arrive_as_the_object_they_say_or_as_text() -> None:
     body = {"messages": [*HELLO["messages"], {"role": "assistant", "content": None, "tool_calls": [CALL]}]}
     source = "{{ messages[-1].tool_calls[0].function.arguments | tojson }}"
@@ -93,6 +104,22 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
         {"messages": [{"role": "assistant", "content": "x",
                        "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "{"}}]}]},
         InvalidValue, "messages[0].tool_calls[0].function.arguments", "must be a JSON object",
+    ),
+    "calls without a content": (
+        CHATML, {}, {"messages": [{"role": "assistant", "tool_calls": [CALL]}]},
+        UnsupportedParameter, "messages[0].tool_calls", "cannot write tool_calls",
+    ),
+    "arguments that nest 600 deep": (
+        "{{ messages[0].tool_calls }}", {},
+        {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{**CALL, "function": {
+            "name": "f", "arguments": '{"a":' * 600 + "1" + "}" * 600}}]}]},
+        InvalidValue, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
+    ),
+    "arguments that nest beyond Python": (
+        "{{ messages[0].tool_calls }}", {},
+        {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{**CALL, "function": {
+            "name": "f", "arguments": '{"a":' * 60000 + "1" + "}" * 60000}}]}]},
+        InvalidValue, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
     ),
     "an image": (
         CHATML, {}, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.core.errors import TemplateError
 from gateway.template.jinja.environment import Environment
-from gateway.template.jinja.meter import Beyond, size_of
+from gateway.template.jinja.meter import MOST_TEXT, Beyond, size_of
 from gateway.template.jinja.metered import FILTERS, METHODS, MeteredEnvironment
 from gateway.template.jinja.proof import TESTS
 from gateway.template.jinja.script import Script, new_context
@@ -181,3 +181,12 @@ def test_the_meter_changes_no_text(source: str) -> None:
 def test_a_number_that_python_does_not_write_is_refused_when_loaded() -> None:
     with pytest.raises(TemplateError, match="too many digits"):
         Script("{{ 0x" + "f" * 40000 + " }}", MeteredEnvironment(datetime.now))
+
+
+def test_a_request_is_measured_no_further_than_it_may_be_rendered_here() -> None:
+    large = {"tools": [{"name": "f" * 10, "enum": ["", "a", None] * 100} for _ in range(10_000)]}
+    began = time.process_time()
+    for _ in range(10):
+        assert size_of(large) > MOST_TEXT
+    assert time.process_time() - began < MOST
+    assert size_of(["ab", {"c": None}]) < 100
