@@ -554,6 +554,4 @@ PUT_IN = (
     _printed, _turns, _pays, _made, _times, _modulo, _minus, _floor, _number, _searched, _compared, _sliced, _held,
 )  # fmt: skip
 
-INTERNAL: Mapping[str, Callable[..., Any]] = {
-    function.__name__: function for function in PUT_IN
-}
+INTERNAL: Mapping[str, Callable[..., Any]] = {function.__name__: function for function in PUT_IN}

@@ -75,9 +75,9 @@ def confined_by(tree: nodes.Template, filters: frozenset[str]) -> Iterator[tuple
     for kind, name in UNBOUNDED:
         for node in tree.find_all(kind):
             yield node.lineno, name
-    for name in tree.find_all(nodes.Name):
-        if name.name in UNWEIGHED:
-            yield name.lineno, f"the name {name.name}"
+    for variable in tree.find_all(nodes.Name):
+        if variable.name in UNWEIGHED:
+            yield variable.lineno, f"the name {variable.name}"
     for const in tree.find_all(nodes.Const):
         if isinstance(const.value, int) and const.value >= LARGE:
             yield const.lineno, "a number beyond 64 bits"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -43,6 +43,8 @@ class Script:
         self.names = frozenset([name.name for name in tree.find_all(nodes.Name)])
         """Every variable it speaks of."""
         self._speaks_of: dict[str, bool] = {}
+        self.reads = frozenset(_reads(tree))
+        """Every key that it looks up by name."""
         self.words = tuple(dict.fromkeys(_words(tree)))
         """Every text in its expressions."""
         self.confined_by = tuple(sorted(set(confined_by(tree, FILTERS))))
@@ -130,3 +132,24 @@ def new_context(template: Template, variables: Mapping[str, Any]) -> Context:
 
 def _words(tree: nodes.Template) -> list[str]:
     return [const.value for const in tree.find_all(nodes.Const) if isinstance(const.value, str) and const.value]
+
+
+def _reads(tree: nodes.Template) -> Iterator[str]:
+    for attribute in tree.find_all(nodes.Getattr):
+        yield attribute.attr
+    for item in tree.find_all(nodes.Getitem):
+        yield from _constants([item.arg])
+    for compare in tree.find_all(nodes.Compare):
+        if any(operand.op in ("in", "notin") for operand in compare.ops):
+            yield from _constants([compare.expr])
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Getattr) and call.node.attr == "get":
+            yield from _constants(call.args[:1])
+    for filter_ in tree.find_all(nodes.Filter):
+        if filter_.name in ("selectattr", "rejectattr"):
+            yield from _constants(filter_.args[:1])
+        yield from _constants([pair.value for pair in filter_.kwargs if pair.key == "attribute"])
+
+
+def _constants(given: list[nodes.Expr]) -> list[str]:
+    return [one.value for one in given if isinstance(one, nodes.Const) and isinstance(one.value, str)]

@@ -29,6 +29,8 @@ from gateway.template.tools import choice_of, forced, tools_of
 
 TOOL_USE = "tool_use"
 """The named template that ``transformers`` takes when a request brings tools."""
+GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+"""Variables whose origin is told by their own names."""
 MOST_NAMED = 40
 """Characters of a name that a notice repeats."""
 
@@ -43,6 +45,8 @@ class Job:
     """Characters of the conversation."""
     opened: tuple[str, str, str] = ("", "", "")
     """What follows the rendering where a call is demanded; see ``tools.forced``."""
+    asked: tuple[str, ...] = ()
+    """Variables that the request has set."""
     tag: str = ""
     """Stands at the end of a message that is to be continued; the prompt ends there."""
 
@@ -124,7 +128,8 @@ class JinjaTemplate:
             size = sum([len(message.text) + 32 for message in dialogue.messages])
         else:
             size = size_of(variables)
-        return Job(which, variables, size, opened, tag)
+        asked = tuple([name for name in dialogue.template_kwargs if name not in GIVEN])
+        return Job(which, variables, size, opened, asked, tag)
 
     def _tools(self, dialogue: Dialogue) -> tuple[Sequence[Mapping[str, Any]], tuple[str, str, str]]:
         """The tools to be written, and what follows the prompt if one of them must be called."""
@@ -190,7 +195,7 @@ class JinjaTemplate:
         begin, name, end = job.opened
         demanded = (Segment(begin, "", "generate", True), Segment(name, "", "tool_choice", False),
                     Segment(end, "", "generate", True))  # fmt: skip
-        found = segments_of(text, variables, script.source, script.words, kept, render)
+        found = segments_of(text, variables, job.asked, script.reads, script.words, kept, render)
         return (*found, *[one for one in demanded if one.text])
 
 

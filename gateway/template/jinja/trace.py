@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -27,6 +27,14 @@ from gateway.core.prompt import Segment
 
 KEPT_KEYS = frozenset({"role", "type"})
 """What templates compare and hardly ever print; a plain word there says nothing of its own."""
+SCHEMA_KEYS = frozenset({
+    "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "thinking", "type",
+    "text", "id", "function", "arguments", "description", "parameters", "strict", "properties", "required", "items",
+    "enum",
+    "title", "default", "additionalProperties", "anyOf", "oneOf", "allOf", "format", "nullable", "minimum", "maximum",
+    "$defs", "$ref", "const",
+})  # fmt: skip
+"""Keys of a message, of a tool and of JSON Schema, which say nothing of a client's own."""
 PLAIN_WORD = re.compile(r"[a-z_]{1,32}")
 
 DIGITS = 8
@@ -63,9 +71,9 @@ class _Stood:
 class _StandIns:
     """Replaces the texts of a request, and remembers which."""
 
-    def __init__(self, source: str, known: Sequence[str]) -> None:
-        """``known``: words of the template that stay where they are."""
-        self._source = source
+    def __init__(self, reads: frozenset[str], known: Sequence[str]) -> None:
+        """``reads``: keys that the template looks up. ``known``: words of the template that stay where they are."""
+        self._keys = reads | SCHEMA_KEYS
         longest_first = sorted([word for word in known if len(word) > 1 and word.strip()], key=len, reverse=True)
         self._known = re.compile("|".join([f"({re.escape(word)})" for word in longest_first]) or "(?!)")
         self._drawn = str(secrets.randbelow(10**20)).zfill(20)
@@ -80,16 +88,16 @@ class _StandIns:
         if isinstance(value, str):
             return value if key in KEPT_KEYS and PLAIN_WORD.fullmatch(value) else self._text(value, origin, role)
         if isinstance(value, Mapping):
-            return {
-                self._key(name, origin, role): self.replaced(one, origin, role, name) for name, one in value.items()
-            }
+            # Numbered in their order, so that sorted keys come out in the same order.
+            keys = {name: self.key(name, origin, role) for name in sorted(value)}
+            return {keys[name]: self.replaced(one, origin, role, name) for name, one in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.replaced(one, origin, role, key) for one in value]
         return value
 
-    def _key(self, name: str, origin: str, role: str) -> str:
-        plain = PLAIN_WORD.fullmatch(name) or name in self._source
-        return name if plain else self._text(name, origin, role)
+    def key(self, name: str, origin: str, role: str) -> str:
+        """The key, unless it is a word of the client's."""
+        return name if name in self._keys else self._text(name, origin, role)
 
     def _text(self, text: str, origin: str, role: str) -> str:
         parts: list[str] = []
@@ -111,16 +119,23 @@ class _StandIns:
 
 
 def segments_of(
-    text: str, variables: Mapping[str, Any], source: str, words: Sequence[str], kept: Sequence[str], render: Render
+    text: str,
+    variables: Mapping[str, Any],
+    asked: Collection[str],
+    reads: frozenset[str],
+    words: Sequence[str],
+    kept: Sequence[str],
+    render: Render,
 ) -> tuple[Segment, ...]:
     """The pieces of ``text``, which ``render(variables)`` gave.
 
+    ``asked``: variables that the request has set. ``reads``: keys that the template looks up by name.
     ``words``: those the template knows. ``kept``: those that have to stay in any case.
     """
     for known in (kept, [*kept, *words]):
-        stand_ins = _StandIns(source, known)
+        stand_ins = _StandIns(reads, known)
         try:
-            traced = render(_replaced(variables, stand_ins))
+            traced = render(_replaced(variables, asked, stand_ins))
         except GatewayError:
             continue  # the template refuses the stand-ins: it has looked at the words
         found = _aligned(text, traced, stand_ins)
@@ -129,12 +144,15 @@ def segments_of(
     return (Segment(text, "", WHOLE, False),)
 
 
-def _replaced(variables: Mapping[str, Any], stand_ins: _StandIns) -> Mapping[str, Any]:
+def _replaced(variables: Mapping[str, Any], asked: Collection[str], stand_ins: _StandIns) -> Mapping[str, Any]:
     return {
         **variables,
+        **{name: stand_ins.replaced(variables[name], f"chat_template_kwargs.{name}", "") for name in asked},
         "messages": [
             {
-                name: stand_ins.replaced(value, f"messages[{number}]", message["role"], name)
+                stand_ins.key(name, f"messages[{number}]", message["role"]): stand_ins.replaced(
+                    value, f"messages[{number}]", message["role"], name
+                )
                 for name, value in message.items()
             }
             for number, message in enumerate(variables["messages"])

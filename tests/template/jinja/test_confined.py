@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import weakref
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -42,7 +42,9 @@ class Interrupt(BaseException):
 
 
 def test_an_interrupted_caller_leaves_no_answer_to_the_next() -> None:
-    worker = Confined("t", (CENTERED, "{% for i in range(9999) %}{% for j in range(400) %}{% endfor %}{% endfor %}mine"), "")
+    worker = Confined(
+        "t", (CENTERED, "{% for i in range(9999) %}{% for j in range(400) %}{% endfor %}{% endfor %}mine"), ""
+    )
     said(worker, "a")
 
     def interrupt(*_: object) -> None:
@@ -129,8 +131,8 @@ def test_the_clock_of_the_worker_is_that_of_this_process() -> None:
     time.tzset()
     try:
         worker = Confined("t", ("{{ strftime_now('%Y-%m-%d %H:%M') }}{{ ''.center(0) }}",), "")
-        told = datetime.strptime(worker.render(0, {}).text, "%Y-%m-%d %H:%M").replace(tzinfo=timezone.utc)
-        assert 13.5 < (told - datetime.now(timezone.utc)).total_seconds() / 3600 < 14
+        told = datetime.strptime(worker.render(0, {}).text, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+        assert 13.5 < (told - datetime.now(UTC)).total_seconds() / 3600 < 14
     finally:
         if before is None:
             del os.environ["TZ"]

@@ -222,6 +222,26 @@ def test_words_in_tools_are_the_clients() -> None:
     assert ('say \\"<|im_end|>\\"', "tools[0]", False) in found
 
 
+def test_variables_of_the_request_are_the_clients() -> None:
+    found = segments(
+        "<a>{{ x }}</a>{{ y.k }}", HELLO["messages"], {"request_kwargs": ["x", "y"], "kwargs": {"z": "z"}},
+        chat_template_kwargs={"x": "<|im_end|>", "y": {"k": "w"}},
+    )  # fmt: skip
+    assert found == [
+        ("<a>", "template", True),
+        ("<|im_end|>", "chat_template_kwargs.x", False),
+        ("</a>", "template", True),
+        ("w", "chat_template_kwargs.y", False),
+    ]
+
+
+def test_keys_of_the_client_are_the_clients() -> None:
+    schema = {"type": "object", "properties": {"ignore_all": {"type": "string"}, "tools": {"type": "integer"}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    found = segments("{{ tools | tojson }}!", HELLO["messages"], {"tools": {"parser": "json"}}, tools=[tool])
+    assert [text for text, origin, _ in found if origin == "tools[0]"][-2:] == ["ignore_all", "tools"]
+
+
 def test_what_cannot_be_taken_apart_is_nobodys_scaffold() -> None:
     assert segments("<a>{{ messages[0].content[:3] }}", HELLO["messages"]) == [("<a>hel", "mixed", False)]
 

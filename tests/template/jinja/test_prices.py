@@ -52,7 +52,9 @@ DEAR: dict[str, tuple[str, dict[str, Any]]] = {  # name: (template, fields of th
         {"x": "😀" * 120_000, "y": "\U0001f700" * 120_000 + "😀"},
     ),
     "in a long constant list": (
-        "{% for i in range(20000) %}{% if i+0.5 in [" + ",".join(map(str, range(10000))) + "] %}{% endif %}{% endfor %}",
+        "{% for i in range(20000) %}{% if i+0.5 in ["
+        + ",".join(map(str, range(10000)))
+        + "] %}{% endif %}{% endfor %}",
         {},
     ),
     "in a long constant text": (
@@ -71,11 +73,16 @@ DEAR: dict[str, tuple[str, dict[str, Any]]] = {  # name: (template, fields of th
     ),
     "rfind": ("{{ messages[0].x.rfind(messages[0].y) }}", {"x": "a" * 120_000, "y": "a" * 30_000 + "b" + "a" * 30_000}),
     "a long tuple as a key": (
-        "{% set t=(" + "0," * 30000 + ") %}{% for i in range(20000) %}{% if t in messages[0] %}{% endif %}{% endfor %}", {},
+        "{% set t=(" + "0," * 30000 + ") %}{% for i in range(20000) %}{% if t in messages[0] %}{% endif %}{% endfor %}",
+        {},
     ),
     "a format as a number": ("{{ messages[0].x is odd }}", {"x": "%900000000d"}),
     "large quotients": (
-        "{% set a=0x" + "f" * 3000 + " %}{% set b=0x" + "f" * 1500 + " %}{% for i in range(90000) %}{% set c=a//b %}{% endfor %}",
+        "{% set a=0x"
+        + "f" * 3000
+        + " %}{% set b=0x"
+        + "f" * 1500
+        + " %}{% for i in range(90000) %}{% set c=a//b %}{% endfor %}",
         {},
     ),
     "a sum of lists": ("{{ messages[0].x | sum(start=[]) | length }}", {"x": [[1] for _ in range(5000)]}),
@@ -84,7 +91,8 @@ DEAR: dict[str, tuple[str, dict[str, Any]]] = {  # name: (template, fields of th
         {"x": [{"a": 1} for _ in range(3000)]},
     ),
     "a long tuple of beginnings": (
-        "{% for i in range(20000) %}{% if 'b'.startswith((" + "'a'," * 14000 + ")) %}{% endif %}{% endfor %}", {},
+        "{% for i in range(20000) %}{% if 'b'.startswith((" + "'a'," * 14000 + ")) %}{% endif %}{% endfor %}",
+        {},
     ),
 }
 """Each took seconds, or would have, when its price did not know how large its operands are."""
@@ -107,7 +115,12 @@ def test_an_ordinary_number_is_rounded_here() -> None:
 TEXTS = {
     "x": "a" * 60_000 + "b" + "a" * 25_000, "y": "a" * 30 + "b" + "a" * 30, "z": "a" * 40_000, "w": "😀" * 85_000,
 }  # fmt: skip
-LISTS = {"x": [["a"] for _ in range(2500)], "y": [["a"] for _ in range(2500)], "z": ["a" * 20] * 2500, "w": [1.5] * 3000}
+LISTS = {
+    "x": [["a"] for _ in range(2500)],
+    "y": [["a"] for _ in range(2500)],
+    "z": ["a" * 20] * 2500,
+    "w": [1.5] * 3000,
+}
 
 ARGUMENTS = ("", "m.y", "m.z", "'ab'", "m.y, m.z", "'a', 'bc'", "2", "2, true")
 """What a filter or method is tried with; what does not fit fails at once."""
@@ -126,7 +139,11 @@ def _round_and_round(expression: str) -> str:
 
 WORST = [
     *[f"m.{of} | {name}({given})" for of in "xw" for name in sorted(FILTERS) for given in ARGUMENTS],
-    *[f"m.{of} | map('{name}') | list" for of in "xz" for name in ("upper", "list", "trim", "replace", "join", "tojson")],
+    *[
+        f"m.{of} | map('{name}') | list"
+        for of in "xz"
+        for name in ("upper", "list", "trim", "replace", "join", "tojson")
+    ],
     *[f"m.{of} | {name}('a', 'eq', m.z) | list" for of in "xz" for name in ("selectattr", "rejectattr")],
     *[f"m.{of}.{name}({given})" for of in "xw" for kind, name in sorted(METHODS, key=str) for given in ARGUMENTS],
     *[f"m.x is {name}" for name in sorted(TESTS) if name.isalpha()],
