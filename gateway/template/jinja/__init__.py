@@ -3,6 +3,7 @@
 ``environment``  what a template may use, as ``transformers`` gives it
 ``proof``        which constructs can be bounded where they stand; every other makes a template *confined*
 ``metered``      the same environment with a meter: a render in this process, stopped before it holds anybody up
+``methods``, ``filters``, ``operators``  what each step costs there
 ``worker``       the same environment in a process of its own, which is killed when it takes too long
 ``variables``    what a template sees of a request
 ``by_transformers``  the original, to compare with

@@ -23,6 +23,8 @@ WORD = 8
 COUNTED = 64
 """The same where it has to be counted by ``Meter.weigh``, which takes longer than copying it."""
 PLAIN = frozenset({int, float, bool, type(None)})
+NUMBERS = frozenset({int, float, bool})
+"""Types whose values are worth no more than a step."""
 BIG_INT = 2**64
 
 

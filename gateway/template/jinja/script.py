@@ -14,8 +14,9 @@ from jinja2.runtime import Context
 
 from gateway.core.errors import TemplateError
 from gateway.template.jinja.environment import Environment, Refused
+from gateway.template.jinja.filters import FILTERS
 from gateway.template.jinja.meter import Beyond, Meter
-from gateway.template.jinja.metered import FILTERS, MeteredEnvironment
+from gateway.template.jinja.metered import MeteredEnvironment
 from gateway.template.jinja.proof import confined_by, foreign
 
 MOST_SOURCE = 64 * 1024

@@ -12,8 +12,10 @@ import pytest
 
 from gateway.core.errors import TemplateError
 from gateway.template.jinja.environment import Environment
+from gateway.template.jinja.filters import FILTERS
 from gateway.template.jinja.meter import MOST_TEXT, Beyond, size_of
-from gateway.template.jinja.metered import FILTERS, METHODS, MeteredEnvironment
+from gateway.template.jinja.metered import MeteredEnvironment
+from gateway.template.jinja.methods import METHODS
 from gateway.template.jinja.proof import TESTS
 from gateway.template.jinja.script import Script, new_context
 
