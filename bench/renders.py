@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+
+import orjson
 
 from bench.conversation import (
     CALLS,
@@ -20,12 +23,20 @@ from bench.conversation import (
 )
 from gateway.config.files import Files
 from gateway.config.templates import read_template
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, plain_messages
 from gateway.template.base import Template
 from gateway.template.build import build
 from gateway.template.check import parse_spec
 
 SLOTTED = {"kind": "prompter", "class": "chat", "marks_of": "qwen"}
+
+
+def asked(turns: int) -> Sequence[Message]:
+    """The conversation as the gateway's reader hands it to a template."""
+    body = orjson.dumps([{"role": role, "content": text} for role, text in conversation(turns)])
+    messages = plain_messages(orjson.loads(body))
+    assert messages is not None
+    return messages
 
 
 def main() -> None:
@@ -40,15 +51,14 @@ def main() -> None:
         assert spec is not None, files.problems
         template = made[family] = build(spec)
         for turns in TURNS:
-            dialogue = Dialogue(tuple(Message(role, text) for role, text in conversation(turns)))
+            dialogue = Dialogue(asked(turns))
             # .text joins the segments, which is what a string target is sent
             numbers[f"{family} x{turns}"] = per_second(lambda d=dialogue, t=template: t.render(d).text, seconds)  # type: ignore[misc]
     slotted = build(parse_spec({**SLOTTED, "instruction": INSTRUCTION}, name="slotted"))
     for turns in TURNS:
-        messages = tuple(Message(role, text) for role, text in conversation(turns))
-        asked = Dialogue(messages, variables={"context": CONTEXT})
-        numbers[f"{SLOT} x{turns}"] = per_second(lambda d=asked: slotted.render(d).text, seconds)  # type: ignore[misc]
-        called = Dialogue(messages, tools=tuple(TOOLS))
+        filled = Dialogue(asked(turns), variables={"context": CONTEXT})
+        numbers[f"{SLOT} x{turns}"] = per_second(lambda d=filled: slotted.render(d).text, seconds)  # type: ignore[misc]
+        called = Dialogue(asked(turns), tools=tuple(TOOLS))
         numbers[f"{CALLS} x{turns}"] = per_second(lambda d=called: made[PROMPTERS[0]].render(d).text, seconds)  # type: ignore[misc]
     print(json.dumps(numbers))
 

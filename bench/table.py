@@ -76,14 +76,25 @@ def _rows(results: Results, scenario: str, subjects: list[str]) -> list[str]:
 
 def _renders(results: Results, scenario: str) -> list[str]:
     numbers = results.spreads(scenario, REFERENCE)
-    # No template has two originals, so their numbers stand in one column.
-    theirs = {**results.spreads(scenario, "opencompass"), **results.spreads(scenario, "lazyllm")}
     lines = [_line(["template, turns", "renders/s", "the original's renders/s", "ratio"]), _line(["---"] * 4)]
+    originals = {name: results.spreads(scenario, name) for name in ("opencompass", "lazyllm")}
+    theirs = {key: value for rates in originals.values() for key, value in rates.items()}  # none has two originals
     for key, value in numbers.items():
         other = theirs.get(key)
         ratio = f"{value.median / other.median:.1f}" if other else ""
         lines.append(_line([key, *(_cell(v, lambda x: f"{x:.0f}") for v in (value, other)), ratio]))
+    for name, rates in originals.items():
+        both = [key for key in numbers if key in rates]
+        if both:
+            mine, other_rate = (_each_once([spreads[key].median for key in both]) for spreads in (numbers, rates))
+            cells = [f"{mine:.0f}", f"{other_rate:.0f}", f"{mine / other_rate:.1f}"]
+            lines.append(_line([f"all {len(both)} of {name}, each once", *cells]))
     return lines
+
+
+def _each_once(rates: list[float]) -> float:
+    """Renders a second of a work that holds each of them as often as the others."""
+    return len(rates) / sum(1 / rate for rate in rates)
 
 
 def _cell(numbers: Spread | None, write: Callable[[float], str]) -> str:

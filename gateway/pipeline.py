@@ -153,7 +153,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     prompt = route.template.render(dialogue) if route.awaited is None else await route.awaited(dialogue)
     rendered = time.perf_counter() - started
     text = route.form == "text"
-    length = len(prompt.text) if text else sum([len(m.text) for m in dialogue.messages])
+    length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
         raise _overlong(length, "messages")
     reading = None if route.readings is None else route.readings.of(dialogue, prompt)

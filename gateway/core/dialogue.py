@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, overload
 
 from gateway.core.frozen import dataclass
 
@@ -61,11 +61,78 @@ class Message:
     """Two keys and a text: the message holds nothing else. Without a text the second key may be another one."""
 
 
+class PlainMessages(Sequence[Message]):
+    """Messages of a role and a text and nothing else, in columns: nearly every conversation is of such.
+
+    A renderer in a hurry takes the columns, which are its own to read and nobody's to change. Whoever asks for a
+    message gets a ``Message``; all are made when somebody looks at the first.
+    """
+
+    __slots__ = ("_made", "raws", "roles", "texts")
+
+    def __init__(self, roles: tuple[str, ...], texts: list[str], raws: list[Mapping[str, Any]]) -> None:
+        self.roles = roles
+        self.texts = texts
+        self.raws = raws
+        """As they came over the wire."""
+        self._made: tuple[Message, ...] | None = None
+
+    @property
+    def made(self) -> tuple[Message, ...]:
+        """The messages, each a ``Message``."""
+        if self._made is None:
+            said = zip(self.roles, self.texts, self.raws, strict=True)
+            self._made = tuple([Message(role, text, (), raw) for role, text, raw in said])
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self.roles)
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, place: int | slice) -> Message | tuple[Message, ...]:
+        return self.made[place]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.made)
+
+    def __eq__(self, other: object) -> bool:
+        return self.made == (other.made if isinstance(other, PlainMessages) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.made)
+
+    def __repr__(self) -> str:
+        return repr(self.made)
+
+
+ROLES = {role: role for role in ("system", "user", "assistant", "developer")}
+"""The usual roles, each one object: whoever compares columns of them need not look at letters."""
+
+
+def plain_messages(raws: list[Any]) -> PlainMessages | None:
+    """The messages, if each is an object of a usual role and a text and nothing else; None: not all are."""
+    roles, texts = [], []
+    try:
+        for raw in raws:
+            text = raw["content"]
+            if type(text) is not str or len(raw) != 2:
+                return None
+            texts.append(text)
+            roles.append(ROLES[raw["role"]])
+    except (KeyError, TypeError):  # a key is missing, that is no object at all, or the role is another one
+        return None
+    return PlainMessages(tuple(roles), texts, raws)
+
+
 @dataclass(frozen=True, slots=True)
 class Dialogue:
     """The conversation to render, and how its end is meant."""
 
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
+    """A tuple, or the columns of plain ones."""
     continue_final: bool = False
     """True: the last message is an unfinished assistant turn to be continued."""
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -77,3 +144,9 @@ class Dialogue:
     """Values for the slots of a template that has some (``gateway: {variables: …}``); others refuse them."""
     template_kwargs: Mapping[str, Any] = field(default=NOTHING)
     """``chat_template_kwargs`` of the request: variables for a chat template that takes them; others refuse."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """What is said, message by message."""
+        said = self.messages
+        return said.texts if type(said) is PlainMessages else [message.text for message in said]

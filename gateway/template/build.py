@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from gateway.core.dialogue import Dialogue, Message, Part
+from gateway.core.dialogue import Dialogue, Message, Part, plain_messages
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt
 from gateway.template.base import AwaitedTemplate, Template
@@ -63,8 +63,9 @@ def run_examples(template: Template) -> list[SpecProblem]:
 
 def dialogue_of(example: Example) -> Dialogue:
     """An example's messages as a request would bring them."""
+    raws = list(example.messages)
     return Dialogue(
-        tuple(_message(raw) for raw in example.messages),
+        plain_messages(raws) or tuple([_message(raw) for raw in raws]),
         continue_final=example.continue_final,
         tools=example.tools,
         tool_choice=example.tool_choice,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.prompt import Prompt
 from gateway.template.speakers import refuse_variables
 from gateway.template.spec import TemplateSpec
@@ -23,8 +23,9 @@ class ChatTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``; every role is accepted, because the target decides."""
         refuse_variables(dialogue)
+        said = dialogue.messages
         return Prompt(
-            messages=tuple([message.raw or as_sent(message) for message in dialogue.messages]),
+            messages=tuple(said.raws if type(said) is PlainMessages else [as_sent(message) for message in said]),
             stops=self._stops,
             stop_token_ids=self._stop_token_ids,
         )

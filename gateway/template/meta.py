@@ -6,11 +6,13 @@ Meta ``end`` closes a finished conversation, so a prompt that awaits an answer n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import NOTHING, Dialogue, Message, PlainMessages
 from gateway.core.prompt import Mark, Notice, Prompt, Segment
+from gateway.template.frame import LONGEST, ORDERS, Frame, spaced
 from gateway.template.natural import NaturalOrder
 from gateway.template.speakers import Speaker, Speakers, check_dialogue, content_of, unread_fields
 from gateway.template.spec import RoleSpec, TemplateSpec
@@ -81,48 +83,46 @@ class MetaTemplate:
         self._speakers = Speakers(spec)
         self._order = NaturalOrder(spec, self._speakers)
         self._voices = {role: Voice(speaker) for role, speaker in self._speakers.items()}
-        self._around = {
-            role: (voice.begin, voice.end)
-            for role, voice in self._voices.items()
-            if not (voice.fallback_for or self._order.speaks_for_itself)
-        }
-        """What stands around a message of each role of which there is nothing else to tell."""
         self._opening = _words(spec.begin) if spec.begin else Words()
         self._generate = generating.begin
         self._generate_mark: Mark = (generating.role, "generate", True)
         self._own_words = tuple([_words(entry) for entry in spec.round])
         self._stops = stop_strings(spec)
         self._stop_token_ids = stop_token_ids(spec)
+        self._frame: Callable[[tuple[str, ...], bool], Frame] = lru_cache(maxsize=ORDERS)(self._laid_out)
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """One pass over the messages; see ``base.Template``."""
-        goes_on = dialogue.continue_final
+        goes_on, messages = dialogue.continue_final, dialogue.messages
         if dialogue.tools or goes_on or dialogue.variables:
             check_dialogue(dialogue)
-        texts, around = [self.spec.begin], self._around
-        for message in dialogue.messages:
-            words = around.get(message.role)
-            if words is None or message.parts or not message.text or len(message.raw) > 2:
-                return self._in_pieces(dialogue)
-            texts += (words[0], message.text, words[1])
-        if goes_on:
-            del texts[-1]  # the last message's end
-        else:
-            texts.append(self._generate)
+        if type(messages) is not PlainMessages:
+            return self._in_pieces(dialogue)
+        roles = messages.roles
+        frame = (self._frame if len(roles) <= LONGEST else self._laid_out)(roles, goes_on)
         spec = self.spec
         return Prompt(  # where its pieces come from is told when somebody asks
-            "".join(texts),
+            frame.filled(messages.texts),
             None,
             self._stops,
             self._stop_token_ids,
             spec.bos,
             spec.bos_text,
-            (),
+            frame.notices,
             (),
             (),
             "",
             partial(self._segments, dialogue),
         )
+
+    def _laid_out(self, roles: tuple[str, ...], goes_on: bool) -> Frame:
+        """What stands around the texts of such a conversation: all that it has beside them. Raises RoleNotSupported."""
+        length = len(roles)
+        empty = self._in_pieces(Dialogue(PlainMessages(roles, [""] * length, [NOTHING] * length), goes_on))
+        words = spaced(
+            [text if mark is None or mark[2] else None for text, mark in zip(empty.pieces, empty.marks, strict=True)]
+        )
+        return Frame(words, empty.notices)
 
     def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
         return self._in_pieces(dialogue).segments or ()

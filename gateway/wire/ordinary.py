@@ -1,8 +1,8 @@
 """Which values need no validator? Rows derived from the models of ``fields.py``: an exact type, and a range.
 
-Nearly every field of nearly every request is a plain number, string or boolean, and nearly every message a role and a
-text. Those are compared with a row here; whatever has no row, or does not fit it, is left to pydantic, which stays the
-only one to say what is wrong. So a row may be stricter than its model, never kinder (``tests/wire/test_ordinary.py``).
+Nearly every field of nearly every request is a plain number, string or boolean. Those are compared with a row here;
+whatever has no row, or does not fit it, is left to pydantic, which stays the only one to say what is wrong. So a row
+may be stricter than its model, never kinder (``tests/wire/test_ordinary.py``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-
-from gateway.core.dialogue import Message
-from gateway.wire.fields import MAX_MESSAGES, ChatMessage
 
 Row = tuple[frozenset[type], Any, Any]
 """(exact types, least, most); for strings the length counts, and a boolean lies between False and True."""
@@ -32,22 +29,6 @@ NEVER: Row = (frozenset(), 0, 0)
 def rows_of(model: type[BaseModel]) -> dict[str, Row]:
     """The rows of a model's plain fields; null is none of theirs."""
     return {name: row for name, info in model.model_fields.items() for row in _rows(info.annotation, info.metadata)}
-
-
-def plain_messages(raws: object) -> tuple[Message, ...] | None:
-    """The messages, if each is a role and a text and nothing else; None: they are for pydantic to judge."""
-    if type(raws) is not list or not 0 < len(raws) <= MAX_MESSAGES:
-        return None
-    messages = []
-    try:
-        for raw in raws:
-            role, content = raw["role"], raw["content"]
-            if type(content) is not str or type(role) is not str or not _LEAST <= len(role) <= _MOST or len(raw) != 2:
-                return None
-            messages.append(Message(role, content, (), raw))
-    except (KeyError, TypeError):  # a key is missing, or that is no object at all
-        return None
-    return tuple(messages)
 
 
 def _rows(annotation: Any, metadata: list[Any]) -> Iterator[Row]:
@@ -83,6 +64,3 @@ def _bounds(metadata: list[Any]) -> dict[type, Any] | None:
                 case _:
                     return None
     return told
-
-
-_, _LEAST, _MOST = rows_of(ChatMessage)["role"]

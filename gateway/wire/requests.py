@@ -15,12 +15,13 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.call import Call
-from gateway.core.dialogue import NOTHING, Dialogue, Message, Part
+from gateway.core.dialogue import NOTHING, Dialogue, Message, Part, plain_messages
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.core.exchange import Endpoint, RawPrompt
 from gateway.wire.fields import (
     FORBIDDEN,
     FOREIGN,
+    MAX_MESSAGES,
     MAX_PROMPTS,
     MAX_STOPS,
     STRUCTURAL,
@@ -31,7 +32,7 @@ from gateway.wire.fields import (
 )
 from gateway.wire.json import refuse_lost_digits
 from gateway.wire.media import refuse_remote_media
-from gateway.wire.ordinary import NEVER, TEXT, Row, plain_messages, rows_of
+from gateway.wire.ordinary import NEVER, TEXT, Row, rows_of
 from gateway.wire.problems import plain
 
 WHOLE = frozenset({str, int, bool})
@@ -60,7 +61,10 @@ and the names of those whose numbers nobody has looked at.
 
 def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/chat/completions`` body."""
-    messages = plain_messages(body.get("messages"))
+    raws = body.get("messages")
+    messages: Sequence[Message] | None = None
+    if type(raws) is list and 0 < len(raws) <= MAX_MESSAGES:
+        messages = plain_messages(raws)
     fields = _sorted(CHAT, body, "" if messages is None else "messages")
     goes_on, opens = body.get("continue_final_message"), body.get("add_generation_prompt")
     if goes_on or opens is False:

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.config.names import FILE_NAME
 from gateway.config.yaml import parse
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, plain_messages
 from gateway.core.prompt import Prompt
 from gateway.template.build import build, run_examples
 from gateway.template.check import parse_spec
@@ -37,7 +37,8 @@ def preset(name: str, **changes: Any) -> TemplateSpec:
 
 def rendered(name: str, conversation: str, **changes: Any) -> Prompt:
     talk = TALKS[conversation]
-    messages = tuple(Message(each["role"], each["content"], raw=each) for each in talk["messages"])
+    others = tuple([Message(each["role"], each["content"], raw=each) for each in talk["messages"]])
+    messages = plain_messages(talk["messages"]) or others
     return build(preset(name, **changes)).render(Dialogue(messages, tools=tuple(talk.get("tools", ()))))
 
 

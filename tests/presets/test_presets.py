@@ -18,7 +18,7 @@ import pytest
 
 from gateway.config.names import FILE_NAME
 from gateway.config.yaml import parse
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, plain_messages
 from gateway.core.prompt import Prompt
 from gateway.template.build import build, run_examples
 from gateway.template.check import parse_spec
@@ -54,8 +54,8 @@ def preset(name: str) -> TemplateSpec:
 
 
 def rendered(name: str, messages: list[dict[str, str]]) -> Prompt:
-    dialogue = Dialogue(tuple(Message(each["role"], each["content"], raw=each) for each in messages))
-    return build(preset(name)).render(dialogue)
+    others = tuple([Message(each["role"], each["content"], raw=each) for each in messages])
+    return build(preset(name)).render(Dialogue(plain_messages(messages) or others))
 
 
 def outcome(name: str, messages: list[dict[str, str]]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, plain_messages
 from gateway.template.build import build
 from gateway.template.lm_parser import LMParser
 from gateway.template.promptlist import PromptList
@@ -44,10 +44,28 @@ def alternating(draw: st.DrawFn) -> tuple[Message, ...]:
     return (*messages, Message("user", draw(TEXTS)))
 
 
+ORDERS = st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), TEXTS), min_size=1, max_size=6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(specs(), ORDERS, st.booleans())
+def test_columns_are_written_as_the_same_messages_are(
+    keys: dict[str, Any], turns: list[tuple[str, str]], goes_on: bool
+) -> None:
+    raws = [{"role": role, "content": text} for role, text in turns]
+    columns, made = plain_messages(raws), build(TemplateSpec("t", "meta", turns="natural", **keys))
+    assert columns is not None
+    goes_on = goes_on and turns[-1][0] == "assistant"
+    quick = made.render(Dialogue(columns, continue_final=goes_on))
+    careful = made.render(Dialogue(tuple(columns), continue_final=goes_on))
+    assert (quick.text, quick.notices, quick.segments) == (careful.text, careful.notices, careful.segments)
+    assert "".join(segment.text for segment in quick.segments or ()) == quick.text
+
+
 @settings(max_examples=300, deadline=None)
 @given(specs(), alternating())
 def test_natural_is_opencompass_when_turns_alternate(keys: dict[str, Any], messages: tuple[Message, ...]) -> None:
-    said = Dialogue(messages)
+    said = Dialogue(plain_messages([{"role": m.role, "content": m.text} for m in messages]) or ())
     natural = build(TemplateSpec("t", "meta", turns="natural", **keys)).render(said)
     reference = build(TemplateSpec("t", "meta", turns="opencompass", **keys)).render(said)
     assert natural.text == reference.text

@@ -21,7 +21,7 @@ from gateway.template.jinja.meter import Beyond, size_of
 from gateway.template.jinja.metered import MeteredEnvironment
 from gateway.template.jinja.script import Rendered, Script, told
 from gateway.template.jinja.trace import segments_of
-from gateway.template.jinja.variables import check_fields, is_plain, messages_of, unread, unseen
+from gateway.template.jinja.variables import all_plain, check_fields, messages_of, unread, unseen
 from gateway.template.speakers import check_dialogue, check_open_turn, refuse_variables
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.stops import stop_token_ids
@@ -110,7 +110,7 @@ class JinjaTemplate:
         tools, opened = self._tools(dialogue) if dialogue.tools or dialogue.tool_choice else ((), ("", "", ""))
         which = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
         script = self.scripts[which]
-        plain = not dialogue.tools and all(is_plain(message) for message in dialogue.messages)
+        plain = not dialogue.tools and all_plain(dialogue.messages)
         if not plain:
             check_fields(dialogue, script)
         messages = messages_of(dialogue, self._jinja)
@@ -125,7 +125,7 @@ class JinjaTemplate:
         variables.setdefault("documents", None)
         variables["add_generation_prompt"] = not dialogue.continue_final
         if plain and not dialogue.template_kwargs:
-            size = sum([len(message.text) + 32 for message in dialogue.messages])
+            size = sum(map(len, dialogue.texts)) + 32 * len(dialogue.messages)
         else:
             size = size_of(variables)
         asked = tuple([name for name in dialogue.template_kwargs if name not in GIVEN])

@@ -9,10 +9,10 @@ what it wants of either (``tool_arguments``, ``content``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
 from gateway.core.prompt import Notice
 from gateway.template.jinja.script import Script
@@ -32,8 +32,15 @@ def is_plain(message: Message) -> bool:
     return message.raw.keys() <= SAID
 
 
+def all_plain(messages: Sequence[Message]) -> bool:
+    """Is there nothing in any of them beside its role and its words?"""
+    return type(messages) is PlainMessages or all(is_plain(message) for message in messages)
+
+
 def messages_of(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
     """The messages as a template takes them. Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments."""
+    if type(dialogue.messages) is PlainMessages:
+        return dialogue.messages.raws.copy()
     return [_plain(message, number, spec) for number, message in enumerate(dialogue.messages)]
 
 
@@ -126,8 +133,8 @@ MOST_UNSEEN = 8
 def unseen(dialogue: Dialogue, text: str) -> Iterator[Notice]:
     """One notice for each message whose words are not in the prompt as they stand: left out, or changed."""
     at, missed = 0, 0
-    for number, message in enumerate(dialogue.messages):
-        words = message.text.strip()
+    for number, said in enumerate(dialogue.texts):
+        words = said.strip()
         found = text.find(words, at)
         if found >= 0:
             at = found + len(words)

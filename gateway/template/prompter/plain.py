@@ -7,13 +7,14 @@ same dialogue in its general way, which is also asked where the pieces come from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.prompt import Notice
+from gateway.template.frame import LONGEST, ORDERS, Frame, spaced
 from gateway.template.prompter.assembly import ANSWER
 from gateway.template.prompter.filling import TOOL_NAMES, Filling, Part
 from gateway.template.prompter.history import history_runs
@@ -23,28 +24,21 @@ from gateway.template.prompter.runs import joined
 from gateway.template.prompter.tools import tool_names, write_tools
 from gateway.template.spec_prompter import PrompterSpec
 
-LENGTHS = 64
-"""Lengths of conversations whose layout is kept."""
-LONGEST = 512
-"""Messages of the longest of them: how many there are is the client's choice."""
-
 Gap = int | str
 """What belongs there: the text of ``messages[2]``, or the value of a variable."""
 TOOLS = -1
-"""The gap of the tools, whose text is shared by all frames."""
+"""The gap of the tools, whose text is shared by all layouts."""
+NO_NAMES: frozenset[str] = frozenset()
 
 
-class Frame(NamedTuple):
+class Layout(NamedTuple):
     """A conversation of one length without its texts."""
 
-    roles: list[str]
-    pieces: list[str]
-    """The template's words, and between any two of them a gap."""
+    frame: Frame
     slots: tuple[str, ...]
     """The variables whose values stand in some gap."""
     chosen: Callable[[list[str]], Iterable[str]] | None
     """What stands in the gaps, of all texts, the values of ``slots`` and the tools; None: all, in their order."""
-    notices: tuple[Notice, ...]
 
 
 class Plain:
@@ -52,8 +46,8 @@ class Plain:
 
     __slots__ = (
         "_alone",
-        "_frame",
         "_into",
+        "_layout",
         "_listed",
         "_needed",
         "_open",
@@ -79,7 +73,8 @@ class Plain:
         """The only slot, which the message fills when there are no variables."""
         self._open = bool(self._system and self._system[-1][1])
         """The system part ends in a slot: what the user writes there decides how a system message joins it."""
-        self._frame: Callable[[int, bool, str], Frame] = lru_cache(maxsize=LENGTHS)(self._laid_out)
+        self._layout: Callable[[tuple[str, ...], frozenset[str]], Layout | None]
+        self._layout = lru_cache(maxsize=ORDERS)(self._laid_out)
 
     @staticmethod
     def fits(spec: PrompterSpec, prompter: Prompter, filling: Filling) -> bool:
@@ -91,42 +86,46 @@ class Plain:
 
     def write(self, dialogue: Dialogue) -> tuple[str, tuple[Notice, ...]] | None:
         """The text; None: the dialogue is not plain. Its tools are those of this ``Plain``."""
-        messages = dialogue.messages
-        length = len(messages)
-        led = length > 0 and messages[0].role == "system"
-        if (length - led) % 2 == 0 or (led and self._open):
+        messages, variables = dialogue.messages, dialogue.variables
+        if type(messages) is not PlainMessages:
             return None
-        into = self._chosen(dialogue.variables, length - led)
-        if into is None:
+        roles, texts = messages.roles, messages.texts
+        names = frozenset(variables) if variables else NO_NAMES
+        layout = (self._layout if len(roles) <= LONGEST else self._laid_out)(roles, names)
+        if layout is None:
             return None
-        frame = (self._frame if length <= LONGEST else self._laid_out)(length, led, into)
-        texts = [m.text for m in messages if not m.parts and (m.text or not m.raw) and len(m.raw) < 3]
-        if len(texts) < length or [message.role for message in messages] != frame.roles:
-            return None
-        for slot in frame.slots:
-            value = dialogue.variables[slot]
-            if not isinstance(value, str):
-                return None
-            texts.append(value)
-        if self._listed:
-            texts.append(self._listed)
-        pieces = frame.pieces.copy()
-        pieces[1::2] = texts if frame.chosen is None else frame.chosen(texts)
-        return "".join(pieces), frame.notices
+        frame, slots, chosen = layout
+        if slots or self._listed:
+            texts = texts.copy()
+            for slot in slots:
+                value = variables[slot]
+                if not isinstance(value, str):
+                    return None
+                texts.append(value)
+            if self._listed:
+                texts.append(self._listed)
+        return frame.filled(texts if chosen is None else chosen(texts)), frame.notices
 
-    def _chosen(self, variables: Mapping[str, Any], turns: int) -> str | None:
+    def _chosen(self, names: frozenset[str], turns: int) -> str | None:
         """The slot that the last message fills, empty for none; None: this is not for the plain way."""
         single, into = self._prompter.form == "alpaca", self._into
-        if not variables:
+        if not names:
             into = self._alone or into
             if self._needed and not self._alone:
                 return None
-        elif frozenset(variables) != self._needed or (single and not into):
+        elif names != self._needed or (single and not into):
             return None
         return None if single and turns > 1 else into
 
-    def _laid_out(self, length: int, led: bool, into: str) -> Frame:
-        marks, dialect, last = self._prompter.marks, self._prompter.dialect, length - 1
+    def _laid_out(self, roles: tuple[str, ...], names: frozenset[str]) -> Layout | None:
+        """None: such a conversation, with such variables, is not plain."""
+        length, last, led = len(roles), len(roles) - 1, roles[:1] == ("system",)
+        turns = roles[led:]
+        into = self._chosen(names, len(turns))
+        alternate = len(turns) % 2 and {*turns[::2]} == {"user"} and {*turns[1::2]} <= {"assistant"}
+        if not alternate or into is None or (led and self._open):
+            return None
+        marks, dialect = self._prompter.marks, self._prompter.dialect
         single = self._prompter.form == "alpaca"
         own = joined(history_runs(self._prompter.history, None, marks, dialect))
         opening = f"{marks.system}\n" if single else marks.sos + marks.system
@@ -137,26 +136,26 @@ class Plain:
         words += _spoken(self._preamble, last, into)
         listed: list[list[str] | Gap] = [TOOLS] if self._listed else []
         words += [["\n"], *listed, [dialect.tail]] if single else [*listed, [f"{marks.eos}\n\n{own}"]]
-        roles = [("user", "assistant")[(number - led) % 2] for number in range(led, length)]
         tokens = {"user": (marks.soh, marks.eoh), "assistant": (marks.soa, marks.eoa)}
-        for number, role in enumerate(roles[:-1], led):
+        for number, role in enumerate(turns[:-1], led):
             words += [[tokens[role][0]], number, [tokens[role][1]]]
         user = _spoken(self._user, last, into)
         if single:
             words += [*user, [ANSWER]]
         else:
             words += [[f"\n{marks.soh}\n"], *user, *([] if into else [last]), [f"\n{marks.eoh}{marks.soa}\n"]]
-        pieces, gaps = _between(words)
+        gaps = [word for word in words if not isinstance(word, list)]
         slots = tuple(dict.fromkeys([gap for gap in gaps if isinstance(gap, str)]))
         order: tuple[Gap, ...] = (*range(length), *slots, TOOLS)
         place = {gap: number for number, gap in enumerate(order)}
         places = [place[gap] for gap in gaps]
-        return Frame(
-            roles=["system", *roles] if led else roles,
-            pieces=pieces,
-            slots=slots,
-            chosen=None if places == list(range(length)) else _chooser(places),
-            notices=(folded_notice(0),) if led else (),
+        return Layout(
+            Frame(
+                spaced([word[0] if isinstance(word, list) else None for word in words]),
+                (folded_notice(0),) if led else (),
+            ),
+            slots,
+            None if places == list(range(length)) else _chooser(places),
         )
 
 
@@ -175,15 +174,3 @@ def _named(parts: Iterable[Part], names: str) -> tuple[Part, ...]:
 def _spoken(parts: Iterable[Part], last: int, into: str) -> list[list[str] | Gap]:
     """The template's words, the message where its slot is, and the places of the variables."""
     return [[text] if not slot else last if slot == into else slot for text, slot in parts]
-
-
-def _between(words: Iterable[list[str] | Gap]) -> tuple[list[str], tuple[Gap, ...]]:
-    """Words and gaps in turn: words that follow each other are one, and none may be empty."""
-    pieces, gaps = [""], []
-    for word in words:
-        if isinstance(word, list):
-            pieces[-1] += word[0]
-        else:
-            gaps.append(word)
-            pieces += ["", ""]
-    return pieces, tuple(gaps)

@@ -162,7 +162,7 @@ def test_the_plain_way_and_the_general_way_write_the_same(
     turns = [*([] if system is None else [(S, system)]), *turns, (U, last)]
     made, variables = template(raw), {name: f"{value}{name}" for name in names}
     tools = WEATHER if "tools" in raw else ()
-    plain = made.render(Dialogue(tuple(Message(role, text) for role, text in turns), tools=tools, variables=variables))
+    plain = made.render(dialogue(*turns, tools=tools, variables=variables))
     in_parts = [message(role, [{"type": "text", "text": text}]) for role, text in turns]
     general = made.render(Dialogue(tuple(in_parts), tools=tools, variables=variables))
     assert (plain.text, plain.notices) == (general.text, general.notices)
@@ -172,7 +172,7 @@ def test_the_plain_way_and_the_general_way_write_the_same(
 def test_a_very_long_conversation_is_written_the_same_way() -> None:
     turns = [(U, "q"), (A, "a")] * 150 + [(U, "last")]
     made = template(CHAT)
-    plain = made.render(Dialogue(tuple(Message(role, text) for role, text in turns)))
+    plain = made.render(dialogue(*turns))
     general = made.render(Dialogue(tuple(message(role, [{"type": "text", "text": text}]) for role, text in turns)))
     assert plain.text == general.text
     assert told(plain) == told(general)
