@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gateway.template.prompter.errors import PrompterError
-from gateway.template.prompter.history import last_content
+from gateway.template.prompter.history import last_content, need
 from gateway.template.prompter.runs import Run, Runs, without_leading
 
 if TYPE_CHECKING:  # the prompter stands on this file
@@ -123,7 +123,7 @@ def as_anthropic(made: Mapping[str, Any]) -> dict[str, Any]:
     messages: list[Any] = []
     for message in made["messages"]:
         if message.get("role") == "system":
-            found["system"] = message["content"]
+            found["system"] = need(message, "content")
         else:
             messages.append(message)
     return {**found, "messages": messages, **({"tools": made["tools"]} if made.get("tools") else {})}

@@ -83,7 +83,7 @@ def _type_name(value: Any) -> str:
 def _message(item: Any, marks: SpecialMarks, origin: str) -> Iterator[Run]:
     if not isinstance(item, Mapping):
         raise PrompterError("TypeError", _NO_KEYS.get(type(item), f"'{_type_name(item)}' object is not subscriptable"))
-    writer = _ROLES.get(_need(item, "role"))
+    writer = _ROLES.get(need(item, "role"))
     if writer is not None:  # any other role is dropped by the reference
         yield from writer(item, marks, origin)
 
@@ -98,7 +98,7 @@ _NO_KEYS: Mapping[type, str] = {
 
 def _user(item: Mapping[str, Any], marks: SpecialMarks, origin: str) -> Iterator[Run]:
     yield Run(marks.soh, origin)
-    yield Run(str(_need(item, "content")), origin, True)
+    yield Run(str(need(item, "content")), origin, True)
     yield Run(marks.eoh, origin)
 
 
@@ -113,12 +113,12 @@ def _calls(calls: Any, marks: SpecialMarks, origin: str) -> Iterator[Run]:
     if calls is None:
         raise PrompterError("TypeError", "'NoneType' object is not iterable")
     for call in calls:
-        function = _need(call, "function")
+        function = need(call, "function")
         yield Run((marks.tool_start_token or "") + "\n", origin)
         if marks.tool_args_token:
-            yield Run(str(_need(function, "name")), origin, True)
+            yield Run(str(need(function, "name")), origin, True)
             yield Run(marks.tool_args_token, origin)
-            yield Run(write_json5(_need(function, "arguments")), origin, True)
+            yield Run(write_json5(need(function, "arguments")), origin, True)
         else:
             yield Run(str(function), origin, True)
         yield Run((marks.tool_end_token or "") + "\n", origin)
@@ -126,7 +126,7 @@ def _calls(calls: Any, marks: SpecialMarks, origin: str) -> Iterator[Run]:
 
 def _tool(item: Mapping[str, Any], marks: SpecialMarks, origin: str) -> Iterator[Run]:
     yield Run(marks.soe or "", origin)
-    yield Run(tool_result(_need(item, "content")), origin, True)
+    yield Run(tool_result(need(item, "content")), origin, True)
     yield Run(marks.eoe or "", origin)
 
 
@@ -165,7 +165,8 @@ def json_result(content: str) -> str | None:
         return None
 
 
-def _need(item: Mapping[str, Any], key: str) -> Any:
+def need(item: Mapping[str, Any], key: str) -> Any:
+    """The key's value. Raises PrompterError as the reference's look-up does."""
     if key not in item:
         raise missing_key(key)
     return item[key]
@@ -178,4 +179,4 @@ def last_content(messages: Sequence[Any]) -> Any:
     """The content of the last message; the user part goes before it."""
     if not messages:
         raise PrompterError("IndexError", "list index out of range")
-    return messages[-1]["content"]
+    return need(messages[-1], "content")

@@ -168,3 +168,8 @@ ANSWERS: dict[str, tuple[str, ToolTokens, tuple[str, ...], Extracted]] = {
 def test_calls_are_read_out_of_an_answer(name: str) -> None:
     output, tokens, known, expected = ANSWERS[name]
     assert extract_calls(output, tokens, known) == expected
+
+
+def test_a_system_message_without_content_is_refused_in_the_references_words() -> None:
+    with pytest.raises(PrompterError, match="KeyError: 'content'"):
+        chat("").bound(marks_for("qwen")).generate_prompt("x", history=[{"role": "system"}], format="anthropic")
