@@ -167,7 +167,7 @@ class CompletionRequest(Shared):
     """``POST /v1/completions``; ``prompt`` in all four shapes."""
 
     prompt: Any
-    """Checked by hand (``wire/requests.py``): a union of four list types explains its errors badly."""
+    """Checked by hand (``wire/contents.py``): a union of four list types explains its errors badly."""
     max_tokens: Annotated[int, Field(ge=0, le=2**31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None

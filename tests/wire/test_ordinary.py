@@ -15,7 +15,8 @@ from gateway.core.dialogue import plain_messages
 from gateway.core.errors import RequestError
 from gateway.wire.fields import FORBIDDEN, ChatMessage, ChatRequest, CompletionRequest, EmbeddingRequest, Strict
 from gateway.wire.ordinary import TEXT, Row, rows_of
-from gateway.wire.requests import CHAT, COMPLETION, EMBEDDING, Shape, _first_problem, read_chat, read_completion
+from gateway.wire.requests import read_chat, read_completion
+from gateway.wire.shapes import CHAT, COMPLETION, EMBEDDING, Shape, first_problem
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False, allow_infinity=False),
@@ -121,7 +122,7 @@ def refused(read: Callable[[], object]) -> tuple[str | None, str] | None:
     try:
         read()
     except ValidationError as error:
-        first = _first_problem(error)
+        first = first_problem(error)
         return first.param, first.message
     except RequestError as error:
         return error.param, error.message

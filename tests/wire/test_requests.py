@@ -12,7 +12,8 @@ from gateway.core.call import Call
 from gateway.core.dialogue import Part
 from gateway.core.errors import ForbiddenParameter, InvalidValue, MediaNotAllowed, RequestError
 from gateway.wire.fields import FORBIDDEN
-from gateway.wire.requests import CHAT, _call, _sorted, read_chat, read_completion, read_embedding
+from gateway.wire.requests import _call, read_chat, read_completion, read_embedding
+from gateway.wire.shapes import CHAT, sorted_fields
 
 USER = {"role": "user", "content": "hi"}
 
@@ -239,7 +240,7 @@ PLAIN_FIELDS: dict[str, list[Any]] = {
 def test_a_plain_chat_is_the_call_that_every_other_would_be(fields: dict[str, Any]) -> None:
     body = {"model": "m", "messages": [USER], **fields}
     call = read_chat(body, request_id="r", received=1.5)
-    assert call == _call("chat", body, _sorted(CHAT, body, "messages"), "r", 1.5, call.dialogue)
+    assert call == _call("chat", body, sorted_fields(CHAT, body, "messages"), "r", 1.5, call.dialogue)
 
 
 def test_variables_for_the_template_come_with_the_dialogue() -> None:

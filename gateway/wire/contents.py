@@ -1,0 +1,64 @@
+"""What do messages and prompts hold? Contents that are more than a text, and prompts in their four shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.core.dialogue import Message, Part
+from gateway.core.errors import InvalidValue
+from gateway.core.exchange import RawPrompt
+from gateway.wire.fields import MAX_PROMPTS
+from gateway.wire.json import refuse_lost_digits
+from gateway.wire.media import refuse_remote_media
+
+
+def read_message(raw: Mapping[str, Any], number: int) -> Message:
+    """``messages[number]``, whose fields are valid. Raises InvalidValue."""
+    param = f"messages[{number}]"
+    refuse_lost_digits(raw, param)
+    role, content = raw["role"], raw.get("content")
+    if content is None:
+        if role != "assistant":
+            raise InvalidValue(
+                f"{param}.content is missing; only an assistant message may leave it out", param=f"{param}.content"
+            )
+        return Message(role, "", (), raw)
+    if isinstance(content, str):
+        return Message(role, content, (), raw)
+    parts = []
+    for index, part in enumerate(content):
+        refuse_remote_media(part, f"{param}.content[{index}]")
+        text = part.get("text")
+        if text is None and part["type"] == "text":
+            raise InvalidValue(f"{param}.content[{index}].text is missing", param=f"{param}.content[{index}].text")
+        parts.append(Part(part["type"], text or ""))
+    return Message(role, "".join([part.text for part in parts]), tuple(parts), raw)
+
+
+def read_prompts(value: object, param: str = "prompt") -> tuple[tuple[RawPrompt, ...], bool]:
+    """Four shapes: a string, strings, token ids, lists of token ids. The flag says whether it was a list of prompts.
+
+    Raises InvalidValue.
+    """
+    if isinstance(value, str):
+        return (value,), False
+    if isinstance(value, list) and value:
+        if all(type(item) is int for item in value):
+            return (_ids(value, param),), False
+        if len(value) > MAX_PROMPTS:
+            raise InvalidValue(f"{param} takes at most {MAX_PROMPTS} prompts in one call", param=param)
+        if all(isinstance(item, str) for item in value):
+            return tuple(value), True
+        if all(isinstance(item, list) and item and all(type(id_) is int for id_ in item) for item in value):
+            return tuple(_ids(item, f"{param}[{index}]") for index, item in enumerate(value)), True
+    raise InvalidValue(
+        f"{param} must be a string, a list of strings, a list of token ids or a list of lists of token ids, not empty",
+        param=param,
+    )
+
+
+def _ids(value: list[int], param: str) -> tuple[int, ...]:
+    if min(value) < 0 or max(value) >= 2**31:
+        raise InvalidValue(f"{param} holds a token id outside 0 … 2^31-1", param=param)
+    return tuple(value)
