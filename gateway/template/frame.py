@@ -16,6 +16,9 @@ ORDERS = 64
 LONGEST = 512
 """Messages of the longest order that is kept; a longer one is laid out anew each time."""
 
+Gap = int | tuple[str]
+"""What belongs there: the text of ``messages[2]``, or the value of ``(variable,)``."""
+
 
 class Frame(NamedTuple):
     """A conversation without its texts."""
@@ -31,13 +34,14 @@ class Frame(NamedTuple):
         return "".join(pieces)
 
 
-def spaced(words: Iterable[str | None]) -> list[str]:
-    """The words of a frame. None is a gap; words that follow each other are one, and equal ones the same object."""
-    pieces = [""]
+def spaced(words: Iterable[str | Gap]) -> tuple[list[str], list[Gap]]:
+    """The words of a frame, and what belongs into its gaps: all that is no string. Words in a row are one."""
+    pieces: list[str] = [""]
+    gaps: list[Gap] = []
     for word in words:
-        if word is None:
-            pieces += ("", "")
-        else:
+        if isinstance(word, str):
             pieces[-1] += word
-    once: dict[str, str] = {}
-    return [once.setdefault(piece, piece) for piece in pieces]
+        else:
+            pieces += ("", "")
+            gaps.append(word)
+    return pieces, gaps

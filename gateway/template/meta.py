@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 
 from gateway.core.dialogue import NOTHING, Dialogue, Message, PlainMessages
 from gateway.core.prompt import Mark, Notice, Prompt, Segment
@@ -83,6 +84,15 @@ class MetaTemplate:
         self._speakers = Speakers(spec)
         self._order = NaturalOrder(spec, self._speakers)
         self._voices = {role: Voice(speaker) for role, speaker in self._speakers.items()}
+        self._around = {
+            role: (voice.begin, voice.end)
+            for role, voice in self._voices.items()
+            if not (voice.fallback_for or self._order.speaks_for_itself)
+        }
+        """What stands around a message of each role of which there is nothing else to tell."""
+        around = self._around.items()
+        self._joints = {(role, other): end + begin for role, (_, end) in around for other, (begin, _) in around}
+        """What stands between messages of two such roles."""
         self._opening = _words(spec.begin) if spec.begin else Words()
         self._generate = generating.begin
         self._generate_mark: Mark = (generating.role, "generate", True)
@@ -116,12 +126,24 @@ class MetaTemplate:
         )
 
     def _laid_out(self, roles: tuple[str, ...], goes_on: bool) -> Frame:
-        """What stands around the texts of such a conversation: all that it has beside them. Raises RoleNotSupported."""
+        """What stands around the texts of such a conversation. Raises RoleNotSupported."""
+        try:
+            between = [self._joints[pair] for pair in pairwise(roles)]
+            first, last = self._around[roles[0]], self._around[roles[-1]]
+        except (KeyError, IndexError):  # a role that cannot speak or needs a notice, words of the template's, nobody
+            return self._framed(roles, goes_on)
+        words = [""] * (2 * len(roles) + 1)
+        words[0] = self.spec.begin + first[0]
+        words[2:-1:2] = between
+        words[-1] = "" if goes_on else last[1] + self._generate
+        return Frame(words)
+
+    def _framed(self, roles: tuple[str, ...], goes_on: bool) -> Frame:
+        """The same, of the conversation as it is written with no text at all."""
         length = len(roles)
         empty = self._in_pieces(Dialogue(PlainMessages(roles, [""] * length, [NOTHING] * length), goes_on))
-        words = spaced(
-            [text if mark is None or mark[2] else None for text, mark in zip(empty.pieces, empty.marks, strict=True)]
-        )
+        said = zip(empty.pieces, empty.marks, strict=True)
+        words, _ = spaced([text if mark is None or mark[2] else 0 for text, mark in said])
         return Frame(words, empty.notices)
 
     def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.prompt import Notice
-from gateway.template.frame import LONGEST, ORDERS, Frame, spaced
+from gateway.template.frame import LONGEST, ORDERS, Frame, Gap, spaced
 from gateway.template.prompter.assembly import ANSWER
 from gateway.template.prompter.filling import TOOL_NAMES, Filling, Part
 from gateway.template.prompter.history import history_runs
@@ -24,8 +24,6 @@ from gateway.template.prompter.runs import joined
 from gateway.template.prompter.tools import tool_names, write_tools
 from gateway.template.spec_prompter import PrompterSpec
 
-Gap = int | str
-"""What belongs there: the text of ``messages[2]``, or the value of a variable."""
 TOOLS = -1
 """The gap of the tools, whose text is shared by all layouts."""
 NO_NAMES: frozenset[str] = frozenset()
@@ -128,35 +126,39 @@ class Plain:
         marks, dialect = self._prompter.marks, self._prompter.dialect
         single = self._prompter.form == "alpaca"
         own = joined(history_runs(self._prompter.history, None, marks, dialect))
-        opening = f"{marks.system}\n" if single else marks.sos + marks.system
-        words: list[list[str] | Gap] = [[opening], *_spoken(self._system, last, into)]  # a list is no gap
+        front: list[str | Gap] = [f"{marks.system}\n" if single else marks.sos + marks.system]
+        front += _spoken(self._system, last, into)
         if led:
-            before = words[-1][0] if len(words) > 1 and isinstance(words[-1], list) else ""
-            words += [["\n" if before and not before.endswith("\n") else ""], 0, ["\n\n"]]
-        words += _spoken(self._preamble, last, into)
-        listed: list[list[str] | Gap] = [TOOLS] if self._listed else []
-        words += [["\n"], *listed, [dialect.tail]] if single else [*listed, [f"{marks.eos}\n\n{own}"]]
-        tokens = {"user": (marks.soh, marks.eoh), "assistant": (marks.soa, marks.eoa)}
-        for number, role in enumerate(turns[:-1], led):
-            words += [[tokens[role][0]], number, [tokens[role][1]]]
+            before = front[-1] if len(front) > 1 and isinstance(front[-1], str) else ""
+            front += ("\n" if before and not before.endswith("\n") else "", 0, "\n\n")
+        front += _spoken(self._preamble, last, into)
+        listed: list[str | Gap] = [TOOLS] if self._listed else []
+        front += ["\n", *listed, dialect.tail] if single else [*listed, f"{marks.eos}\n\n{own}"]
         user = _spoken(self._user, last, into)
         if single:
-            words += [*user, [ANSWER]]
+            back = [*user, ANSWER]
         else:
-            words += [[f"\n{marks.soh}\n"], *user, *([] if into else [last]), [f"\n{marks.eoh}{marks.soa}\n"]]
-        gaps = [word for word in words if not isinstance(word, list)]
-        slots = tuple(dict.fromkeys([gap for gap in gaps if isinstance(gap, str)]))
-        order: tuple[Gap, ...] = (*range(length), *slots, TOOLS)
-        place = {gap: number for number, gap in enumerate(order)}
-        places = [place[gap] for gap in gaps]
+            back = [f"\n{marks.soh}\n", *user, *([] if into else [last]), f"\n{marks.eoh}{marks.soa}\n"]
+        words, gaps = spaced([*front, marks.soh] if last > led else front)
+        tail, last_gaps = spaced(back)
+        if last > led:  # the turns before the last, of which each answer ends where the next question begins
+            words += ["", marks.eoh + marks.soa, "", marks.eoa + marks.soh] * ((last - led) // 2)
+            words[-1] = marks.eoa
+        words[-1] += tail[0]
         return Layout(
-            Frame(
-                spaced([word[0] if isinstance(word, list) else None for word in words]),
-                (folded_notice(0),) if led else (),
-            ),
-            slots,
-            None if places == list(range(length)) else _chooser(places),
+            Frame([*words, *tail[1:]], (folded_notice(0),) if led else ()),
+            *_order([*gaps, *range(led, last), *last_gaps], length),
         )
+
+
+def _order(gaps: list[Gap], length: int) -> tuple[tuple[str, ...], Callable[[list[str]], Iterable[str]] | None]:
+    """The variables among the gaps, and how the gaps' texts are chosen of all there are."""
+    if gaps == [*range(length)]:
+        return (), None
+    slots = tuple(dict.fromkeys([gap[0] for gap in gaps if isinstance(gap, tuple)]))
+    everything: tuple[Gap, ...] = (*range(length), *[(slot,) for slot in slots], TOOLS)
+    place = {gap: number for number, gap in enumerate(everything)}
+    return slots, _chooser([place[gap] for gap in gaps])
 
 
 def _chooser(places: list[int]) -> Callable[[list[str]], Iterable[str]]:
@@ -171,6 +173,6 @@ def _named(parts: Iterable[Part], names: str) -> tuple[Part, ...]:
     return tuple([(names, "") if slot == TOOL_NAMES else (text, slot) for text, slot in parts])
 
 
-def _spoken(parts: Iterable[Part], last: int, into: str) -> list[list[str] | Gap]:
+def _spoken(parts: Iterable[Part], last: int, into: str) -> list[str | Gap]:
     """The template's words, the message where its slot is, and the places of the variables."""
-    return [[text] if not slot else last if slot == into else slot for text, slot in parts]
+    return [text if not slot else last if slot == into else (slot,) for text, slot in parts]
