@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -32,12 +34,16 @@ SCORED = Delta(0, "a", (TokenLogprob("a", -0.5),))
 Batches = list[Sequence[Event]]
 
 
+BUFFERED = 1000
+"""Batches that come without a turn of the loop: a connection holds no more than some, then it reads again."""
+
+
 class Played:
     """Events in given batches, then an error if there is one."""
 
     def __init__(self, batches: Batches, error: GatewayError | None, tells: bool = True) -> None:
         """``tells``: say so when the last batch is out."""
-        self.left = list(batches)
+        self.left = deque(batches)
         self.error = error
         self.tells = tells
 
@@ -48,7 +54,7 @@ class Played:
     async def flow(self, passage: Passage) -> None:
         while self.left and len(self.left[0]) == 1 and self._passes(self.left[0][0], passage):
             passage.moments.append(1.0)
-            del self.left[0]
+            self.left.popleft()
 
     def _passes(self, event: Event, passage: Passage) -> bool:
         if not isinstance(event, Delta) or event != Delta(event.index, event.text) or not event.text:
@@ -64,7 +70,9 @@ class Played:
     async def more(self) -> Sequence[Event]:
         if not self.left and self.error is not None:
             raise self.error
-        return self.left.pop(0) if self.left else ()
+        if len(self.left) % BUFFERED == BUFFERED - 1:
+            await asyncio.sleep(0)
+        return self.left.popleft() if self.left else ()
 
 
 async def estimate(written: str) -> Usage:
@@ -332,15 +340,15 @@ def test_a_long_answer_does_not_hold_up_the_loop(batches: Batches) -> None:
 
         task = asyncio.ensure_future(drain())
         while not task.done():
-            before = asyncio.get_running_loop().time()
+            before = time.thread_time()  # its own: a machine with other work has pauses of its own
             await asyncio.sleep(0.001)
-            longest, turns = max(longest, asyncio.get_running_loop().time() - before), turns + 1
+            longest, turns = max(longest, time.thread_time() - before), turns + 1
         assert turns > 3
         return task.result(), longest
 
     said, longest = asyncio.run(run())
     assert said == sum(len(event.text) for batch in batches for event in batch if isinstance(event, Delta))
-    assert longest < 0.5  # a second and more where it is read in the loop
+    assert longest < 0.1  # half a second and more where it is read in the loop
 
 
 def test_what_looked_like_a_call_is_noted() -> None:
