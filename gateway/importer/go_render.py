@@ -6,17 +6,13 @@ bounded, because templates are foreign programs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.importer.go_syntax import Action, Branch, Function, GoError, Jump, Literal, Node, Path, Pipe, Text
+from gateway.importer.go_functions import FUNCTIONS, MOST_TEXT, Struct, true
+from gateway.importer.go_tree import Action, Branch, Function, GoError, Jump, Literal, Node, Path, Pipe, Text
 
 MOST_STEPS = 200_000
-MOST_TEXT = 2 * 1024 * 1024
-
-
-class Struct(dict[str, Any]):
-    """A value with fixed fields: another field is an error, as in Go; a plain mapping lacks none."""
 
 
 class _Jumped(Exception):
@@ -72,7 +68,7 @@ class _Run:
                 case Branch(word, pipe, body, other):
                     inner = _Scope(own)
                     value = self._pipe(pipe, dot, inner)
-                    chosen, seen = (body, value if word == "with" else dot) if _true(value) else (other, dot)
+                    chosen, seen = (body, value if word == "with" else dot) if true(value) else (other, dot)
                     self.walk(chosen, seen, inner)
                 case Jump():
                     raise _Jumped(node)
@@ -125,12 +121,12 @@ class _Run:
             value: Any = None
             for operand in operands:
                 value = self._operand(operand, dot, variables)
-                if _true(value) == (name == "or"):
+                if true(value) == (name == "or"):
                     return value
             return given[0] if given else value
         arguments = [*[self._operand(operand, dot, variables) for operand in operands], *given]
         try:
-            value = _FUNCTIONS[name](line, *arguments)
+            value = FUNCTIONS[name](line, *arguments)
         except TypeError:
             raise GoError(line, f"`{name}` cannot take these {len(arguments)} arguments") from None
         if isinstance(value, str):
@@ -198,11 +194,6 @@ def _field(value: Any, field: str, line: int) -> Any:
     raise GoError(line, f".{field} of what has no fields")
 
 
-def _true(value: Any) -> bool:
-    """Go's truth: empty texts and lists, zero and nil are false, a struct never is."""
-    return isinstance(value, Struct) or bool(value)
-
-
 def _printed(value: Any, line: int) -> str:
     if isinstance(value, str):
         return value
@@ -213,102 +204,3 @@ def _printed(value: Any, line: int) -> str:
     if isinstance(value, int):
         return str(value)
     raise GoError(line, "prints a value that is no text")
-
-
-# ---------------------------------------------------------------- functions
-
-
-def _basic(line: int, *values: Any) -> None:
-    for value in values:
-        if not isinstance(value, str | int | bool):
-            raise GoError(line, "compares what cannot be compared")
-    if len({str if isinstance(value, str) else type(value) for value in values}) > 1:
-        raise GoError(line, "compares values of different types")
-
-
-def _eq(line: int, one: Any, *others: Any) -> bool:
-    if not others:
-        raise GoError(line, "`eq` needs something to compare with")
-    _basic(line, one, *others)
-    return one in others
-
-
-def _ne(line: int, one: Any, other: Any) -> bool:
-    _basic(line, one, other)
-    return bool(one != other)
-
-
-def _ordered(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
-    def compared(line: int, one: Any, other: Any) -> bool:
-        _basic(line, one, other)
-        if isinstance(one, str):
-            one, other = one.encode(), other.encode()
-        return holds(one, other)
-
-    return compared
-
-
-def _len(line: int, value: Any) -> int:
-    if isinstance(value, str):
-        return len(value.encode())
-    if isinstance(value, list):
-        return len(value)
-    raise GoError(line, "`len` of what is no text and no list")
-
-
-def _index(line: int, value: Any, *places: Any) -> Any:
-    for place in places:
-        if not isinstance(value, list) or type(place) is not int or not 0 <= place < len(value):
-            raise GoError(line, "`index` of what is not there")
-        value = value[place]
-    return value
-
-
-def _slice(line: int, value: Any, *places: Any) -> Any:
-    if not isinstance(value, list) or not all(type(place) is int and 0 <= place <= len(value) for place in places):
-        raise GoError(line, "`slice` of what is no list, or beyond its ends")
-    start, end = [*places, *[0, len(value)][len(places) :]][:2]
-    if len(places) > 2 or start > end:
-        raise GoError(line, "`slice` with such places is not read")
-    return value[start:end]
-
-
-def _json(line: int, *values: Any) -> str:
-    raise GoError(line, "`json` is used without tools, and only tools are left out here")
-
-
-def _concatenated(line: int, *values: Any) -> str:
-    if not all(isinstance(value, str) for value in values):
-        raise GoError(line, "`print` of what is no text")
-    return _bounded(line, values)
-
-
-def _bounded(line: int, values: Sequence[str]) -> str:
-    if sum([len(value) for value in values]) > MOST_TEXT:
-        raise GoError(line, f"a text grows beyond {MOST_TEXT} characters")
-    return "".join(values)
-
-
-def _formatted(line: int, form: Any, *values: Any) -> str:
-    parts = form.split("%s") if isinstance(form, str) else []
-    texts = all(isinstance(value, str) for value in values)
-    if len(parts) != len(values) + 1 or any("%" in part for part in parts) or not texts:
-        raise GoError(line, "`printf` is read with %s and as many texts only")
-    return _bounded(line, [parts[0], *[text for pair in zip(values, parts[1:], strict=True) for text in pair]])
-
-
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "not": lambda line, value: not _true(value),
-    "eq": _eq,
-    "ne": _ne,
-    "lt": _ordered(lambda one, other: one < other),
-    "le": _ordered(lambda one, other: one <= other),
-    "gt": _ordered(lambda one, other: one > other),
-    "ge": _ordered(lambda one, other: one >= other),
-    "len": _len,
-    "index": _index,
-    "slice": _slice,
-    "json": _json,
-    "print": _concatenated,
-    "printf": _formatted,
-}

@@ -27,8 +27,9 @@ from gateway.importer.draft import (
     Exclusion,
     Reference,
 )
-from gateway.importer.go_render import Struct
-from gateway.importer.go_syntax import Action, Branch, GoError, Literal, Node, Path, Pipe, parse
+from gateway.importer.go_functions import Struct
+from gateway.importer.go_syntax import parse
+from gateway.importer.go_tree import Action, Branch, GoError, Literal, Node, Path, Pipe
 from gateway.importer.modelfile import Instruction, read_modelfile
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer

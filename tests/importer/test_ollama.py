@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.importer.go_syntax import GoError, parse
+from gateway.importer.go_syntax import parse
+from gateway.importer.go_tree import GoError
 from gateway.importer.modelfile import read_modelfile
 from gateway.importer.ollama import read_ollama, reference_of
 from gateway.template.build import build, dialogue_of
