@@ -23,7 +23,8 @@ from gateway.importer.draft import (
     Exclusion,
     Reference,
 )
-from gateway.importer.python import Called, Module, Named, read_module, refuse_trouble
+from gateway.importer.python import read_module
+from gateway.importer.python_values import Called, Module, Named, refuse_trouble
 from gateway.importer.separators import Conversation, styles
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer

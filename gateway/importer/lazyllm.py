@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.importer.draft import Draft
-from gateway.importer.python import Module, read_module, refuse_trouble
+from gateway.importer.python import read_module
+from gateway.importer.python_values import Module, refuse_trouble
 from gateway.importer.source import Source
 from gateway.template.prompter.families import family, family_names
 

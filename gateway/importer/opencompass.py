@@ -20,7 +20,8 @@ from gateway.importer.draft import (
     Draft,
     Reference,
 )
-from gateway.importer.python import Called, Module, Named, read_module, refuse_trouble
+from gateway.importer.python import read_module
+from gateway.importer.python_values import Called, Module, Named, refuse_trouble
 from gateway.importer.source import Source
 from gateway.template.build import build
 from gateway.template.spec import TemplateSpec

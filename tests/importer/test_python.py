@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.importer.python import Called, Named, Unread, read_module
+from gateway.importer.python import read_module
+from gateway.importer.python_values import Called, Named, Unread
 from tests.importer.files import source
 
 
