@@ -55,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import and write."""
-    from gateway.cli.importing import Asked, made, places_of, read_drafts, write
+    from gateway.cli.importing.asked import Asked
+    from gateway.cli.importing.drafts import read_drafts
+    from gateway.cli.importing.making import made
+    from gateway.cli.importing.places import places_of, write
 
     asked = Asked(
         source=Path(args.source),

@@ -1,0 +1,59 @@
+"""Where do the files go, and how do they get there? Nothing is overwritten unasked, and the YAML comes last."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.cli.importing.asked import STDOUT, Asked
+from gateway.cli.importing.making import Made
+from gateway.cli.options import NotFound
+from gateway.importer.draft import Draft
+
+FOLDER = "meta_templates"
+
+
+def places_of(asked: Asked, drafts: Sequence[Draft]) -> list[Path | None]:
+    """Where each file goes; None: standard output. Raises ``NotFound`` before anything is written."""
+    out = asked.out
+    if out == STDOUT:
+        places: list[Path | None] = [None]
+    elif out is None or asked.into_folder:
+        places = [Path(out or FOLDER) / f"{draft.name}.yaml" for draft in drafts]
+    else:
+        places = [Path(out)]
+        if Path(out).suffix not in (".yaml", ".yml"):
+            raise NotFound(f"--out {out}: a template's file ends in .yaml; a folder's name ends in /")
+    if len(places) < len(drafts):
+        raise NotFound(f"there are {len(drafts)} templates in {asked.source}: give a folder as --out, or choose by "
+                       f"--model one of {', '.join(draft.name for draft in drafts)}")  # fmt: skip
+    for draft, place in zip(drafts, places, strict=True):
+        taken = [] if place is None else [place, *([place.parent / draft.name] if draft.beside else [])]
+        for path in taken:
+            if os.path.lexists(path) and not asked.force:
+                raise NotFound(f"{path} is there already: --force overwrites it, --name or --out writes elsewhere")
+    return places
+
+
+def write(one: Made, place: Path, *, force: bool) -> None:
+    """The file and what lies beside it; the YAML last, so that it never names what is not there."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for name, data in one.beside:
+            folder = place.parent / one.name
+            folder.mkdir(exist_ok=True)
+            _put(folder / name, data, force=force)
+        _put(place, one.text.encode("utf-8"), force=force)
+    except OSError as error:
+        raise NotFound(f"{place} cannot be written ({error.strerror or error})") from None
+
+
+def _put(path: Path, data: bytes, *, force: bool) -> None:
+    if not force:
+        with path.open("xb") as file:
+            file.write(data)
+        return
+    scratch = path.with_name(f".{path.name}.new")
+    scratch.write_bytes(data)
+    os.replace(scratch, path)
