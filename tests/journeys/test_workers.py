@@ -301,29 +301,31 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
         with one_on_each(process) as held:
             for thread in threads:
                 thread.start()
-            time.sleep(0.3)
-            victim, survivor = held
-            seen = metrics(held[survivor][0])
-            os.kill(victim, signal.SIGKILL)
-            killed = time.monotonic()
-            whole = False
-            while not whole and time.monotonic() - killed < 2.0:
-                assert says(held[survivor][0]) == "the first"
-                told = metrics(held[survivor][0])
-                back = [
-                    key
-                    for key, was in seen.items()
-                    if key[0].endswith(("_total", "_count", "_bucket")) and told[key] < was
-                ]
-                assert back == []
-                seen = told
-                whole = told["gateway_workers", ()] == 2 and told["gateway_worker_restarts_total", ()] == 1
-            assert whole, process.log
-            assert victim not in workers(process)
-            assert len(workers(process)) == 2
-            stop.set()
-            for thread in threads:
-                thread.join(10)
+            try:
+                time.sleep(0.3)
+                victim, survivor = held
+                seen = metrics(held[survivor][0])
+                os.kill(victim, signal.SIGKILL)
+                killed = time.monotonic()
+                whole = False
+                while not whole and time.monotonic() - killed < 2.0:
+                    assert says(held[survivor][0]) == "the first"
+                    told = metrics(held[survivor][0])
+                    back = [
+                        key
+                        for key, was in seen.items()
+                        if key[0].endswith(("_total", "_count", "_bucket")) and told[key] < was
+                    ]
+                    assert back == []
+                    seen = told
+                    whole = told["gateway_workers", ()] == 2 and told["gateway_worker_restarts_total", ()] == 1
+                assert whole, process.log
+                assert victim not in workers(process)
+                assert len(workers(process)) == 2
+            finally:  # or a test that fails never ends
+                stop.set()
+                for thread in threads:
+                    thread.join(10)
         assert answered["200"] >= len(threads)
         assert "ConnectError" not in answered, answered
         assert sum(number for kind, number in answered.items() if kind != "200") <= len(threads), answered
