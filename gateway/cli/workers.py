@@ -2,35 +2,36 @@
 
 The supervisor takes no call. It alone reads the configuration, so a reload is one decision: every worker prepares
 it, and only if none refuses do all take it; a worker that comes later is handed the one that serves. It holds the
-sockets, so the port stays open while a worker is replaced, and it holds what the workers have counted, so that
-``/metrics`` tells one gateway whichever worker is asked. Without it nothing goes on: when it is gone, so are they.
+sockets, so the port stays open while a worker is replaced (``seat.py``), and it holds what the workers have counted,
+so that ``/metrics`` tells one gateway whichever worker is asked (``counts.py``). Without it nothing goes on: when it is
+gone, so are they.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gateway
 from gateway.cli.channel import Channel, ChannelClosed, Refusal
+from gateway.cli.counts import Counts
 from gateway.cli.greeting import greeting
+from gateway.cli.seat import LEAVE, Seat
 from gateway.cli.sockets import DEALT, bind, bind_each, split
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.runtime import Runtime
 from gateway.telemetry.lines import log_to_stderr
-from gateway.telemetry.merge import Tally, exposition, merge, remains, tally
 
 LOG = logging.getLogger("gateway.workers")
 
@@ -39,8 +40,6 @@ FAILED = 1
 CUT = 1
 """Exit code after a second signal: calls were cut."""
 
-LEAVE = 2.0
-"""Seconds for a process to end beyond what its drain takes."""
 YOUNG = 10.0
 """Seconds; a worker that dies younger is replaced more slowly each time."""
 PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -48,36 +47,9 @@ PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 ENOUGH = 5
 """Young deaths within ``YOUNG`` seconds after which the gateway gives up, if nobody serves any more."""
 
-GATHER = 0.25
-"""Seconds for a worker's counts; then its last known ones stand for it."""
-POLL = 1.0
-"""Seconds between two looks at the counts: what a worker that is killed can lose."""
-PREPARE = 120.0
-"""Seconds for a worker to build a new configuration."""
-
 
 class GaveUp(Exception):
     """The workers cannot be kept alive."""
-
-
-@dataclass(eq=False, slots=True)
-class Seat:
-    """A worker's place, taken by one process after another."""
-
-    number: int
-    sock: socket.socket
-    process: asyncio.subprocess.Process | None = None
-    channel: Channel | None = None
-    snapshot: Snapshot | None = None
-    """What its process was handed."""
-    serves: bool = False
-    born: float = 0.0
-    young: int = 0
-    """Young deaths in a row."""
-    told: Tally = field(default_factory=Tally)
-    """Its process's last known counts."""
-    asked: int = 0
-    """Questions for counts that are not answered yet."""
 
 
 def serve(config: Path, env: Mapping[str, str], log_level: str) -> int:
@@ -100,7 +72,7 @@ class Fleet(Runtime):
         self._seats: list[Seat] = []
         self._admin: socket.socket | None = None
         self._current: Snapshot | None = None
-        self._remains = Tally()
+        self._counts = Counts(self._seats, self.metrics)
         self._deaths: deque[float] = deque(maxlen=ENOUGH)
         self._go = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -110,9 +82,8 @@ class Fleet(Runtime):
         """Start the workers, and keep them until a signal ends it."""
         self.bound = server = snapshot.server
         self._failed = asyncio.get_running_loop().create_future()
-        self._seats = [
-            Seat(number, sock) for number, sock in enumerate(bind_each(server.host, server.port, server.workers))
-        ]
+        for number, sock in enumerate(bind_each(server.host, server.port, server.workers)):
+            self._seats.append(Seat(number, sock))
         self._admin = bind(*split(server.admin)) if server.admin else None
         self._hand_out(snapshot)
         self._listen_to_signals()
@@ -142,47 +113,19 @@ class Fleet(Runtime):
     async def _live(self, seat: Seat) -> str:
         """One process from its start to its end; how it ended."""
         assert self._current is not None
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        seat.born, seat.snapshot = time.monotonic(), self._current
         try:
-            seat.process = await self._start(seat, theirs)
+            sock = await seat.start(self._current, self._admin, self._config, self._level)
         except OSError as error:  # no memory, no descriptors: as if it had died
-            ours.close()
             return f"could not be started: {error}"
-        finally:
-            theirs.close()
-        seat.channel = await Channel.over(ours, partial(self._answer, seat))
+        seat.channel = await Channel.over(sock, partial(self._answer, seat))
         seat.channel.tell("serve", (self._current, self.born))
         if self.draining:
             seat.channel.tell("drain")
         await seat.channel.run()
         self._serves(seat, False)
-        try:
-            async with asyncio.timeout(LEAVE):
-                code = await seat.process.wait()
-        except TimeoutError:  # it has hung up, but does not end
-            seat.process.kill()
-            code = await seat.process.wait()
-        ended = f"(process {seat.process.pid}) " + (
-            f"ended with code {code}" if code >= 0 else f"died of signal {-code}"
-        )
-        self._remains = merge([self._remains, remains(seat.told)])
-        seat.process, seat.channel, seat.told = None, None, Tally()
+        ended = await seat.end()
+        self._counts.bury(seat)
         return ended
-
-    async def _start(self, seat: Seat, channel: socket.socket) -> asyncio.subprocess.Process:
-        """A fresh interpreter, with our code whatever lies in the folder we stand in.
-
-        A process group of its own keeps the terminal's Ctrl-C from reaching it beside ours.
-        """
-        given = [channel.fileno(), seat.sock.fileno(), *([self._admin.fileno()] if self._admin else [])]
-        names = [*(str(number) for number in given), *([] if self._admin else ["-"])]
-        path = os.pathsep.join(filter(None, (str(Path(gateway.__file__).parent.parent), os.environ.get("PYTHONPATH"))))
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "gateway.cli.worker", *names, str(self._config), self._level,
-            stdin=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}, pass_fds=given, process_group=0,
-        )  # fmt: skip
 
     async def _rest(self, seat: Seat) -> None:
         """Wait before the next try, the longer the more often it has failed; raises nothing, but may give up."""
@@ -255,13 +198,12 @@ class Fleet(Runtime):
 
     async def _catch_up(self, seat: Seat) -> bool:
         """A reload has been while it started: have it take the newer configuration."""
-        assert seat.process is not None
-        refusal = await self._ask(seat, "prepare", self._current)
+        refusal = await seat.ask("prepare", self._current)
         if refusal is not None:
             LOG.error("worker %d cannot take the configuration that serves: %s", seat.number, refusal.text)
-            seat.process.kill()
+            seat.kill()
             return False
-        await self._ask(seat, "take")
+        await seat.ask("take")
         seat.snapshot = self._current
         return True
 
@@ -274,7 +216,7 @@ class Fleet(Runtime):
         print(greeting(self._current, self._seats[0].sock.getsockname()[1]), file=sys.stderr, flush=True)
         self._go.set()
         self.watch()
-        self._spawn(self._poll())
+        self._spawn(self._counts.poll())
 
     def _refused(self, seat: Seat, refusal: Refusal) -> None:
         if self._go.is_set():
@@ -288,17 +230,17 @@ class Fleet(Runtime):
         """Have every worker build its stack; raises what any of them refuses."""
         seats = [seat for seat in self._seats if seat.serves]
         share = self._share(snapshot)
-        answers = await asyncio.gather(*(self._ask(seat, "prepare", share) for seat in seats))
+        answers = await asyncio.gather(*(seat.ask("prepare", share) for seat in seats))
         refusals = [answer for answer in answers if answer is not None]
         if refusals:
-            await asyncio.gather(*(self._ask(seat, "drop") for seat in seats))
+            await asyncio.gather(*(seat.ask("drop") for seat in seats))
             raise _together(refusals)
 
     async def take(self, snapshot: Snapshot) -> None:
         """Have every worker serve what it has built."""
         seats = [seat for seat in self._seats if seat.serves]
         self._hand_out(snapshot)
-        await asyncio.gather(*(self._ask(seat, "take") for seat in seats))
+        await asyncio.gather(*(seat.ask("take") for seat in seats))
         for seat in seats:
             seat.snapshot = self._current
 
@@ -312,53 +254,9 @@ class Fleet(Runtime):
         each = -(-snapshot.server.max_in_flight // self.bound.workers)
         return replace(snapshot, server=replace(snapshot.server, max_in_flight=each))
 
-    async def _ask(self, seat: Seat, kind: str, payload: Any = None) -> Refusal | None:
-        """None if the worker agrees, or is gone: the next one is handed what serves then."""
-        channel = seat.channel
-        if channel is None:
-            return None
-        try:
-            async with asyncio.timeout(PREPARE):
-                refusal: Refusal | None = await channel.ask(kind, payload)
-                return refusal
-        except ChannelClosed:
-            return None
-        except TimeoutError:
-            return Refusal((), f"worker {seat.number} did not answer within {PREPARE:.0f} s")
-
-    # ------------------------------------------------------------ metrics
-
     async def exposition(self) -> bytes:
         """What all workers tell together, and what those that are gone have counted."""
-        asked = [asyncio.create_task(self._look_at(seat)) for seat in self._seats if seat.serves]
-        self._tasks.update(asked)
-        for task in asked:
-            task.add_done_callback(self._tasks.discard)
-        if asked:
-            await asyncio.wait(asked, timeout=GATHER)
-        own = tally(self.metrics)
-        return exposition(merge([own, self._remains, *(seat.told for seat in self._seats)]))
-
-    async def _look_at(self, seat: Seat) -> None:
-        channel = seat.channel
-        if channel is None:
-            return
-        seat.asked += 1
-        try:
-            told = await channel.ask("tally")
-        except ChannelClosed:
-            return
-        finally:
-            seat.asked -= 1
-        if channel is seat.channel:
-            seat.told = told
-
-    async def _poll(self) -> None:
-        while True:
-            await asyncio.sleep(POLL)
-            for seat in self._seats:
-                if seat.serves and not seat.asked:
-                    self._spawn(self._look_at(seat))
+        return await self._counts.exposition()
 
     # ------------------------------------------------------------ signals
 
@@ -385,8 +283,7 @@ class Fleet(Runtime):
 
     def _kill(self) -> None:
         for seat in self._seats:
-            if seat.process is not None and seat.process.returncode is None:
-                seat.process.kill()
+            seat.kill()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
