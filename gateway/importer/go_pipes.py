@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 
 from gateway.importer.go_functions import NAMES
@@ -15,16 +16,18 @@ TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)|(?P<text>"(?:[^"\\\n]|\\.)*"|`[^`]*`)|(?P<declare>:=)|(?P<number>-?\d+(?:\.\d+)?)"""
     r"""|(?P<variable>\$\w*(?:\.\w+)*)|(?P<field>(?:\.\w+)+)|(?P<dot>\.)|(?P<word>[A-Za-z_]\w*)|(?P<mark>[()|,=])"""
 )
+DIGITS = 20
+"""Characters of the longest number of 64 bits."""
 ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
 PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\\": "\\", '"': '"'}
 
 
-def read_pipe(body: str, line: int) -> Pipe:
-    """The pipe of an action's text. Raises ``GoError``."""
+def read_pipe(body: str, line: int, *, variables: int = 1) -> Pipe:
+    """The pipe of an action's text, which may set so many variables. Raises ``GoError``."""
     tokens = [token for token in _tokens(body, line) if token[0] != "space"]
     if not tokens:
         raise GoError(line, "an action is empty")
-    pipe, at = _rest_of_pipe(tokens, 0, line, 0)
+    pipe, at = _rest_of_pipe(tokens, 0, line, 0, variables)
     if at < len(tokens):
         raise GoError(line, f"{tokens[at][1]!r} is not expected here")
     return pipe
@@ -40,10 +43,15 @@ def _tokens(body: str, line: int) -> Iterator[tuple[str, str]]:
         at = found.end()
 
 
-def _rest_of_pipe(tokens: list[tuple[str, str]], at: int, line: int, depth: int) -> tuple[Pipe, int]:
+def _rest_of_pipe(tokens: list[tuple[str, str]], at: int, line: int, depth: int, most: int) -> tuple[Pipe, int]:
     if depth > MOST_NESTED:
         raise GoError(line, f"brackets nest deeper than {MOST_NESTED} levels")
     variables, declares, at = _variables(tokens, at)
+    if len(variables) > most:
+        raise GoError(line, f"sets {len(variables)} variables: `range` sets up to two, anything else one")
+    for name in variables:
+        if "." in name:
+            raise GoError(line, f"{name} is no name of a variable")
     commands: list[tuple[Operand, ...]] = []
     operands: list[Operand] = []
     while at < len(tokens) and tokens[at][1] != ")":
@@ -77,7 +85,7 @@ def _variables(tokens: list[tuple[str, str]], at: int) -> tuple[tuple[str, ...],
 def _operand(tokens: list[tuple[str, str]], at: int, line: int, depth: int, *, first: bool) -> tuple[Operand, int]:
     group, text = tokens[at]
     if text == "(":
-        inner, end = _rest_of_pipe(tokens, at + 1, line, depth + 1)
+        inner, end = _rest_of_pipe(tokens, at + 1, line, depth + 1, 1)
         if end >= len(tokens):
             raise GoError(line, "a bracket is never closed")
         if end + 1 < len(tokens) and tokens[end + 1][0] == "field":
@@ -86,7 +94,7 @@ def _operand(tokens: list[tuple[str, str]], at: int, line: int, depth: int, *, f
     if group == "text":
         return Literal(_unquoted(text, line), line), at + 1
     if group == "number":
-        return Literal(float(text) if "." in text else int(text[:18]), line), at + 1
+        return Literal(_number(text, line), line), at + 1
     if group == "dot":
         return Path("", (), line), at + 1
     if group == "field":
@@ -105,6 +113,14 @@ def _operand(tokens: list[tuple[str, str]], at: int, line: int, depth: int, *, f
     raise GoError(line, f"{text!r} is not expected here")
 
 
+def _number(text: str, line: int) -> float | int:
+    if "." in text:
+        return float(text)
+    if len(text) > DIGITS or not -(2**63) <= int(text) < 2**63:
+        raise GoError(line, f"{text[:DIGITS]} is a number beyond 64 bits")
+    return int(text)
+
+
 def _unquoted(text: str, line: int) -> str:
     if text.startswith("`"):
         return text[1:-1]
@@ -113,10 +129,13 @@ def _unquoted(text: str, line: int) -> str:
         code = found[1]
         if code in PLAIN_ESCAPES:
             return PLAIN_ESCAPES[code]
-        if code[0] in "xuU" and len(code) > 1 and int(code[1:], 16) < 0x110000:
-            return chr(int(code[1:], 16))
-        if len(code) == 3:
-            return chr(int(code, 8))
+        if len(code) > 1:
+            wide = code[0] in "uU"
+            number = int(code[1:], 16) if wide or code[0] == "x" else int(code, 8)
+            if not wide and number > 0x7F:  # a byte there, and no character by itself
+                raise GoError(line, f"\\{code} is a part of a character: write the whole one")
+            if number <= sys.maxunicode and not 0xD800 <= number < 0xE000:
+                return chr(number)
         raise GoError(line, f"\\{code} is no escape in a text")
 
     return ESCAPE.sub(char, text[1:-1])

@@ -85,7 +85,7 @@ class _Run:
             own = _Scope(variables)
             named = (item,) if len(pipe.variables) == 1 else (number, item)
             for name, value in zip(pipe.variables, named, strict=False):
-                own.declare(name, value)
+                _set(own, name, value, pipe)
             try:
                 self.walk(node.body, item, own)
             except _Jumped as jumped:
@@ -105,12 +105,9 @@ class _Run:
                 raise GoError(pipe.line, "a value is given arguments, and only functions take some")
             else:
                 value = self._operand(first, dot, variables)
-        for name in pipe.variables[:1]:
+        for name in pipe.variables:
             assert isinstance(variables, _Scope)
-            if pipe.declares:
-                variables.declare(name, value)
-            elif not variables.assign(name, value):
-                raise GoError(pipe.line, f"{name} is set before it is declared: write :=")
+            _set(variables, name, value, pipe)
         return value
 
     def _call(
@@ -182,6 +179,13 @@ class _Scope(dict[str, Any]):
         if isinstance(self._around, _Scope):
             return self._around.assign(name, value)
         return False
+
+
+def _set(scope: _Scope, name: str, value: Any, pipe: Pipe) -> None:
+    if pipe.declares:
+        scope.declare(name, value)
+    elif not scope.assign(name, value):
+        raise GoError(pipe.line, f"{name} is set before it is declared: write :=")
 
 
 def _field(value: Any, field: str, line: int) -> Any:

@@ -66,10 +66,12 @@ def _pieces(source: str) -> Iterator[_Piece]:
 def _action_end(source: str, at: int, line: int) -> int:
     """Where the ``}}`` of an action begins; those inside quotes and comments are none."""
     if source[at:].lstrip(SPACE).startswith("/*"):
-        closed = source.find("*/", at)
+        closed = source.find("*/", source.index("/*", at) + 2)
         end = source.find("}}", closed) if closed >= 0 else -1
         if end < 0:
             raise GoError(line, "a comment is never closed: write */}}")
+        if not re.fullmatch(rf"[{SPACE}]*|[{SPACE}]+-", source[closed + 2 : end]):
+            raise GoError(line, "something stands between a comment and }}: give the comment an action of its own")
         return end
     quote = ""
     while at < len(source):
@@ -123,6 +125,8 @@ class _Parser:
             if name in ("if", "range", "with"):
                 nodes.append(self._branch(name, rest, piece.line, depth))
             elif name in ("break", "continue"):
+                if rest:
+                    raise GoError(piece.line, f"`{name}` stands alone: {rest[:20]!r} is not expected behind it")
                 nodes.append(Jump(name, piece.line))
             elif name:
                 raise GoError(piece.line, f"`{name}` is not read here: write its text where it is used")
@@ -131,7 +135,7 @@ class _Parser:
         return tuple(nodes), "", 0
 
     def _branch(self, word: str, rest: str, line: int, depth: int) -> Branch:
-        pipe = read_pipe(rest, line)
+        pipe = read_pipe(rest, line, variables=2 if word == "range" else 1)
         body, ended_by, at = self._list(depth + 1)
         other: tuple[Node, ...] = ()
         if ended_by.startswith("else ") and word in ("if", "with"):
@@ -141,6 +145,8 @@ class _Parser:
             return Branch(word, pipe, body, (self._branch(again[1], again[2], at, depth + 1),))
         if ended_by == "else":
             other, ended_by, at = self._list(depth + 1)
+        if ended_by.startswith("else"):
+            raise GoError(at, f"`{ended_by}` does not belong to the `{word}` before it")
         if ended_by != "end":
             raise GoError(at or line, f"`{word}` is never closed: write {{{{ end }}}}")
         return Branch(word, pipe, body, other)
