@@ -159,16 +159,19 @@ class _Reader:
         path = f"{(node.module or '').replace('.', '/')}.py"
         folder = self._path.rpartition("/")[0]
         path = f"{folder}/{path}" if folder else path
-        known = self._read.get(path)
-        data = None
-        if node.level == 1 and node.module and known is None and len(self._read) < MOST_FILES:
-            data = self.source.beside(path)
-        if known is None and data is None:
-            why = "lies in another folder" if node.level != 1 else "is not there"
+        known, why = None, ""
+        if node.level != 1:
+            why = "lies in another folder"
+        elif path in self._read:
+            known = self._read[path]
+        elif len(self._read) >= MOST_FILES:
+            why = f"is one file too many, {MOST_FILES} are read"
+        elif not node.module or (data := self.source.beside(path)) is None:
+            why = "is not there"
+        else:
+            known = _Reader(Source(path, data, self.source.beside, self.source.parse), self._read, path).module
+        if known is None:
             self.module.notes.append(f"line {node.lineno}: {where} {why}, so {names} was not read")
-        elif known is None and data is not None:
-            below = Source(path, data, self.source.beside, self.source.parse)
-            known = _Reader(below, self._read, path).module
         self._take(node, known, where)
 
     def _take(self, node: ast.ImportFrom, known: Module | None, where: str) -> None:

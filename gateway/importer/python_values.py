@@ -77,20 +77,20 @@ class Module:
         roots = [*self.names.items(), *(("", call) for call in self.calls)]
         seen: set[int] = set()
         for name, value in roots:
-            waiting = [value]
+            waiting = [value]  # a stack, the first on top: in a file of lists a queue would be copied for each
             while waiting:
-                one = waiting.pop(0)
+                one = waiting.pop()
                 if id(one) in seen or isinstance(one, str | int | float | None):
                     continue
                 seen.add(id(one))
                 if isinstance(one, Called):
                     if one.last in names:
                         yield name, one
-                    waiting = [*one.args, *one.keywords.values(), *waiting]
+                    waiting += reversed([*one.args, *one.keywords.values()])
                 elif isinstance(one, dict):
-                    waiting = [*one.values(), *waiting]
+                    waiting += reversed(one.values())
                 elif isinstance(one, list | tuple):
-                    waiting = [*one, *waiting]
+                    waiting += reversed(one)
 
     def trouble(self, value: Any) -> Unread | Named | Called | None:
         """The first thing inside a value that is not plain; None: all of it is."""

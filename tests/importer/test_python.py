@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,21 @@ def test_a_base_that_is_not_beside_is_told_and_not_used(line: str) -> None:
     assert "line 2" in module.notes[0]
 
 
+def test_a_file_of_another_folder_is_not_the_one_of_that_name_beside() -> None:
+    text = "with read_base():\n    from .base import a\n    from ..base import a as b\nx = b"
+    module = read_module(source("config.py", text, {"base.py": "a = 1"}))
+    assert isinstance(module.names["x"], Unread)
+    assert module.notes == ["line 3: ..base lies in another folder, so a was not read"]
+
+
+def test_a_file_too_many_is_told_as_such() -> None:
+    files = {f"f{number}.py": "a = 1" for number in range(20)}
+    text = "with read_base():\n" + "".join([f"    from .f{number} import a\n" for number in range(20)])
+    module = read_module(source("config.py", text, files))
+    assert module.notes[0] == "line 17: .f15 is one file too many, 16 are read, so a was not read"
+    assert len(module.notes) == 5
+
+
 HOSTILE = {
     "no Python": ("x = (", "config.py:1: no Python"),
     "a null byte": ("x = 1\0", "config.py"),
@@ -157,6 +173,20 @@ def test_lists_that_hold_each_other_many_times_are_looked_through_in_bounded_tim
     text = "x = [1]\n" + "x = [x, x, x, x]\n" * 30
     module = read_module(source("config.py", text))
     assert isinstance(module.trouble(module.names["x"]), Unread)
+
+
+def test_many_values_are_searched_for_calls_in_bounded_time() -> None:
+    """Each entry of a list once made a copy of all that were left: such a file took minutes."""
+    module = read_module(source("config.py", "x = [A(1), " + "[], " * 200_000 + "[B(A(2))]]"))
+    began = time.process_time()
+    assert [call.args for _, call in module.find_calls(("A",))] == [(1,), (2,)]
+    assert time.process_time() - began < 10
+
+
+def test_calls_are_found_in_the_order_of_the_file() -> None:
+    module = read_module(source("config.py", "x = [A(A(2), k=[A(3)]), dict(a=A(4), b=(A(5),))]\ny = A(6)"))
+    found = [(name, call.args[0] if isinstance(call.args[0], int) else 1) for name, call in module.find_calls(("A",))]
+    assert found == [("x", 1), ("x", 2), ("x", 3), ("x", 4), ("x", 5), ("y", 6)]
 
 
 def test_no_latin_text_is_refused_with_its_line() -> None:
