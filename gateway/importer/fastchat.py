@@ -6,6 +6,7 @@ Read from JSON or YAML with the fields of FastChat's ``Conversation``, or from P
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue
@@ -24,7 +25,7 @@ from gateway.importer.draft import (
     Reference,
 )
 from gateway.importer.python import read_module
-from gateway.importer.python_values import Called, Module, Named, refuse_trouble
+from gateway.importer.python_values import Called, Module, Named, refuse_changed, refuse_trouble
 from gateway.importer.separators import Conversation, styles
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
@@ -52,10 +53,13 @@ def read_fastchat(source: Source, *, subset: Iterable[str] = ()) -> list[Draft]:
     found = [call for _, call in module.find_calls(CLASS)]
     if not found:
         raise source.refuse(0, "calls Conversation(…) nowhere that can be read as syntax")
-    return [_draft(_fields(call, module, source), call.line, source, tuple(subset)) for call in found]
+    drafts = [_draft(_fields(call, module, source), call.line, source, tuple(subset)) for call in found]
+    return [replace(draft, notes=(*draft.notes, *module.notes)) for draft in drafts]
 
 
 def _fields(call: Called, module: Module, source: Source) -> dict[str, Any]:
+    if (error := refuse_changed(module, call, "the conversation", source)) is not None:
+        raise error
     fields = dict(zip(FIELDS, call.args, strict=False)) | dict(call.keywords)
     for name, value in fields.items():
         if name == "sep_style" and isinstance(value, Named):

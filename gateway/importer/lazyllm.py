@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.importer.draft import Draft
 from gateway.importer.python import read_module
-from gateway.importer.python_values import Module, refuse_trouble
+from gateway.importer.python_values import Module, refuse_changed, refuse_trouble
 from gateway.importer.source import Source
 from gateway.template.prompter.families import family, family_names
 
@@ -48,6 +48,8 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
         raise source.refuse(0, f"calls none of {', '.join(CLASSES)} where it could be read as syntax")
     drafts = []
     for name, call in found:
+        if (error := refuse_changed(module, call, f"the {call.last}", source)) is not None:
+            raise error
         arguments = dict(zip(CLASSES[call.last][1], call.args, strict=False)) | dict(call.keywords)
         named = name if len(found) > 1 and name else source.stem
         drafts.append(_draft(call.last, arguments, named, call.line, marks_of, module, source))

@@ -21,7 +21,7 @@ from gateway.importer.draft import (
     Reference,
 )
 from gateway.importer.python import read_module
-from gateway.importer.python_values import Called, Module, Named, refuse_trouble
+from gateway.importer.python_values import Called, Module, Named, refuse_changed, refuse_trouble
 from gateway.importer.source import Source
 from gateway.template.build import build
 from gateway.template.spec import TemplateSpec
@@ -97,9 +97,11 @@ def _models(module: Module, source: Source) -> list[tuple[str, dict[str, Any]]]:
     }  # fmt: skip
     found: list[tuple[str, dict[str, Any]]] = []
     for name, entries in lists.items():
-        if (spoilt := module.spoilt.get(id(entries))) is not None:
-            raise source.refuse(spoilt[1].line, f"{name} holds {spoilt[1]}: write the plain value there")
+        if (error := refuse_changed(module, entries, name, source)) is not None:
+            raise error
         for number, entry in enumerate(entries):
+            if (error := refuse_changed(module, entry, f"{name}[{number}]", source)) is not None:
+                raise error
             if not isinstance(entry, dict):
                 module.notes.append(f"{name}[{number}] is {entry}, which was not read")
             elif entry.get(META) is None:

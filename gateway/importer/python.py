@@ -92,8 +92,10 @@ class _Reader:
         match target:
             case ast.Name(id=name):
                 self._set(name, value, line)
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)) if self._holds(name, key):
-                self.module.names[name][key] = value
+            case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as key)) if isinstance(
+                holder := self._expressions.value(inner), dict
+            ):
+                holder[key] = value
             case ast.Tuple(elts=names) | ast.List(elts=names) if (
                 isinstance(value, list | tuple)
                 and len(names) == len(value)
@@ -103,9 +105,6 @@ class _Reader:
                     self._bind(inner, one, line)
             case _:
                 self._spoil(target)
-
-    def _holds(self, name: str, key: Any) -> bool:
-        return isinstance(self.module.names.get(name), dict) and isinstance(key, str | int)
 
     def _set(self, name: str, value: Any, line: int) -> None:
         self.module.names[name] = value
@@ -133,10 +132,18 @@ class _Reader:
                 self._extend(name, found, node.lineno)
                 return
         if isinstance(node.func, ast.Attribute):
-            self._spoil(node.func)  # a method may change what it is called on
+            self._method(node.func)
         called = self._expressions.value(node)
         if isinstance(called, Called):
             self.module.calls.append(called)
+
+    def _method(self, func: ast.Attribute) -> None:
+        """A method may change what it is called on; those of prompters mostly do not, so they are only told."""
+        owner = self._expressions.value(func.value)
+        if isinstance(owner, Called):
+            self.module.notes.append(f"line {func.lineno}: what .{func.attr}() does to {owner} was not followed")
+        else:
+            self._spoil(func)
 
     def _spoil(self, node: ast.AST) -> None:
         """A statement that is not followed: what it speaks of is no longer known."""
@@ -145,6 +152,10 @@ class _Reader:
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self._set(inner.name, Unread(f"the {_statement_name(inner)} {inner.name}", inner.lineno), inner.lineno)
+            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store | ast.Del):
+                owner = self._expressions.value(inner.value)
+                if isinstance(owner, Called):
+                    self.module.spoilt[id(owner)] = (owner, why)
             if not isinstance(inner, ast.Name):
                 continue
             if isinstance(inner.ctx, ast.Store | ast.Del):

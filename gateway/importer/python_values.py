@@ -92,6 +92,11 @@ class Module:
                 elif isinstance(one, list | tuple):
                     waiting += reversed(one)
 
+    def changed(self, value: Any) -> Unread | None:
+        """What may have changed this very value, whatever it holds; None: nothing has."""
+        spoilt = self.spoilt.get(id(value))
+        return None if spoilt is None else spoilt[1]
+
     def trouble(self, value: Any) -> Unread | Named | Called | None:
         """The first thing inside a value that is not plain; None: all of it is."""
         waiting = [value]
@@ -101,13 +106,19 @@ class Module:
             one = waiting.pop()
             if isinstance(one, Unread | Named | Called):
                 return one
-            if id(one) in self.spoilt:
-                return self.spoilt[id(one)][1]
+            if (changed := self.changed(one)) is not None:
+                return changed
             if isinstance(one, dict):
                 waiting.extend([*one.keys(), *one.values()])
             elif isinstance(one, list | tuple | set):
                 waiting.extend(one)
         return Unread(f"a value of more than {MOST_ITEMS} parts", 0)
+
+
+def refuse_changed(module: Module, value: Any, what: str, source: Source) -> ConfigError | None:
+    """The error for a value that a statement may have changed; None: it is as it was written."""
+    found = module.changed(value)
+    return None if found is None else source.refuse(found.line, f"{what} holds {found}: write the plain value there")
 
 
 def refuse_trouble(module: Module, value: Any, what: str, source: Source) -> ConfigError | None:

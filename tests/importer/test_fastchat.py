@@ -149,6 +149,16 @@ def test_a_field_that_is_computed_is_refused_with_its_line() -> None:
         read_fastchat(source("c.py", text))
 
 
+def test_a_field_that_is_set_later_is_refused_and_a_method_is_told() -> None:
+    text = 'c = Conversation("x", sep_style="CHATML", sep="<|end|>", roles=("u", "a"))\n'
+    (draft,) = read_fastchat(source("c.py", f"{text}c.append_message(c.roles[0], None)"))
+    assert "line 2: what .append_message() does to Conversation(…) (line 1) was not followed" in draft.notes
+    with pytest.raises(ConfigError, match=r"c\.py:3: the conversation holds what the `if` makes of it"):
+        read_fastchat(source("c.py", f"{text}d = c\nif x:\n    d.sep = 'y'"))
+    with pytest.raises(ConfigError, match=r"c\.py:2: the conversation holds"):
+        read_fastchat(source("c.py", f"{text}c.sep = 'y'"))
+
+
 def test_an_empty_message_is_an_open_turn_in_fastchat() -> None:
     conversation = Conversation("x", ("U", "A"), "ADD_COLON_SINGLE", "\n")
     text = conversation.prompt([{"role": "user", "content": ""}], open_turn=False)

@@ -65,12 +65,20 @@ def test_what_is_not_carried_over_is_told() -> None:
     assert all(word in told for word in ("show:", "skills:", "enable_system:", "--marks-of"))
 
 
+def test_a_prompter_that_is_used_is_still_the_one_that_was_written() -> None:
+    text = "p = ChatPrompter('I')\nprint(p.generate_prompt('a'))\nif __name__ == '__main__':\n    serve(p)\np.reset()"
+    (draft,) = read_lazyllm(source("p.py", text))
+    assert draft.keys["instruction"] == "I"
+    assert "line 5: what .reset() does to ChatPrompter(…) (line 1) was not followed" in draft.notes
+
+
 REFUSED = {
     "no class": ("p.json", '{"instruction": "x"}', "p.json class: must be one of"),
     "a list": ("p.json", "[]", "p.json: holds no prompter"),
     "an unknown argument": ("p.json", '{"class": "chat", "prompt": "x"}', "ChatPrompter takes no argument prompt"),
     "a history for alpaca": ("p.py", "AlpacaPrompter('a', history=[])", "AlpacaPrompter takes no argument history"),
     "a computed instruction": ("p.py", "x = 1\nChatPrompter(f'{x}')", "p.py:2: instruction of ChatPrompter holds"),
+    "an attribute that is set": ("p.py", "p = ChatPrompter('a')\np._sos = 'x'", "p.py:2: the ChatPrompter holds"),
     "no prompter": ("p.py", "x = 1", "calls none of AlpacaPrompter"),
     "a duplicate key": ("p.yaml", "class: chat\nclass: chat\n", "given twice"),
     "a tag": ("p.yaml", "class: !!python/object chat\n", "YAML tags"),

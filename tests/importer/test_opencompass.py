@@ -86,6 +86,13 @@ REFUSED = {
     "a template changed by a method": (
         f"t = dict({ROUND})\nt.update(begin='x')\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template holds",
     ),
+    "a model changed by a method": (
+        f"m = dict(meta_template=dict({ROUND}))\nm.update(other)\nmodels = [m]", "config.py:2: models[0] holds",
+    ),
+    "a model changed by an if": (
+        f"m = dict(meta_template=dict({ROUND}))\nif x:\n    m['meta_template']['begin'] = 'x'\nmodels = [m]",
+        "config.py:2: models[0] holds what the `if` makes of it",
+    ),
     "a base that is gone": ("with read_base():\n    from .gone import models\n",
                             ".gone is not there, so models was not read"),
 }  # fmt: skip

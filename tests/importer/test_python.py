@@ -37,6 +37,7 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "append and extend": ("x = [1]\nx.append(2)\nx.extend([3])", [1, 2, 3]),
     "a key that is set": ("x = dict(a=1)\nx['b'] = 'c'", {"a": 1, "b": "c"}),
     "a key that is set through another name": ("x = dict(a=1)\ny = x\ny['a'] = 2", {"a": 2}),
+    "a key inside of a key": ("x = dict(a=[dict(b=1)])\ny = x['a'][0]\nx['a'][0]['b'] = 2\nx = y", {"b": 2}),
     "an entry": ("a = dict(b=[1, 2])\nx = a['b'][1]", 2),
     "a name twice": ("x = 1\nx = 2", 2),
     "two names": ("a, x = 1, 2", 2),
