@@ -19,9 +19,9 @@ from gateway.template.jinja.context import MeteredContext
 from gateway.template.jinja.environment import Clock, DictMaker, Environment, GenerationBlocks, SafeNamespace
 from gateway.template.jinja.filters import FILTERS, paid_filter
 from gateway.template.jinja.meter import Beyond, Meter
+from gateway.template.jinja.metering import Metering, weight_of
 from gateway.template.jinja.methods import METHODS, OF_TEXT
 from gateway.template.jinja.operators import INTERNAL
-from gateway.template.jinja.proof import Metering, weight_of
 
 OF_DICT = frozenset(dir(dict))
 """Names that mean a mapping's own methods, whatever its keys."""

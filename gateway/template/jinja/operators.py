@@ -1,4 +1,4 @@
-"""What does everything else cost that a template does? The steps that ``proof.Metering`` puts into its tree."""
+"""What does everything else cost that a template does? The steps that ``metering.py`` puts into its tree."""
 
 from __future__ import annotations
 
