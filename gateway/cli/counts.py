@@ -13,6 +13,8 @@ GATHER = 0.25
 """Seconds for a worker's counts; then its last known ones stand for it."""
 POLL = 1.0
 """Seconds between two looks at the counts: what a worker that is killed can lose."""
+MOST_ASKED = 8
+"""Questions that may wait at one worker: one that hangs would gather them with each look at ``/metrics``."""
 
 
 class Counts:
@@ -31,7 +33,7 @@ class Counts:
 
     async def exposition(self) -> bytes:
         """The body of ``/metrics``."""
-        asked = [self._look(seat) for seat in self._seats if seat.serves]
+        asked = [self._look(seat) for seat in self._seats if seat.serves and seat.asked < MOST_ASKED]
         if asked:
             await asyncio.wait(asked, timeout=GATHER)
         own = tally(self._own)
