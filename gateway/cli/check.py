@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from gateway.cli.options import add_config, note_copies, print_problems
+from gateway.cli.options import add_config, note_copies, note_files, print_problems
 
 EXAMPLES = """examples:
   gateway check
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
         print_problems(ConfigError(problems))
         return 1
     note_copies(snapshot)
+    note_files(outcome.notes)
     if not args.quiet:
         models = len(snapshot.models)
         print(f"{args.config}: {models} models, {len(outcome.files)} files read, every example right: no problems")

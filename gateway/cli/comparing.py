@@ -19,6 +19,7 @@ from gateway.core.prompt import Bos
 from gateway.pipeline import Route
 from gateway.template.base import Template
 from gateway.template.build import build
+from gateway.template.chat_files import DEFAULT, NAMED
 from gateway.template.parity.cases import Case, matrix
 from gateway.template.parity.compare import CaseResult, compare
 from gateway.template.parity.sides import Side, WholeTemplate, chat_reference, side_of
@@ -41,6 +42,8 @@ class Asked:
     kwargs: Mapping[str, Any] | None = None
     cases: tuple[str, ...] = ()
     """Names of the cases to compare; empty: all."""
+    variant: str | None = None
+    """One of the reference's named templates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Comparison:
     results: tuple[CaseResult, ...]
     tokens: Tokens | None = None
     """To show what a token is."""
+    notes: tuple[str, ...] = ()
+    """Where files of either side disagree, and which one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class _Reference:
     bos_token: str
     special_tokens: tuple[str, ...]
     folder: Path | None = None
+    notes: tuple[str, ...] = ()
 
 
 def comparison(asked: Asked, snapshot: Snapshot | None) -> Comparison:
@@ -95,6 +101,10 @@ def comparison(asked: Asked, snapshot: Snapshot | None) -> Comparison:
         tokenizer=tokenizer,
         results=results,
         tokens=tokens,
+        notes=(
+            *[f"ours: {note}" for note in (spec.jinja.notes if spec.jinja is not None else ())],
+            *[f"reference: {note}" for note in reference.notes],
+        ),
     )
 
 
@@ -128,7 +138,11 @@ def _reference(asked: Asked, model: ModelSpec | None, ours: TemplateSpec, snapsh
         return _chat_reference(path, ours, asked)
     if not is_template and (path.suffix in (".json", ".jinja") or os.sep in asked.reference):
         raise NotFound(f"{asked.reference}: no such file or folder")
-    for given, option in ((asked.kwargs, "--kwargs"), (asked.engine != "auto", "--engine")):
+    for given, option in (
+        (asked.kwargs, "--kwargs"),
+        (asked.variant, "--variant"),
+        (asked.engine != "auto", "--engine"),
+    ):
         if given:
             raise NotFound(f"{option} is for a chat template, and {asked.reference} is a template of ours")
     return _our_reference(find_either(asked.reference, snapshot))
@@ -157,18 +171,21 @@ def _chat_reference(path: Path, ours: TemplateSpec, asked: Asked) -> _Reference:
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
         raise NotFound(f"{path} has no chat template: none of {', '.join(TEMPLATES)} holds one")
-    spec = read_reference(file, ours.jinja, asked.kwargs or {})
+    spec = read_reference(file, ours.jinja, asked.kwargs or {}, asked.variant)
     assert spec.jinja is not None
     template, engine = rendered_by(spec, asked.engine)
-    tokens = spec.jinja.special_tokens
+    tokens = {name: text for name, text in spec.jinja.special_tokens.items() if text}
+    chosen = spec.jinja.sources[0][0]
+    which = "" if chosen == DEFAULT else f", template {chosen}"
     return _Reference(
         template=chat_reference(template),
-        name=f"{_shown(file)} (sha256:{spec.digest})",
+        name=f"{_shown(file)}{which} (sha256:{spec.digest})",
         engine=engine,
         bos=None,
         bos_token=tokens.get("bos_token", ""),
         special_tokens=(*tokens.values(), *spec.jinja.ends),
-        folder=file.parent,
+        folder=file.parent.parent if file.parent.name == NAMED else file.parent,
+        notes=spec.jinja.notes,
     )
 
 

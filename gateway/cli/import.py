@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="ABBR", help="one of several models or prompters of a source")
     parser.add_argument("--as", dest="form", choices=("jinja", "meta"), default="jinja",
                         help="a chat template as it is (default), or as turns with begin and end")  # fmt: skip
+    parser.add_argument("--variant", metavar="NAME", help="one of several named chat templates, for all requests")
     parser.add_argument("--without", action="append", default=[], choices=SUBSETS,
                         help="conversations that need not come out: system messages, blanks at the ends of messages, "
                         "empty ones, odd turns, messages to be continued; may be repeated")  # fmt: skip
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         without=tuple(dict.fromkeys(args.without)),
         marks_of=args.marks_of,
         turns=args.turns,
+        variant=args.variant,
     )
     try:
         drafts = read_drafts(asked)

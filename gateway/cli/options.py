@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
-from gateway.core.errors import ConfigError, GatewayError
+from gateway.core.errors import ConfigError, GatewayError, Problem
 
 CONFIG_FAILED = 3
 """Exit code: the configuration cannot be used (uvicorn's code for a failed start)."""
@@ -62,6 +63,12 @@ def note_copies(snapshot: Snapshot) -> None:
     if number > 1 and names:
         print(f"note: each of the {number} workers loads its own copy of {', '.join(names)} (embedded)",
               file=sys.stderr)  # fmt: skip
+
+
+def note_files(notes: Iterable[Problem]) -> None:
+    """Say on standard error what is no mistake, and a person should know of."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def read_conversation(args: argparse.Namespace) -> dict[str, Any]:

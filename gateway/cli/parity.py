@@ -42,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=("transformers", "own"), default="auto",
                         help="who renders a chat template (default: transformers where it is installed)")  # fmt: skip
     parser.add_argument("--kwargs", metavar="JSON", help="variables for the reference's chat template, as an object")
+    parser.add_argument("--variant", metavar="NAME",
+                        help="one of the reference's named chat templates (default: that of ours, else as transformers "
+                        "chooses)")  # fmt: skip
     parser.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case; may be repeated")
     parser.add_argument("--show", type=int, default=SHOWN, metavar="N",
                         help=f"show the first N differences at length (default: {SHOWN})")  # fmt: skip
@@ -77,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
                 engine=args.engine,
                 kwargs=_kwargs(args.kwargs),
                 cases=tuple(args.case),
+                variant=args.variant,
             ),
             snapshot,
         )

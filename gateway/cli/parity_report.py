@@ -51,6 +51,8 @@ def _head(found: Comparison) -> Iterator[str]:
     yield f"engine     {found.engine}"
     yield f"BOS        {printable(found.bos)}"
     yield f"tokens     {printable(found.tokenizer)}"
+    for note in found.notes:
+        yield f"note       {printable(note)}"
 
 
 def _table(found: Comparison, paint: Paint) -> Iterator[str]:
@@ -173,6 +175,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "engine": found.engine,
         "bos": found.bos,
         "tokenizer": found.tokenizer,
+        "notes": list(found.notes),
         "agrees": agrees(found.results),
         "counts": {verdict: counted[verdict] for verdict, _ in COUNTED},
         "causes": {name: cause.says for name, cause in CAUSES.items() if name in told},

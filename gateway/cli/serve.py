@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from gateway.cli.options import CONFIG_FAILED, add_config, note_copies, print_problems
+from gateway.cli.options import CONFIG_FAILED, add_config, note_copies, note_files, print_problems
 
 EXAMPLES = """examples:
   gateway serve
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         snapshot = runtime.load()
         note_copies(snapshot)
+        note_files(snapshot.notes)
         if snapshot.server.workers > 1:
             from gateway.cli import workers
 

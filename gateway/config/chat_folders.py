@@ -1,69 +1,112 @@
-"""Which chat template lies in a model's folder? Read as a reference to compare with, never to serve from.
+"""Which chat template lies in a model's folder? Read to compare with and to import, never to serve from.
 
-By the rules of ``transformers``: ``chat_template.jinja`` goes before ``tokenizer_config.json``, whose special tokens
-are the template's variables; older folders keep those in ``special_tokens_map.json``.
+What the files mean is said in ``template/chat_files.py``, for this and for templates of ``kind: jinja`` alike.
 """
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gateway.config.files import digest
-from gateway.core.errors import ConfigError, Problem
+from gateway.core.errors import ConfigError, Problem, TemplateError
 from gateway.template.build import build
+from gateway.template.chat_files import (
+    DEFAULT,
+    GENERATION,
+    NAMED,
+    PROCESSORS,
+    TEMPLATE,
+    TOKENIZER,
+    read_chat_files,
+    shortened,
+    template_in,
+)
 from gateway.template.check import SpecError, parse_spec
-from gateway.template.check_jinja import TOKENIZER, TOKENS
+from gateway.template.problems import Problems
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.spec_tools import ToolsSpec
 
-TEMPLATES = ("chat_template.jinja", TOKENIZER, "chat_template.json", "processor_config.json")
+TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
 """Where a folder may keep its template; the first that has one."""
-TOKENS_MAP = "special_tokens_map.json"
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of one file; ``tokenizer_config.json`` may list some thousand added tokens."""
+BLOBS = "blobs"
+"""The folder in which a hub's cache keeps the files that those of a snapshot are links to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFolder:
+    """A model's folder, read."""
+
+    spec: TemplateSpec
+    """Its chat template as one of ``kind: jinja``."""
+    folder: Path
+    file: str
+    """The template's file, by its path in the folder."""
+    files: Mapping[str, bytes]
+    """All that decide a prompt, by their paths; what is too large is shortened."""
+    shortened: tuple[str, ...]
+    """Which of them are."""
 
 
 def chat_template_in(folder: Path) -> Path | None:
     """The file of a folder that holds its chat template; None: none does. Raises ``ConfigError``."""
-    for name in TEMPLATES:
-        path = folder / name
-        if path.is_file() and (not name.endswith(".json") or "chat_template" in _object(path)):
-            return path
-    return None
+    files = _Files(folder)
+    try:
+        name = template_in(files.fetch, files.names)
+    except TemplateError as error:
+        raise _refusal(folder, error.message) from None
+    return None if name is None else folder / name
 
 
-def read_reference(path: Path, like: JinjaSpec | None, kwargs: Mapping[str, Any]) -> TemplateSpec:
+def read_reference(
+    path: Path, like: JinjaSpec | None, kwargs: Mapping[str, Any], variant: str | None = None
+) -> TemplateSpec:
     """The chat template of a file as a spec of ``kind: jinja``. Raises ``ConfigError``.
 
-    ``like``: ours, if it is a chat template too: the same clock, and content and arguments handed over in the same
-    form. ``kwargs``: variables for the template.
+    ``like``: ours, if it is a chat template too: the same clock, content and arguments handed over in the same form,
+    and the same one of several named templates, if there is such a name. ``kwargs``: variables for the template.
+    ``variant``: the named template to be taken.
     """
-    read: list[bytes] = []
+    return read_chat_folder(path, like, kwargs, variant).spec
 
-    def fetch(name: str) -> bytes | None:
-        beside = path.parent / name
-        if not beside.is_file():
-            return None
-        data = _kept(beside)
-        read.append(data)
-        return data
 
-    keys: dict[str, Any] = {"kind": "jinja", "file": path.name, "kwargs": dict(kwargs)}
+def read_chat_folder(
+    path: Path, like: JinjaSpec | None = None, kwargs: Mapping[str, Any] | None = None, variant: str | None = None
+) -> ChatFolder:
+    """The same with the files that it is made of."""
+    folder = path.parent.parent if path.parent.name == NAMED else path.parent
+    name = path.relative_to(folder).as_posix()
+    files = _Files(folder)
+    keys: dict[str, Any] = {"kind": "jinja", "file": name, "kwargs": dict(kwargs or {})}
     if like is not None:
         keys |= {"clock": like.clock or "now", "content": like.content, "tool_arguments": like.tool_arguments}
+        variant = variant or _same_name(like, name, files)
+    if variant is not None:
+        keys["variant"] = variant
     try:
-        spec = parse_spec(keys, name=path.name, fetch=fetch)
+        spec = parse_spec(keys, name=path.name, fetch=files.fetch, names=files.names)
     except SpecError as error:
         raise ConfigError(tuple([Problem(str(path), 0, "", problem.message) for problem in error.problems])) from None
-    spec = replace(spec, digest=digest(b"\0".join(read))[:12])
+    assert spec.jinja is not None
+    used = {name: files.read[name] for name in spec.jinja.files}
+    spec = replace(spec, digest=digest(b"\0".join(used.values()))[:12])
     # How calls are read from an answer is of no matter here; that tools may be written is.
-    writes_tools = any("tools" in script.names for script in _scripts(spec))
-    return replace(spec, tools=ToolsSpec(parser="json")) if writes_tools else spec
+    if any("tools" in script.names for script in _scripts(spec)):
+        spec = replace(spec, tools=ToolsSpec(parser="json"))
+    return ChatFolder(spec, folder, name, used, tuple([name for name in used if name in files.shortened]))
+
+
+def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
+    """The name that ours has been told to take, if there is one of that name here."""
+    ours = like.sources[0][0]
+    there = read_chat_files(name, files.fetch, files.names, Problems()).templates
+    return ours if ours != DEFAULT and ours in there else None
 
 
 def _scripts(spec: TemplateSpec) -> Any:
@@ -74,27 +117,40 @@ def _scripts(spec: TemplateSpec) -> Any:
     return template.scripts
 
 
-def _kept(path: Path) -> bytes:
-    """A file's bytes; of a tokenizer's configuration what matters here, for the rest may be long."""
-    if path.name != TOKENIZER:
-        return _whole(path)
-    given = _object(path)
-    kept = {name: given[name] for name in ("chat_template", *TOKENS) if given.get(name) is not None}
-    beside = path.parent / TOKENS_MAP
-    if "added_tokens_decoder" not in given and beside.is_file():
-        older = _object(beside)
-        kept = {**{name: older[name] for name in TOKENS if older.get(name) is not None}, **kept}
-    return json.dumps(kept).encode()
+class _Files:
+    """The files of a folder, each read once."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.read: dict[str, bytes] = {}
+        self.shortened: list[str] = []
 
-def _object(path: Path) -> Mapping[str, Any]:
-    try:
-        value = json.loads(_whole(path))
-    except (ValueError, RecursionError) as error:
-        raise _refusal(path, f"is no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise _refusal(path, "holds no JSON object")
-    return value
+    def fetch(self, name: str) -> bytes | None:
+        """See ``chat_files.Fetch``; raises ``ConfigError`` for a file that cannot be read."""
+        if name not in self.read:
+            path = self._inside(name)
+            if not path.is_file():
+                return None
+            data = _whole(path)
+            if name == TOKENIZER:
+                kept = shortened(data, self.fetch(GENERATION))
+                self.shortened += [name] if kept is not data else []
+                data = kept
+            self.read[name] = data
+        return self.read[name]
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """See ``chat_files.Names``."""
+        path = self._inside(name)
+        return tuple(sorted(os.listdir(path))) if path.is_dir() else ()
+
+    def _inside(self, name: str) -> Path:
+        """A path, if it stays in the folder, or leads into the store of the hub's cache around it."""
+        path, folder = self._folder / name, Path(os.path.realpath(self._folder))
+        target = Path(os.path.realpath(path))
+        if not any(target.is_relative_to(one) for one in (folder, folder.parent.parent / BLOBS)):
+            raise TemplateError(f"{name} is a link that leads out of the folder: put the file itself there")
+        return path
 
 
 def _whole(path: Path) -> bytes:

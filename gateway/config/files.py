@@ -29,6 +29,8 @@ class Files:
         self.contents: dict[Path, bytes | None] = {}
         """In the order of reading; None: it could not be read."""
         self.problems: list[Problem] = []
+        self.notes: list[Problem] = []
+        """What is no mistake, and a person should know of."""
 
     def shown(self, path: Path) -> str:
         """A path as problems name it: relative to ``gateway.yaml`` where that is shorter."""

@@ -29,6 +29,8 @@ class Outcome:
     """In the order of files and lines."""
     files: tuple[Path, ...]
     """Every file that was asked for, the broken ones too, so that a watcher sees them mended."""
+    notes: tuple[Problem, ...] = ()
+    """What is no mistake, and a person should know of."""
 
 
 def load(path: Path, env: Mapping[str, str]) -> Snapshot:
@@ -59,7 +61,7 @@ def read(path: Path, env: Mapping[str, str], *, everything: bool = False) -> Out
     if everything:
         library.check_folders()
     problems = files.in_order()
-    return Outcome(None if problems else snapshot, problems, tuple(files.contents))
+    return Outcome(None if problems else snapshot, problems, tuple(files.contents), tuple(files.notes))
 
 
 def _assemble(document: Document, library: Library, env: Mapping[str, str]) -> Snapshot | None:
@@ -82,6 +84,7 @@ def _assemble(document: Document, library: Library, env: Mapping[str, str]) -> S
         keys=keys,
         revision=files.revision(),
         files=tuple(files.contents),
+        notes=tuple(files.notes),
     )
 
 

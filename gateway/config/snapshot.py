@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from gateway.config.secrets import Secret
 from gateway.core.dialogue import NOTHING
+from gateway.core.errors import Problem
 from gateway.template.spec import TemplateSpec
 
 Speaks = Literal["completions", "chat", "litellm", "embedded", "scripted"]
@@ -147,3 +148,5 @@ class Snapshot:
     """Twelve hex digits over all files read; changes when any of them does."""
     files: tuple[Path, ...] = ()
     """Every file that was read, for the watcher."""
+    notes: tuple[Problem, ...] = ()
+    """What is no mistake, and a person should know of, such as files of a model that disagree."""

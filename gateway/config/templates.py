@@ -33,13 +33,17 @@ def read_template(files: Files, path: Path, name: str, blame: Blame, *, generate
         return None
     try:
         beside = _Beside(files, path, lambda message: document.problem(("file",), message))
-        spec = parse_spec(document.value, name=name, generates=generates, fetch=beside.fetch)
-        spec = replace(spec, digest=digest(b"\0".join([files.contents[path] or b"", *beside.read]))[:12])
+        spec = parse_spec(document.value, name=name, generates=generates, fetch=beside.fetch, names=beside.names)
+        read = [beside.read[name] for name in (spec.jinja.files if spec.jinja is not None else ())]
+        spec = replace(spec, digest=digest(b"\0".join([files.contents[path] or b"", *read]))[:12])
     except SpecError as error:
         files.problems.extend(document.problem(problem.path, problem.message) for problem in error.problems)
         return None
     if generates or spec.generating is not None:
         files.problems.extend(document.problem(problem.path, problem.message) for problem in run_examples(build(spec)))
+    files.notes.extend(
+        [document.problem(("file",), note) for note in (spec.jinja.notes if spec.jinja is not None else ())]
+    )
     return spec if len(files.problems) == before else None
 
 
@@ -50,20 +54,29 @@ class _Beside:
         self._files = files
         self._folder = path.parent
         self._blame = blame
-        self.read: list[bytes] = []
+        self.read: dict[str, bytes] = {}
         """What has been read, for the template's digest."""
 
     def fetch(self, name: str) -> bytes | None:
         """A file's bytes; None: there is none. Raises ``TemplateError`` for a path that leads out of the folder."""
-        path = self._folder / name
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder)):
-            raise TemplateError(f"{name} leads out of the template's folder: put the file itself there")
+        path = self._inside(name)
         if not os.path.lexists(path):
             return None
         data = self._files.read(path, self._blame)
         if data is not None:
-            self.read.append(data)
+            self.read[name] = data
         return data
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """The names in a folder; none: there is no such folder. Raises ``TemplateError`` as well."""
+        path = self._inside(name)
+        return tuple(sorted(os.listdir(path))) if path.is_dir() else ()
+
+    def _inside(self, name: str) -> Path:
+        path = self._folder / name
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder)):
+            raise TemplateError(f"{name} leads out of the template's folder: put the file itself there")
+        return path
 
 
 def form(spec: TemplateSpec) -> Literal["text", "messages"]:

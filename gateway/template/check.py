@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any, cast
 
 from gateway.core.prompt import Bos
+from gateway.template.chat_files import Fetch, Names
 from gateway.template.check_examples import read_examples
-from gateway.template.check_jinja import Fetch, read_jinja
+from gateway.template.check_jinja import read_jinja
 from gateway.template.check_keys import stop_texts, token_id
 from gateway.template.check_prompter import read_prompter
 from gateway.template.check_roles import check_roles, is_api, read_reserved, read_round
@@ -51,14 +52,25 @@ def _alone(name: str) -> bytes | None:
     return None
 
 
+def _empty(name: str) -> tuple[str, ...]:
+    """And so no folder either."""
+    return ()
+
+
 def parse_spec(
-    raw: Mapping[str, Any], *, name: str, digest: str = "", generates: bool = True, fetch: Fetch = _alone
+    raw: Mapping[str, Any],
+    *,
+    name: str,
+    digest: str = "",
+    generates: bool = True,
+    fetch: Fetch = _alone,
+    names: Names = _empty,
 ) -> TemplateSpec:
     """The file's keys, checked and frozen. Raises SpecError with every problem found.
 
     ``generates``: False for a conversation that is only shown whole. Then no role needs to
     generate, and the round may be missing, which means no meta template at all.
-    ``fetch`` reads what lies beside the file, for the kinds that name another file.
+    ``fetch`` reads what lies beside the file, ``names`` lists a folder there, for the kinds that name another file.
     """
     problems = Problems()
     keys = problems.mapping(raw, (), "a template")
@@ -68,7 +80,7 @@ def parse_spec(
     readers: Mapping[str, Reader] = {
         "meta": partial(_meta, generates=generates),
         "prompter": read_prompter,
-        "jinja": partial(read_jinja, fetch=fetch),
+        "jinja": partial(read_jinja, fetch=fetch, names=names),
         "chat": _chat,
     }
     spec = TemplateSpec(name, "chat") if kind is None else readers[kind](keys, name, problems)

@@ -68,6 +68,10 @@ class JinjaSpec:
     """The texts of the tokens that end an answer."""
     end_ids: tuple[int, ...] = ()
     """The ids of the same."""
+    files: tuple[str, ...] = ()
+    """The files that say all this, by their paths beside the template."""
+    notes: tuple[str, ...] = ()
+    """Where these files disagree, and which one counts."""
 
 
 @dataclass(frozen=True, slots=True)

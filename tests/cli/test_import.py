@@ -208,15 +208,54 @@ def test_turns_of_a_template_that_writes_the_day_say_that_it_stands_still(home: 
     assert b"the day of this import stands in them for good" in ended.stderr
 
 
-def test_special_tokens_of_an_older_folder_are_written_out(home: Path) -> None:
-    (home / "my-model" / "tokenizer_config.json").write_text("{}")
+def test_the_tokens_of_an_older_folder_come_along(home: Path) -> None:
+    (home / "my-model" / "tokenizer_config.json").write_text('{"bos_token": "<other>"}')
     (home / "my-model" / "special_tokens_map.json").write_text(
         '{"eos_token": "<|im_end|>", "bos_token": {"content": "<s>"}}'
     )
     ended = gateway(home, "my-model")
     assert ended.returncode == 0, ended.stderr.decode()
-    text = (home / "meta_templates" / "my-model.yaml").read_text()
-    assert 'special_tokens:\n  bos_token: "<s>"\n  eos_token: "<|im_end|>"\n' in text
+    assert b"note: bos_token is '<other>' in tokenizer_config.json and '<s>' in special_tokens_map.json" in ended.stderr
+    assert b"Answers end at: '<|im_end|>'" in ended.stderr
+    copies = home / "meta_templates" / "my-model"
+    assert (copies / "special_tokens_map.json").read_bytes() == (
+        home / "my-model" / "special_tokens_map.json"
+    ).read_bytes()
+    alone = gateway(home, "my-model", "--out", "-").stdout.decode()
+    assert 'special_tokens:\n  bos_token: "<s>"\n  eos_token: "<|im_end|>"\n' in alone
+
+
+NAMED = {  # name: (words, lines of the file, what is told)
+    "as transformers chooses": (
+        [],
+        ['file: "my-model/chat_template.jinja"'],
+        "note: there are several templates, default, rag",
+    ),
+    "one for all": (["--variant", "rag"], ['variant: "rag"'], ""),
+    "turns of one": (["--variant", "rag", "--as", "meta"], ['begin: "docs:"'], ""),
+}
+
+
+@pytest.mark.parametrize(("words", "lines", "told"), NAMED.values(), ids=NAMED)
+def test_named_templates_come_along(home: Path, words: list[str], lines: list[str], told: str) -> None:
+    (home / "my-model" / "additional_chat_templates").mkdir()
+    (home / "my-model" / "additional_chat_templates" / "rag.jinja").write_text("docs:" + CHATML)
+    ended = gateway(home, "my-model", *words)
+    assert ended.returncode == 0, ended.stderr.decode()
+    path = home / "meta_templates" / "my-model.yaml"
+    assert set(lines) <= set(path.read_text().splitlines())
+    assert told in ended.stderr.decode()
+    assert (b"several templates" in ended.stderr) == bool(told)
+    load(path)
+    if "meta" not in words:
+        copy = home / "meta_templates" / "my-model" / "additional_chat_templates" / "rag.jinja"
+        assert copy.read_text() == "docs:" + CHATML
+
+
+def test_a_name_that_no_template_has_is_refused(home: Path) -> None:
+    ended = gateway(home, "my-model", "--variant", "rag")
+    assert ended.returncode == 1
+    assert b"there is no template 'rag'" in ended.stderr
 
 
 @pytest.mark.parametrize("words", [["my-model"], ["my-model/tokenizer_config.json", "--kind", "hf"]], ids=str)

@@ -304,3 +304,43 @@ def test_transformers_renders_the_reference_where_it_is_installed(folder: Path) 
     _, out, _ = parity(folder, "--template", "bare", "--reference", "dated.jinja")
     assert "engine     our own Jinja; transformers" in out
     assert "would write today's date into the prompt\n" in out
+
+
+NAMED_TEMPLATES = {
+    "names/chat_template.jinja": "{% for m in messages %}[{{ m.content }}]{% endfor %}",
+    "names/additional_chat_templates/rag.jinja": "rag{% for m in messages %}[{{ m.content }}]{% endfor %}",
+    "names/tokenizer_config.json": '{"bos_token": "<s>", "chat_template": "another"}',
+    "names/special_tokens_map.json": '{"bos_token": "<m>"}',
+    "rag.yaml": "kind: jinja\nfile: names/chat_template.jinja\nvariant: rag\n",
+    "default.yaml": "kind: jinja\nfile: names/chat_template.jinja\n",
+}
+VARIANTS: dict[str, tuple[Sequence[str], int, str]] = {
+    # arguments, exit code, the reference as the report names it
+    "the default of both": (["--template", "default.yaml"], 0, "names/chat_template.jinja (sha256:"),
+    "the same as ours": (["--template", "rag.yaml"], 0, "names/chat_template.jinja, template rag (sha256:"),
+    "another than ours": (
+        ["--template", "default.yaml", "--variant", "rag"], 1, "names/chat_template.jinja, template rag (sha256:",
+    ),
+    "the default, as asked": (
+        ["--template", "rag.yaml", "--variant", "default"], 1, "names/chat_template.jinja (sha256:",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code", "reference"), VARIANTS.values(), ids=VARIANTS)
+def test_one_of_several_named_templates_is_compared_and_told(
+    tmp_path: Path, arguments: Sequence[str], code: int, reference: str
+) -> None:
+    for name, text in NAMED_TEMPLATES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    words = [*arguments, "--reference", "names", "--engine", "own"]
+    ended, out, _ = parity(tmp_path, *words)
+    assert ended == code
+    assert f"reference  {reference}" in out
+    for side in ("ours", "reference"):
+        assert f"note       {side}: tokenizer_config.json holds another chat template than chat_template.jinja" in out
+        assert f"note       {side}: bos_token is '<s>' in tokenizer_config.json and '<m>' in special_tokens_map" in out
+    notes = json.loads(parity(tmp_path, *words, "--json")[1])["notes"]
+    assert all(f"note       {note}\n" in out for note in notes)
+    assert len(notes) >= 4

@@ -254,6 +254,29 @@ def test_a_key_needs_a_plain_name(folder: Path, name: str) -> None:
     assert b"gk_" not in ended.stderr
 
 
+def test_check_tells_where_files_of_a_model_disagree(tmp_path: Path) -> None:
+    files = {
+        "gateway.yaml": "models:\n  mine:\n    template: mine\n    targets: [{speaks: scripted, script: hello.yaml}]\n",
+        "hello.yaml": HELLO,
+        "meta_templates/mine.yaml": "kind: jinja\nfile: mine/chat_template.jinja\n",
+        "meta_templates/spare.yaml": "kind: jinja\nfile: mine/chat_template.jinja\nvariant: rag\n",
+        "meta_templates/mine/chat_template.jinja": "{{ messages[0].content }}",
+        "meta_templates/mine/additional_chat_templates/rag.jinja": "rag",
+        "meta_templates/mine/tokenizer_config.json": '{"chat_template": "another"}',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    ended = run(tmp_path, "check")
+    assert ended.returncode == 0, ended.stderr.decode()
+    another = "tokenizer_config.json holds another chat template than chat_template.jinja: it is not used"
+    assert [line.partition(", as in")[0] for line in ended.stderr.decode().splitlines()] == [
+        f"note: meta_templates/mine.yaml:2 file: {another}",
+        "note: meta_templates/mine.yaml:2 file: there are several templates, default, rag: requests get default",
+        f"note: meta_templates/spare.yaml:2 file: {another}",
+    ]
+
+
 VERBS = ("serve", "check", "render", "diff", "parity", "import", "models", "keys")
 
 

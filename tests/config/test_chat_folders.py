@@ -59,7 +59,7 @@ TOKENS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an older folder's, said twice": (
         {"tokenizer_config.json": {"bos_token": "<s>"}, "special_tokens_map.json": {"bos_token": "<m>"}},
-        "<s>What is 1+1?",
+        "<m>What is 1+1?",
     ),
     "a newer folder's map is not read": (
         {"tokenizer_config.json": {"added_tokens_decoder": {}}, "special_tokens_map.json": {"bos_token": "<m>"}},

@@ -24,6 +24,7 @@ class Asked:
     without: tuple[str, ...]
     marks_of: str
     turns: str
+    variant: str | None = None
 
     @property
     def wanted(self) -> str | None:

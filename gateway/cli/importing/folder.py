@@ -11,7 +11,7 @@ from typing import Any
 from gateway.cli.comparing import rendered_by
 from gateway.cli.importing.asked import STDOUT, Asked, as_name
 from gateway.cli.importing.examples import asking
-from gateway.config.chat_folders import read_reference
+from gateway.config.chat_folders import read_chat_folder
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import RequestError
 from gateway.importer import hugging
@@ -24,9 +24,9 @@ from gateway.template.spec import TemplateSpec
 
 def from_folder(source: Source, path: Path, asked: Asked) -> Draft:
     """The template with the files it needs, or as turns. Raises ``ConfigError``."""
-    folder = hugging.read_folder(source)
-    spec = read_reference(path, None, {})
-    name = asked.wanted or as_name(path.parent.absolute().name)
+    read = read_chat_folder(path, variant=asked.variant)
+    folder, spec = hugging.Folder(source, read.file, read.files, read.shortened, asked.variant), read.spec
+    name = asked.wanted or as_name(read.folder.absolute().name)
     reference, others = _chat_reference(spec)
     if asked.form == "meta":
         draft = hugging.as_meta(folder, name, spec, _saying(reference), subset=asked.without)

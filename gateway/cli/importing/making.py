@@ -56,9 +56,10 @@ def _checked(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
     """Read the file as ``gateway check`` does, with what lies beside it; its values must be those of the draft."""
     path = scratch / f"{draft.name}.yaml"
     path.write_text(text, encoding="utf-8", newline="")
-    (scratch / draft.name).mkdir(exist_ok=True)
     for name, data in draft.beside:
-        (scratch / draft.name / name).write_bytes(data)
+        beside = scratch / draft.name / name
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(data)
     files = Files(scratch)
     spec = read_template(files, path, draft.name, files.blame(path))
     if spec is None:

@@ -41,9 +41,9 @@ def write(one: Made, place: Path, *, force: bool) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         for name, data in one.beside:
-            folder = place.parent / one.name
-            folder.mkdir(exist_ok=True)
-            _put(folder / name, data, force=force)
+            beside = place.parent / one.name / name
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            _put(beside, data, force=force)
         _put(place, one.text.encode("utf-8"), force=force)
     except OSError as error:
         raise NotFound(f"{place} cannot be written ({error.strerror or error})") from None

@@ -34,7 +34,7 @@ def judge(template: Template, reference: Reference | None, draft: Draft) -> Verd
             True, (f"Parity: not compared; the prompts of the examples were written by {draft.stands_for}.",)
         )
     spec = template.spec
-    tokens = spec.jinja.special_tokens.values() if spec.jinja is not None else ()
+    tokens = [text for text in spec.jinja.special_tokens.values() if text] if spec.jinja is not None else []
     asked: list[Case] = []
     left_out: Counter[str] = Counter()
     for plain in matrix(tokens):

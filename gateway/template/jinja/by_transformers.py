@@ -14,9 +14,10 @@ from jinja2.exceptions import TemplateError as JinjaError
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.prompt import Prompt
-from gateway.template.check_jinja import TOKENS
+from gateway.template.chat_tokens import TOKENS
+from gateway.template.check_jinja import TOOL_USE
 from gateway.template.jinja.script import Script, told
-from gateway.template.jinja.template import TOOL_USE, JinjaTemplate
+from gateway.template.jinja.template import JinjaTemplate
 from gateway.template.jinja.variables import check_fields, messages_of
 from gateway.template.speakers import check_dialogue, check_open_turn
 from gateway.template.spec import JinjaSpec, TemplateSpec

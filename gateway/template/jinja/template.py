@@ -15,6 +15,7 @@ from typing import Any
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import Notice, Prompt, Segment
+from gateway.template.check_jinja import TOOL_USE
 from gateway.template.jinja.confined import Confined
 from gateway.template.jinja.environment import Refused
 from gateway.template.jinja.meter import Beyond, size_of
@@ -27,8 +28,6 @@ from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.stops import stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of
 
-TOOL_USE = "tool_use"
-"""The named template that ``transformers`` takes when a request brings tools."""
 GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 """Variables whose origin is told by their own names."""
 MOST_NAMED = 40
@@ -174,6 +173,8 @@ class JinjaTemplate:
     def _notices(self, dialogue: Dialogue, job: Job, rendered: Rendered, text: str) -> dict[Notice, None]:
         script = self.scripts[job.script]
         notices = dict.fromkeys(unread(dialogue, script))
+        if job.script:
+            notices[Notice("template_variant", self._names[job.script])] = None
         if not self._jinja.clock_given and "strftime_now" in script.names:
             notices[Notice("frozen_clock", self._jinja.clock)] = None
         for name in rendered.undefined:
