@@ -19,7 +19,8 @@ from gateway.core.prompt import Bos
 from gateway.pipeline import Route
 from gateway.template.base import Template
 from gateway.template.build import build
-from gateway.template.chat_files import DEFAULT, NAMED
+from gateway.template.chat_reader import NAMED
+from gateway.template.chat_templates import DEFAULT
 from gateway.template.parity.cases import Case, matrix
 from gateway.template.parity.compare import CaseResult, compare
 from gateway.template.parity.sides import Side, WholeTemplate, chat_reference, side_of

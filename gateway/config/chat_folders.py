@@ -11,20 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files import digest
+from gateway.config.files import digest, listed
 from gateway.core.errors import ConfigError, Problem, TemplateError
 from gateway.template.build import build
-from gateway.template.chat_files import (
-    DEFAULT,
-    GENERATION,
-    NAMED,
-    PROCESSORS,
-    TEMPLATE,
-    TOKENIZER,
-    read_chat_files,
-    shortened,
-    template_in,
-)
+from gateway.template.chat_files import GENERATION, read_chat_files, shortened, template_in
+from gateway.template.chat_reader import NAMED
+from gateway.template.chat_templates import DEFAULT, PROCESSORS, TEMPLATE, TOKENIZER
 from gateway.template.check import SpecError, parse_spec
 from gateway.template.problems import Problems
 from gateway.template.spec import JinjaSpec, TemplateSpec
@@ -141,8 +133,7 @@ class _Files:
 
     def names(self, name: str) -> tuple[str, ...]:
         """See ``chat_files.Names``."""
-        path = self._inside(name)
-        return tuple(sorted(os.listdir(path))) if path.is_dir() else ()
+        return listed(self._inside(name), name)
 
     def _inside(self, name: str) -> Path:
         """A path, if it stays in the folder, or leads into the store of the hub's cache around it."""

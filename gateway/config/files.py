@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.config import yaml
 from gateway.config.yaml import Document
-from gateway.core.errors import Problem
+from gateway.core.errors import Problem, TemplateError
 
 Blame = Callable[[str], Problem]
 """Turns a message into a problem at the place that asked for something."""
@@ -77,6 +77,14 @@ class Files:
 def digest(data: bytes) -> str:
     """The SHA-256 of bytes in hex."""
     return hashlib.sha256(data).hexdigest()
+
+
+def listed(folder: Path, name: str) -> tuple[str, ...]:
+    """The names in a folder; none: there is no such folder. Raises ``TemplateError`` if it cannot be read."""
+    try:
+        return tuple(sorted(os.listdir(folder))) if folder.is_dir() else ()
+    except OSError as error:
+        raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
 
 
 def _whole(path: Path) -> bytes:

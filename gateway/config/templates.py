@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files import Blame, Files, digest
+from gateway.config.files import Blame, Files, digest, listed
 from gateway.core.errors import TemplateError
 from gateway.template.build import build, run_examples
 from gateway.template.check import SpecError, parse_spec
@@ -69,8 +69,7 @@ class _Beside:
 
     def names(self, name: str) -> tuple[str, ...]:
         """The names in a folder; none: there is no such folder. Raises ``TemplateError`` as well."""
-        path = self._inside(name)
-        return tuple(sorted(os.listdir(path))) if path.is_dir() else ()
+        return listed(self._inside(name), name)
 
     def _inside(self, name: str) -> Path:
         path = self._folder / name

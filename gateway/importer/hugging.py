@@ -14,7 +14,9 @@ from typing import Any
 from gateway.importer.draft import Draft
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, Say, infer
-from gateway.template.chat_files import GENERATION, MOST_BYTES, TOKENIZER, TOKENS_MAP
+from gateway.template.chat_files import GENERATION, TOKENS_MAP
+from gateway.template.chat_reader import MOST_BYTES
+from gateway.template.chat_templates import TOKENIZER
 from gateway.template.spec import JinjaSpec, TemplateSpec
 
 DAY = "the template writes the day: it stands still unless `clock` says otherwise (docs/chat-templates.md)"

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 from gateway.core.prompt import Bos
-from gateway.template.chat_files import Fetch, Names
+from gateway.template.chat_reader import Fetch, Names
 from gateway.template.check_examples import read_examples
 from gateway.template.check_jinja import read_jinja
 from gateway.template.check_keys import stop_texts, token_id

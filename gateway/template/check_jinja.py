@@ -13,7 +13,9 @@ from typing import Any, Literal, cast
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.prompt import Bos
-from gateway.template.chat_files import DEFAULT, ChatFiles, Fetch, Names, read_chat_files
+from gateway.template.chat_files import ChatFiles, read_chat_files
+from gateway.template.chat_reader import Fetch, Names
+from gateway.template.chat_templates import DEFAULT
 from gateway.template.chat_tokens import NAME, OURS, TOKENS
 from gateway.template.check_examples import read_examples
 from gateway.template.check_keys import stop_texts, token_id
