@@ -25,6 +25,7 @@ class Watched:
     """The events of one call, as the client shall have them."""
 
     __slots__ = (
+        "_aside",
         "_choices",
         "_count",
         "_cutter",
@@ -68,6 +69,8 @@ class Watched:
         self._wants_logprobs = completes and asked is not None and asked is not False  # 0 asks for the chosen token's
         self._straight = completes and not self._wants_logprobs and count is None and reader is None
         """Is there nothing to do but to cut?"""
+        self._aside: asyncio.Future[list[Event]] | None = None
+        """What is being read beside the loop."""
         self._written: list[str] = []
         """The text that has gone out, where it may have to be counted."""
         self._failure: UpstreamError | None = None
@@ -104,6 +107,13 @@ class Watched:
         finally:
             for index, lane in passage.lanes.items():
                 cutter.choice(index).received += lane.passed
+
+    async def unsaid(self) -> Sequence[Event]:
+        """What is still held of a call that has failed: the text, and no end. Must be the last that is asked."""
+        read = () if self._aside is None else await self._aside
+        held = [event for event in (*read, *await self._held()) if not isinstance(event, Finish)]
+        self._progress.saw(held)
+        return held
 
     # ---------------------------------------------------------------- the two ordinary cases
 
@@ -178,8 +188,7 @@ class Watched:
             self._written += [event.text for event in batch if isinstance(event, Delta)]
         reader = self._reader
         if reader is not None:
-            # A long text is read beside the loop: other calls go on meanwhile.
-            batch = await asyncio.to_thread(reader.read, batch) if reader.weighs(batch) else reader.read(batch)
+            batch = await self._beside(reader.read, batch) if reader.weighs(batch) else reader.read(batch)
             self._progress.tool_parse_failures = reader.failures
         for event in batch:
             if type(event) is not Delta:
@@ -228,18 +237,28 @@ class Watched:
     async def _end(self) -> Sequence[Event]:
         """What is still held; if a choice has no end, the failure comes behind it."""
         self._over = True
+        held = self._ended(await self._held())
+        if self._unfinished:
+            self._failure = UpstreamIncomplete("the model's server ended its answer without a finish_reason")
+        return held
+
+    async def _held(self) -> Sequence[Event]:
+        """What the cut and the reader hold; they hold nothing afterwards."""
         held: Sequence[Event] = self._cutter.close() if self._cutter is not None else ()
         if self._count is not None:
             self._written += [event.text for event in held if isinstance(event, Delta)]
         reader = self._reader
         if reader is not None:
-            held = reader.read(held)
-            held = [*held, *(await asyncio.to_thread(reader.close) if reader.weighs(()) else reader.close())]
+            held = await self._beside(reader.close, held) if reader.weighs(held) else reader.close(held)
             self._progress.tool_parse_failures = reader.failures
-        held = self._ended(held)
-        if self._unfinished:
-            self._failure = UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return held
+
+    async def _beside(self, read: Callable[[Sequence[Event]], list[Event]], batch: Sequence[Event]) -> list[Event]:
+        """Read a long text beside the loop: other calls go on meanwhile. It is read to its end in any case."""
+        self._aside = asyncio.ensure_future(asyncio.to_thread(read, batch))
+        out = await asyncio.shield(self._aside)
+        self._aside = None
+        return out
 
     async def _counted(self, batch: Sequence[Event]) -> Usage | None:
         """The counts of an answer that came without them."""

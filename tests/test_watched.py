@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -349,6 +350,44 @@ def test_a_long_answer_does_not_hold_up_the_loop(batches: Batches) -> None:
     said, longest = asyncio.run(run())
     assert said == sum(len(event.text) for batch in batches for event in batch if isinstance(event, Delta))
     assert longest < 0.1  # half a second and more where it is read in the loop
+
+
+def test_a_call_that_is_given_up_while_it_is_read_keeps_its_text() -> None:
+    text = "a" + "<tool_call>x" * 40_000
+
+    async def run() -> list[Event]:
+        played = Played([[BEGUN], [Delta(0, text)]], None)
+        watched = Watched(exchange(), played, Progress("chat", "req_1", 0.0), None, Reader(READING))
+        assert await watched.more() == [BEGUN]
+        task = asyncio.ensure_future(watched.more())
+        await asyncio.sleep(0)  # now it is being read, beside the loop
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return list(await watched.unsaid())
+
+    out = asyncio.run(run())
+    assert "".join(event.text for event in out if isinstance(event, Delta)) == text
+    assert not any(isinstance(event, Finish) for event in out)
+
+
+@settings(max_examples=200)
+@given(TOOL_ANSWERS, st.sampled_from([(), ("<eo>",)]), st.integers(1, 2))
+def test_what_is_unsaid_is_what_an_end_would_have_said(answer: list[Event], stops: tuple[str, ...], n: int) -> None:
+    """A stream that fails tells as much as one that just ends, but for the finishes."""
+
+    async def run(error: GatewayError | None) -> list[Event]:
+        numbers = count()
+        reader = Reader(READING, n, lambda: f"call_{next(numbers)}")
+        played = Played([[event] for event in answer], error)
+        watched = Watched(exchange(stops=stops, n=n), played, Progress("chat", "req_1", 0.0), None, reader)
+        out: list[Event] = []
+        with suppress(GatewayError):
+            while batch := await watched.more():
+                out += batch
+        return [*out, *await watched.unsaid()]
+
+    assert asyncio.run(run(UpstreamDisconnected("gone"))) == asyncio.run(run(None))
 
 
 def test_what_looked_like_a_call_is_noted() -> None:

@@ -18,6 +18,8 @@ from gateway.edge.hangup import Work
 
 if TYPE_CHECKING:
     from gateway.pipeline import Prepared, Route
+    from gateway.watched import Watched
+    from gateway.wire.speak import Speaker
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
@@ -47,6 +49,7 @@ class Asked(Work, ABC):
         "received",
         "request_id",
         "status",
+        "telling",
     )
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
@@ -67,6 +70,8 @@ class Asked(Work, ABC):
         """The model named by the path (``/{model}/v1/…``); None: the body names it."""
         self.known: tuple[Route, Prepared] | None = None
         """What a handler has found out, for the headers of whatever is answered."""
+        self.telling: tuple[Watched, Speaker] | None = None
+        """Who is being streamed; if it breaks off, they know what has not been said yet."""
         self.status = 0
         """The status of the answer; 0: nothing has been said yet."""
         self.early: bytes | None = None

@@ -118,8 +118,9 @@ class Calls:
         except ClientGone:
             end = ("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
         except GatewayError as error:
+            last = await _unsaid(asked, progress)
             end = (error.code, asked.status or error.status, "")
-            _report(asked, error, progress)
+            _report(asked, error, progress, last)
         except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
             LOG.exception("%s failed inside the gateway", asked.request_id)
             failure = GatewayError("the gateway made a mistake; its log has the details under this request id")
@@ -156,6 +157,7 @@ class Calls:
         async with Run(route, prepared, progress) as events:
             if call.stream:
                 speaker = _speaker(call, route, prepared, progress)
+                asked.telling = events, speaker
                 await _stream(asked, events, speaker, progress)
             else:
                 answer = await _whole(events)
@@ -178,13 +180,27 @@ def _known(asked: Asked, progress: Progress) -> bytes:
     return b"" if asked.known is None else provenance(*asked.known, progress)
 
 
-def _report(asked: Asked, error: GatewayError, progress: Progress) -> None:
-    """Tell the client: with a real status if nothing is out yet, else as the last event."""
+async def _unsaid(asked: Asked, progress: Progress) -> bytes:
+    """What was held back of a stream that has broken off; the client gets it before it is told why."""
+    if asked.telling is None:
+        return b""
+    events, speaker = asked.telling
+    batch = await events.unsaid()
+    frames = speaker.frames(batch)
+    if frames:
+        if not asked.status:
+            asked.begin(200, STREAM_HEADERS + _known(asked, progress))
+        progress.wrote(batch)
+    return frames
+
+
+def _report(asked: Asked, error: GatewayError, progress: Progress, last: bytes = b"") -> None:
+    """Tell the client: with a real status if nothing is out yet, else as the last event, behind what is ``last``."""
     progress.attempts = max(progress.attempts, error.attempts)
     if not asked.status:
         send_error(asked, error, _known(asked, progress))
     else:
-        asked.end(error_event(error))
+        asked.end(last + error_event(error))
 
 
 async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Progress) -> None:

@@ -52,6 +52,7 @@ class Request(Asked):
         self.received = time.monotonic()
         self.model = None
         self.known = None
+        self.telling = None
         self.early = None
         self.status = 0
         self.answered = False

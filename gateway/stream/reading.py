@@ -74,7 +74,7 @@ class Reader:
             weight += choice.waiting // 4  # most often it only waits for more, and the way through a thread costs
         return weight > HEAVY
 
-    def read(self, batch: Sequence[Event]) -> Sequence[Event]:
+    def read(self, batch: Sequence[Event]) -> list[Event]:
         """The events that may go out now."""
         out: list[Event] = []
         for event in batch:
@@ -87,9 +87,10 @@ class Reader:
         self._note()
         return out
 
-    def close(self) -> list[Event]:
-        """The upstream is at its end: what is still held, without inventing a finish."""
-        out = [event for choice in self._choices.values() for event in choice.flush()]
+    def close(self, last: Sequence[Event] = ()) -> list[Event]:
+        """The upstream is at its end: ``last`` and what is still held, without inventing a finish."""
+        out = self.read(last)
+        out += [event for choice in self._choices.values() for event in choice.flush()]
         self._note()
         return out
 

@@ -30,6 +30,12 @@ class Read:
     def text(self) -> str:
         return self.texts.get(0, "")
 
+    def deltas(self, index: int) -> list[dict[str, Any]]:
+        """Those of one choice of a chat's stream."""
+        bodies = [json.loads(event[6:]) for event in self.raw.decode().split("\n\n") if event.startswith("data: {")]
+        choices = [choice for body in bodies for choice in body.get("choices", ())]
+        return [choice["delta"] for choice in choices if choice["index"] == index]
+
 
 def ask(gateway: Gateway, model: str, *, stream: bool = False, **fields: Any) -> Read:
     """One chat request, read to its end as strictly as a client may."""

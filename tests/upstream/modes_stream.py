@@ -124,6 +124,28 @@ async def say(talk: Talk) -> None:
     await talk.end()
 
 
+@mode("say-and-break")
+async def say_and_break(talk: Talk) -> None:
+    """What the option ``text`` says, three characters a token, for every choice; then the option ``how`` happens."""
+    text = talk.heard.options["text"]
+    await talk.stream_head()
+    for at in range(0, len(text), 3):
+        for index in range(int(talk.heard.body.get("n") or 1)):
+            await talk.event(talk.piece(text[at : at + 3], index))
+    match talk.heard.options["how"]:
+        case "drop":
+            await talk.drop()
+        case "reset":
+            await talk.reset()
+        case "error":
+            await talk.event({"error": {"message": "out of memory", "type": "server_error", "code": 500}})
+            await talk.end()
+        case "end":
+            await talk.end()
+        case "stall":
+            await talk.hang()
+
+
 def script(name: str, texts: Sequence[str | tuple[int, str]], finish: str = "length") -> None:
     """A mode that says these texts and stops; ``<eob>`` is replaced by the option ``marker``."""
 

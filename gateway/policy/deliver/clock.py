@@ -46,4 +46,5 @@ class Clock:
         if self._up is None or self._owner is None or not isinstance(error, asyncio.CancelledError):
             return
         if self._owner.uncancel() <= 0:
-            raise self._up from None
+            up, self._up = self._up, None  # told once: whoever cancels from now on is somebody else
+            raise up from None

@@ -93,7 +93,11 @@ class _Clocked(Clock):
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
         self._listen()
-        batch = await self._events.more()
+        try:
+            batch = await self._events.more()
+        except asyncio.CancelledError as error:
+            self.convert(error)  # here, so that whoever holds text back hears of it as of any failure
+            raise
         self._left = now = self._loop.time()
         for event in batch:
             if (type(event) is Delta and event.text) or is_content(event):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from gateway.core.dialogue import NOTHING
-from gateway.core.errors import UpstreamError, UpstreamRejectedRequest
+from gateway.core.errors import GatewayError, UpstreamError, UpstreamRejectedRequest
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.stream.batches import Singles
@@ -181,17 +181,22 @@ async def _cut_short(events: Events, exchange: Exchange, expected: int) -> Async
     heard: set[int] = set()
     ended: set[int] = set()
     cut = False
-    while batch := await events.more():
-        for event in batch:
-            for said in cutter.feed(event):
-                if isinstance(said, Delta | Finish):
-                    heard.add(said.index)
-                if isinstance(said, Finish):
-                    ended.add(said.index)
-                    cut = cut or said.source == "gateway"
-                yield said
-            if cut and exchange.stream and ended == heard:
-                return
+    try:
+        while batch := await events.more():
+            for event in batch:
+                for said in cutter.feed(event):
+                    if isinstance(said, Delta | Finish):
+                        heard.add(said.index)
+                    if isinstance(said, Finish):
+                        ended.add(said.index)
+                        cut = cut or said.source == "gateway"
+                    yield said
+                if cut and exchange.stream and ended == heard:
+                    return
+    except GatewayError:
+        for said in cutter.close():  # what an engine has said before it broke off is not lost
+            yield said
+        raise
     for said in cutter.close():
         yield said
 

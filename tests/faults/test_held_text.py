@@ -1,0 +1,151 @@
+"""An upstream breaks off while text is held that may become a call, a thought's end or a stop: nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import POLICY, TEMPLATE, model
+from tests.faults.reading import Read, ask
+from tests.serving import Gateway, gateway
+from tests.upstream.server import RudeServer
+
+ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+ARGUMENTS = '{"a": 1}'
+CALL = f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>'
+READS = """
+tools:
+  parser: hermes
+  declare: {turn: first_user, place: before_text, each: function}
+thinking: {begin: "<think>", end: "</think>"}
+"""
+
+HOW = {  # how the upstream breaks off: the code of the error event
+    "drop": "upstream_disconnected",
+    "reset": "upstream_disconnected",
+    "error": "upstream_error",
+    "end": "upstream_incomplete",
+    "stall": "upstream_idle_timeout",
+}
+SAID = {  # name: (what the model said, content, reasoning, arguments of calls)
+    "nothing held": ("I add.", "I add.", "", []),
+    "a marker begun": ("I add.\n<tool", "I add.\n<tool", "", []),
+    "nothing but that": ("<tool", "<tool", "", []),
+    "a marker": ("I add.\n<tool_call>", "I add.\n<tool_call>", "", []),
+    "a call begun": (f"I add.\n{CALL[:40]}", f"I add.\n{CALL[:40]}", "", []),
+    "nothing but a call begun": (CALL[:40], CALL[:40], "", []),
+    "a call but for its end marker": (CALL.removesuffix("</tool_call>"), "", "", [ARGUMENTS]),
+    "a call's end marker begun": (CALL[:-9], CALL[:-9], "", []),
+    "a call": (CALL, "", "", [ARGUMENTS]),
+    "a second call begun": (f"{CALL}\n{CALL[:30]}", f"\n{CALL[:30]}", "", [ARGUMENTS]),
+    "blanks behind a call": (f"{CALL}\n\n", "", "", [ARGUMENTS]),
+    "a stop begun": ("I add.<eo", "I add.<eo", "", []),
+    "a stop begun in a call": (f"{CALL[:30]}<e", f"{CALL[:30]}<e", "", []),
+    "a thought begun": ("<thi", "<thi", "", []),
+    "a thought's end begun": ("<think>1 and</th", "", "1 and</th", []),
+}
+SLOW = {"nothing but that", "a call begun", "a stop begun in a call", "a thought's end begun"}
+"""What is said before an upstream falls silent; each costs a test the idle time."""
+ROWS = [(how, name) for how in HOW for name in SAID if how != "stall" or name in SLOW]
+
+
+def names(how: str, name: str) -> str:
+    """The model that says this and breaks off so."""
+    return f"{how}-{name}".translate({32: "-", 39: ""})
+
+
+def configure(folder: Path, up: RudeServer, run: str) -> str:
+    """A gateway.yaml with a model for each row, and one for each that is not read, under ``plain``."""
+    (folder / "policies").mkdir()
+    (folder / "policies" / "fast.yaml").write_text(POLICY)
+    (folder / "meta_templates").mkdir()
+    (folder / "meta_templates" / "sft.yaml").write_text(TEMPLATE)
+    (folder / "meta_templates" / "reads.yaml").write_text(TEMPLATE + READS)
+    config = f"server: {{http_client: {run}}}\nmodels:\n"
+    for how, name in ROWS:
+        url = up.url("say-and-break", how=how, text=SAID[name][0], run=run)
+        config += model(names(how, name), url, template="reads")
+        config += model("plain-" + names(how, name), url)
+        config += model("single-" + names(how, name), url, template="reads", extra=", engine: llamacpp")
+    return config
+
+
+@pytest.fixture(scope="module", params=["h1", "aiohttp"])
+def broken(
+    up: RudeServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("broken")
+    with gateway(folder, configure(folder, up, request.param)) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(broken: Gateway, up: RudeServer) -> Iterator[None]:
+    yield
+    assert broken.settled()
+    assert up.wait(lambda: up.active == 0)
+
+
+def heard(read: Read, index: int = 0) -> tuple[str, str, list[str]]:
+    """Content, reasoning and the arguments of calls, as a choice's deltas have them."""
+    content = reasoning = ""
+    calls: dict[int, str] = {}
+    for delta in read.deltas(index):
+        content += delta.get("content") or ""
+        reasoning += delta.get("reasoning") or ""
+        for fragment in delta.get("tool_calls", ()):
+            calls.setdefault(fragment["index"], "")
+            calls[fragment["index"]] += fragment["function"].get("arguments", "")
+    return content, reasoning, [*calls.values()]
+
+
+@pytest.mark.parametrize(("how", "name"), ROWS)
+def test_a_client_has_all_that_was_said_and_then_the_error(broken: Gateway, how: str, name: str) -> None:
+    _, content, reasoning, calls = SAID[name]
+    read = ask(broken, names(how, name), stream=True, tools=[ADD])
+    assert (read.status, read.code) == (200, HOW[how])
+    assert heard(read) == (content, reasoning, calls)
+    assert not read.finishes
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_model_that_is_not_read_is_told_of_alike(broken: Gateway, how: str) -> None:
+    for name in SLOW:
+        read = ask(broken, "plain-" + names(how, name), stream=True)
+        assert (read.status, read.code, read.text) == (200, HOW[how], SAID[name][0])
+        assert not read.finishes
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_each_choice_has_what_was_said_of_it(broken: Gateway, how: str) -> None:
+    name = "a stop begun in a call"
+    read = ask(broken, names(how, name), stream=True, tools=[ADD], n=2)
+    assert (read.status, read.code) == (200, HOW[how])
+    assert [heard(read, index) for index in (0, 1)] == [(SAID[name][1], "", [])] * 2
+
+    read = ask(broken, "single-" + names(how, name), stream=True, tools=[ADD], n=2)  # the second is never asked for
+    assert (read.status, read.code) == (200, HOW[how])
+    assert [heard(read, index) for index in (0, 1)] == [(SAID[name][1], "", []), ("", "", [])]
+
+
+def test_one_call_that_was_all_there_may_be_has_no_end_either(broken: Gateway) -> None:
+    read = ask(
+        broken, names("drop", "a call but for its end marker"), stream=True, tools=[ADD], parallel_tool_calls=False
+    )
+    assert (heard(read), read.finishes, read.code) == (("", "", [ARGUMENTS]), {}, "upstream_disconnected")
+
+
+@pytest.mark.parametrize("how", ["drop", "error"])
+def test_a_whole_answer_is_an_error_and_nothing_else(broken: Gateway, how: str) -> None:
+    read = ask(broken, names(how, "a call begun"), tools=[ADD])
+    assert (read.status, read.code) == (502, HOW[how])
+
+
+def test_the_record_tells_of_a_stream_that_had_begun(broken: Gateway) -> None:
+    name = names("drop", "nothing but that")
+    before = broken.metric("gateway_stream_incomplete_total", model=name)
+    ask(broken, name, stream=True, tools=[ADD])
+    assert broken.settled()
+    assert broken.metric("gateway_stream_incomplete_total", model=name) == before + 1
