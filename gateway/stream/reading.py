@@ -164,20 +164,20 @@ class _Choice:
     def end(self, finish: Finish) -> list[Event]:
         if self.ended:
             return []
-        events = self.flush()
+        events = self.flush(stopped=finish.reason == "stop")
         if finish.reason == "stop" and self._made:
             finish = Finish(finish.index, "tool_calls", finish.matched, finish.source, finish.extras)
         return events if events and isinstance(events[-1], Finish) else [*events, finish]
 
-    def flush(self) -> list[Event]:
-        """Everything held back; the choice takes no more."""
+    def flush(self, *, stopped: bool = False) -> list[Event]:
+        """Everything held back; the choice takes no more. ``stopped``: see ``Scanner.end``."""
         if self.ended:
             return []
         events, self._calls = [*self._calls], []
         if self._reasoning is not None:
             events += self._of(self._reasoning.end())
         if self._scanner is not None and not self.ended:
-            events += self._spoken(self._scanner.end())
+            events += self._spoken(self._scanner.end(stopped=stopped))
         self.ended = True
         return events
 

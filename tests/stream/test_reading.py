@@ -21,6 +21,7 @@ HERMES = FORMATS["hermes"](Tokens(), NAMES)
 CALLS = Reading(calls=HERMES, names=NAMES)
 THINKS = Reading(thinking=Thinking("<think>", "</think>"))
 BOTH = Reading(thinking=Thinking("<think>", "</think>", open=True), calls=HERMES, names=NAMES)
+LAZY = Reading(calls=FORMATS["lazyllm"](Tokens("<f>", "<a>", "<e>"), NAMES), names=NAMES)
 
 ADD = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
 NOW = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
@@ -55,6 +56,11 @@ CASES: dict[str, tuple[Reading, str, str, str, dict[str, Any], str]] = {
         "tool_calls",
     ),
     "only thinking": (BOTH, "hm", "length", "", thought("hm"), "length"),
+    "a call that stops in place of its end token": (
+        LAZY, "So\n<f>now", "stop", "So\n", {"tool_calls": [call("now", "{}")]}, "tool_calls",
+    ),
+    "a call that runs out of room": (LAZY, "So\n<f>now", "length", "So\n<f>now", {}, "length"),
+    "a sentence that stops in place of an end token": (LAZY, "<f>now and then", "stop", "<f>now and then", {}, "stop"),
     "the first call only": (
         Reading(calls=HERMES, names=NAMES, one_call=True), f"a{ADD}\n{NOW}b", "stop", "a",
         {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls",

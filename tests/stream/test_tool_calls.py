@@ -197,6 +197,23 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         '<|action_start|><|function|>add<|args|>"{\\"a\\": 1}"<|action_end|>',
         ("", (ADD,), 0),
     ),
+    "lazyllm: signs before the name": ("lazyllm signs", "✿FUNCTION✿: \nnow\nok", ("ok", (("now", "{}"),), 0)),
+    "lazyllm: no arguments, then what may begin some": (
+        "lazyllm",
+        "<|action_start|><|function|>now<|action_end|><",
+        ("<", (("now", "{}"),), 0),
+    ),
+    "lazyllm: begun in the arguments": (
+        "lazyllm",
+        f"<|action_start|><|function|>now<|args|> {L}",
+        ("<|action_start|><|function|>now<|args|> ", (ADD,), 1),
+    ),
+    "lazyllm: an object in a line of prose": (
+        "lazyllm lines",
+        f"Write\n{PARAMETERS} for that.",
+        (f"Write\n{PARAMETERS} for that.", (), 1),
+    ),
+    "lazyllm: an object, blanks and a line": ("lazyllm lines", f"{PARAMETERS} \t\nok", ("\nok", (ADD,), 0)),
     "lazyllm: a name cut off": (
         "lazyllm",
         "<|action_start|><|function|>now",

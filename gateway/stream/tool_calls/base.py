@@ -70,6 +70,8 @@ class Format:
     """Characters that open one where nothing but calls has been said before."""
     separator: str = ""
     """What may stand once between two such regions."""
+    closing: str = ""
+    """What ends a region, and may have been the stop that ended the answer: then it is not in the text."""
     lines: bool = False
     """The markers begin with a line's end; the answer begins a line too."""
     carries: Callable[[str], bool] = lambda name: True

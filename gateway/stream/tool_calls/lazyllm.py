@@ -4,13 +4,15 @@ The rules of ``specs/lazyllm.md`` 11, in order of the text:
 
 - A. From ``start`` to ``end``: the name, then ``args`` and the arguments; without ``args`` a call without arguments.
   A template without an ``args`` token has an object with ``name`` and ``parameters`` or ``arguments`` in between.
-- B. On lines of their own: a tool's name, and on the next line its arguments; or an object, or a list of objects,
+- B. On lines of their own: a tool's name, and from the next line on its arguments; or an object, or a list of objects,
   with ``name`` and ``parameters`` or ``arguments``.
 - C. Everything else is text.
 
 An object without arguments is a call without arguments. Arguments may be JSON, or JSON5 as far as ``literals.py``
-reads it, or either of them in a string. Where LazyLLM hands on arguments it cannot read, or drops text after a call,
-both stay text here.
+reads it, or either of them in a string. LazyLLM makes ``end`` a stop, so an answer may stop where it would stand.
+
+Where LazyLLM hands on arguments it cannot read, or drops text after a call, both stay text here. All that differs is
+listed in ``docs/tools.md``, and ``tests/stream/test_lazyllm_split.py`` looks for more.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from gateway.stream.tool_calls.values import BESIDE, Closed, Value, as_json, cal
 BOTH = "\"'"
 KEYS = ("parameters", "arguments")
 _SAID = re.compile(r"\S")
+_LINE = re.compile(r"\n|\S")
 MAX_STRINGS = 4
 """How often the arguments may be a string that holds the arguments."""
 
@@ -50,6 +53,7 @@ def lazyllm(tokens: Tokens, names: Collection[str] = ()) -> Format:
         lambda: _Region(tokens, marks),
         lambda region: _read(region, tokens),
         markers=stop_set((tokens.start, *alone) if tokens.start else alone),
+        closing=tokens.end,
         lines=True,
         telling=tuple([token for token in (tokens.start,) if token] or ["name"]),
     )
@@ -78,7 +82,8 @@ class _Region:
         # The marker, which comes first and alone.
         tokens = self._tokens
         if text != tokens.start:
-            self._inner = Value(text[:-1], BOTH)
+            value = Value(text[:-1], BOTH)
+            self._inner = _Line(value) if len(text) == len("\n{") else value
             return self._inner.feed(text)
         self._inner = _Named(tokens, self._marks) if tokens.args else Closed(Value("", BOTH), tokens.end)
         return None
@@ -87,13 +92,16 @@ class _Region:
 class _Named:
     """Behind the start token: a name, then the end, or the args token, the arguments and the end.
 
-    One family's end is a line's end, and stands behind the name as well: an end followed by ``args`` is none.
+    One family's end is a line's end, and stands behind the name as well: an end followed by ``args`` is none, and
+    neither is one before the name.
     """
 
-    __slots__ = ("_arguments", "_lead", "_marks", "_since", "_tokens", "_whole")
+    __slots__ = ("_arguments", "_blank", "_lead", "_marks", "_since", "_tokens", "_whole")
 
     def __init__(self, tokens: Tokens, marks: StopSet) -> None:
         self._tokens = tokens
+        self._blank = True
+        """Nothing of the name has come."""
         self._marks: StopScanner | None = StopScanner(marks)
         self._lead: str | None = None
         """What has come since an end behind the name, without the blanks before it."""
@@ -112,14 +120,21 @@ class _Named:
         """See ``base.Region``."""
         at = 0
         if self._marks is not None:
+            if self._blank:
+                said = _SAID.search(text)
+                if said is None:
+                    return None
+                at, self._blank = said.start(), False
             held = self._marks.held
-            out, mark = self._marks.feed(text)
+            out, mark = self._marks.feed(text[at:])
             if mark is None:
                 return None
-            at, self._marks = len(out) - held + len(mark), None
+            at, self._marks = at + len(out) - held + len(mark), None
             if mark == self._tokens.start:
                 return at - len(mark)
             self._whole = mark == self._tokens.end
+            if self._whole and mark.strip():
+                return at
             self._lead = "" if self._whole else None
         if self._lead is not None:
             args, came = self._tokens.args, len(text) - at
@@ -136,18 +151,49 @@ class _Named:
             if first is None:
                 return None
             at, tokens = first.start(), self._tokens
-            self._arguments = Closed(Value("", BOTH), tokens.end) if first[0] in "{[" else _Until(tokens.end)
+            self._arguments = Closed(Value("", BOTH), tokens.end) if first[0] in "{[" else _Until(tokens)
         ended = self._arguments.feed(text[at:])
         return None if ended is None else at + ended
 
 
+class _Line:
+    """A region that fills its lines: behind its end nothing but blanks stands, up to the line's end or the text's."""
+
+    __slots__ = ("_inner", "_over", "whole")
+
+    def __init__(self, inner: Region) -> None:
+        self._inner = inner
+        self._over = False
+        """The inner region has ended."""
+        self.whole = False
+        """See ``base.Region``."""
+
+    def feed(self, text: str) -> int | None:
+        """See ``base.Region``."""
+        at = 0
+        if not self._over:
+            ended = self._inner.feed(text)
+            if ended is None:
+                return None
+            if not self._inner.whole:
+                return ended
+            at, self._over = ended, True
+        end = _LINE.search(text, at)
+        if end is None:
+            return None
+        self.whole = end[0] == "\n"
+        # What follows on the line becomes part of the region, which holds no call then.
+        return end.start() if self.whole else end.end()
+
+
 class _Until:
-    """Everything up to a marker."""
+    """Everything up to the end token; or up to the next start, which arguments without brackets cannot hold."""
 
-    __slots__ = ("_marks", "whole")
+    __slots__ = ("_end", "_marks", "whole")
 
-    def __init__(self, marker: str) -> None:
-        self._marks = StopScanner(stop_set((marker,)))
+    def __init__(self, tokens: Tokens) -> None:
+        self._end = tokens.end
+        self._marks = StopScanner(stop_set((tokens.end, tokens.start)))
         self.whole = False
         """See ``base.Region``."""
 
@@ -155,8 +201,10 @@ class _Until:
         """See ``base.Region``."""
         held = self._marks.held
         out, mark = self._marks.feed(text)
-        self.whole = mark is not None
-        return None if mark is None else len(out) - held + len(mark)
+        if mark is None:
+            return None
+        self.whole = mark == self._end
+        return len(out) - held + (len(mark) if self.whole else 0)
 
 
 # ---------------------------------------------------------------- whole regions
@@ -172,7 +220,7 @@ def _read(region: str, tokens: Tokens) -> Calls | None:
         name, behind, arguments = body.partition(tokens.args)
         if behind:
             return (Called(_word(name), _arguments(arguments.removesuffix(tokens.end))),)
-        name, ended, rest = body.partition(tokens.end)
+        name, ended, rest = body.lstrip().partition(tokens.end)
         return (Called(_word(name), "{}"),) if ended and not rest.strip() else None
     except ValueError:
         return None
@@ -228,10 +276,10 @@ def _call(value: Any) -> Called:
         raise ValueError("not the members of a call")
     arguments = value[given[0]] if given else {}
     if isinstance(arguments, str):
-        return Called(_word(value["name"]), _arguments(arguments))
+        return Called(value["name"], _arguments(arguments))
     if not isinstance(arguments, dict):
         raise ValueError("no object")
-    return Called(_word(value["name"]), as_json(arguments))
+    return Called(value["name"], as_json(arguments))
 
 
 def _value(text: str) -> Any:

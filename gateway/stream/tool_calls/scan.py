@@ -99,10 +99,14 @@ class Scanner:
         self._look(text)
         return self._taken()
 
-    def end(self) -> list[Piece]:
-        """No more comes: an open region is read as it stands, what was held back goes out."""
+    def end(self, *, stopped: bool = False) -> list[Piece]:
+        """No more comes: an open region is read as it stands, what was held back goes out.
+
+        ``stopped``: the model has ended by itself, or at a stop, which may be what closes a region.
+        """
+        closing = self._format.closing if stopped else ""
         while self._region is not None:
-            rest = self._close("".join(self._held), whole=self._region.whole)
+            rest = self._close("".join(self._held), whole=self._region.whole, closing=closing)
             self._at -= len(rest)
             self._look(rest)
         self._say(self._marks.flush())
@@ -213,11 +217,13 @@ class Scanner:
         whole, end = before + text, len(before) + ended
         return self._close(whole[:end], whole=region.whole) + whole[end:]
 
-    def _close(self, region: str, *, whole: bool) -> str:
-        """What of the region is to be looked at once more."""
+    def _close(self, region: str, *, whole: bool, closing: str = "") -> str:
+        """What of the region is to be looked at once more. ``closing``: what may be missing at its end."""
         self._region = None
         self._held.clear()
         calls = self._format.read(region) if len(region) <= MAX_REGION else None
+        if calls is None and closing and len(region) <= MAX_REGION:
+            calls = self._format.read(region + closing)
         if calls and self._called + len(calls) <= MAX_CALLS and all(call.name in self._names for call in calls):
             self._made(calls)
             return ""
