@@ -200,6 +200,12 @@ DIFFERENCES: dict[str, tuple[Callable[[str, Tokens], object], tuple[str, str], S
         (" Done.", [ADD]),
         ("", []),
     ),
+    "an args token within the arguments": (
+        lambda text, tokens: tokens.args and any(part.count(tokens.args) > 1 for part in segments(text, tokens)),
+        ("internlm2", '<|function|>add<|args|>{"a": "<|args|>"}<|action_end|>'),
+        ("", [("add", {"a": "<|args|>"})]),
+        ("", []),
+    ),
     "an end before the arguments": (
         early,
         ("internlm2", "<|function|>now<|action_end|> Then <|args|>"),

@@ -56,7 +56,7 @@ def _marked(segment: str, tokens: ToolTokens) -> FoundCall | None:
     if tokens.args not in segment:
         name = _up_to(segment, tokens.end).strip()
         return FoundCall(name, {}) if name else None
-    name, _, rest = segment.partition(tokens.args)
+    name, rest, *_ = segment.split(tokens.args)  # a second one ends the arguments, in a string of theirs too
     return FoundCall(name.strip(), _value(_up_to(rest, tokens.end).strip())) if name.strip() else None
 
 

@@ -156,6 +156,9 @@ ANSWERS: dict[str, tuple[str, ToolTokens, tuple[str, ...], Extracted]] = {
         Extracted("Sure.", (FoundCall("f", {"a": 1}), FoundCall("g", {}))),
     ),
     "a string of JSON": ("<tool>f<args>'{\"a\": 1}'</tool>", TOKENS, (), Extracted("", (FoundCall("f", {"a": 1}),))),
+    "an args token in a string": (
+        "<tool>f<args>{'a': '<args>'}</tool>", TOKENS, (), Extracted("", (FoundCall("f", "{'a': '"),)),
+    ),
     "raw text": ("<tool>f<args>oops</tool>", TOKENS, (), Extracted("", (FoundCall("f", "oops"),))),
     "a name on its own line": (
         'Well\nf\n{"a": 1}', ToolTokens(), ("f",), Extracted("Well", (FoundCall("f", '{"a": 1}'),)),
