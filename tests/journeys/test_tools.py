@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from openai import OpenAI
 
+from gateway.stream.tool_calls import FORMATS
 from tests.serving import Gateway, gateway
 from tests.upstream.server import RudeServer
 from tests.upstream.talk import Heard
@@ -53,6 +56,55 @@ FAMILIES = {  # model: (parser, how the template writes calls, what the engine s
         None,
     ),
 }
+CHATS = {  # parser: (end of a turn, what the engine says, the first prompt, what the second adds), with {slots}
+    "hermes": (
+        "<|im_end|>",
+        f"I add.\n{CALL}",
+        "<|im_start|>system\n<tools>\n{tool}\n</tools><|im_end|>\n"
+        "<|im_start|>user\n12+34=?<|im_end|>\n<|im_start|>assistant\n",
+        f"I add.\n{CALL}<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n46\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+    ),
+    "json": (
+        "<|end|>",
+        OBJECT,
+        "<|user|><|tool|>[{function}]<|/tool|>12+34=?<|end|><|assistant|>",
+        f"{OBJECT}<|end|><|tool|>46<|end|><|assistant|>",
+    ),
+    "llama3_json": (
+        "<|eot_id|>",
+        f'{{"name": "add", "parameters": {ARGUMENTS}}}',
+        "<|start_header_id|>system<|end_header_id|>\n\nEnvironment: ipython<|eot_id|>"
+        "<|start_header_id|>user<|end_header_id|>\n\nCall one of these:\n\n{indented}\n\n12+34=?<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        f'{{"name": "add", "parameters": {ARGUMENTS}}}<|eot_id|>'
+        '<|start_header_id|>ipython<|end_header_id|>\n\n"46"<|eot_id|>'
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    ),
+    "pythonic": (
+        "<|eot|>",
+        "[add(a=12, b=34)]",
+        "<|header_start|>system<|header_end|>\n\nAnswer with [name(key=value)].\n[{tool}]<|eot|>"
+        "<|header_start|>user<|header_end|>\n\n12+34=?<|eot|><|header_start|>assistant<|header_end|>\n\n",
+        "[add(a=12, b=34)]<|eot|><|header_start|>ipython<|header_end|>\n\n46<|eot|>"
+        "<|header_start|>assistant<|header_end|>\n\n",
+    ),
+    "mistral": (
+        "</s>",
+        f"[TOOL_CALLS] [{OBJECT}]",
+        "[AVAILABLE_TOOLS] [{tool}][/AVAILABLE_TOOLS][INST] 12+34=?[/INST]",
+        f'[TOOL_CALLS] [{OBJECT[:-1]}, "id": "{{id}}"}}]</s>'
+        '[TOOL_RESULTS] {"content": 46, "call_id": "{id}"}[/TOOL_RESULTS]',
+    ),
+    "lazyllm": (
+        "<|im_end|>",
+        f"I add.\n<|action_start|><|function|>add\n<|args|>{ARGUMENTS}\n<|action_end|>",
+        "<|im_start|>user\nTools: add\n12+34=?<|im_end|>\n<|im_start|>assistant\n",
+        f"I add.\n<|action_start|><|function|>add\n<|args|>{ARGUMENTS}\n<|action_end|><|im_end|>\n"
+        "<|im_start|>environment\n46<|im_end|>\n<|im_start|>assistant\n",
+    ),
+}
+"""Chat templates in the manner of the families that write so; they lie in ``chat_templates/``."""
 THINKS = """
 kind: meta
 round:
@@ -76,6 +128,13 @@ class World:
         return self.up.heard[-1]
 
 
+def chat(parser: str) -> str:
+    """The file of a template of ``CHATS``."""
+    tokens = "{start: '<|action_start|><|function|>', args: '<|args|>', end: '<|action_end|>'}"
+    more = f", tokens: {tokens}" if parser == "lazyllm" else ""
+    return f"kind: jinja\nfile: {parser}.jinja\nstop: ['{CHATS[parser][0]}']\ntools: {{parser: {parser}{more}}}\n"
+
+
 def models(up: RudeServer) -> str:
     def model(name: str, template: str, engine: str = "openai", **said: object) -> str:
         url = up.url("say", **said)
@@ -94,6 +153,10 @@ def models(up: RudeServer) -> str:
         model("endless", "thinks", text="hm hm hm", finish="length"),
     ]
     rows += [model(name, name, text=said, then="46", when="Result: ") for name, (_, _, said, _) in FAMILIES.items()]
+    rows += [
+        model(f"chat-{name}", f"chat-{name}", text=f"{said}{end}leak", then=f"46{end}leak", when="46")
+        for name, (end, said, _, _) in CHATS.items()
+    ]
     return "models:" + "".join(rows)
 
 
@@ -102,8 +165,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("tools")
     (folder / "meta_templates").mkdir()
     files = {name: PLAIN.replace("PARSER", row[0]).replace("CALLS", row[1]) for name, row in FAMILIES.items()}
+    files |= {f"chat-{name}": chat(name) for name in CHATS}
     for name, text in {**files, "thinks": THINKS}.items():
         (folder / "meta_templates" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    for path in (Path(__file__).parent / "chat_templates").iterdir():
+        shutil.copy(path, folder / "meta_templates")
     http = openai.DefaultHttpxClient(trust_env=False)
     with (
         RudeServer() as up,
@@ -172,6 +238,33 @@ def test_every_format_makes_the_round_trip(world: World, name: str, stream: bool
     assert said(ask(world, name, history, tools=[ADD], stream=stream).choices[0]) == ("46", [], "stop")
     written = FAMILIES[name][3] or FAMILIES[name][2]
     assert world.prompt().endswith(f"A: {written}<eob>\nQ: Result: 46\nA: ")
+
+
+@both_ways
+@pytest.mark.parametrize("parser", sorted(FORMATS))
+def test_every_format_makes_the_round_trip_over_a_chat_template(world: World, parser: str, stream: bool) -> None:
+    _, said_by_engine, first, second = CHATS[parser]
+    model, content = f"chat-{parser}", "I add.\n" if said_by_engine.startswith("I add.") else None
+    choice = ask(world, model, tools=[ADD], stream=stream).choices[0]
+    assert said(choice) == (content, [("add", ARGUMENTS)], "tool_calls")
+    (call,) = choice.message.tool_calls
+    written = {
+        "{tool}": json.dumps(ADD),
+        "{function}": json.dumps(ADD["function"]),
+        "{indented}": json.dumps(ADD, indent=4),
+        "{id}": call.id,
+    }
+    assert world.prompt() == filled(first, written)
+
+    answer = ask(world, model, answered(choice.message.content, call), tools=[ADD], stream=stream)
+    assert said(answer.choices[0]) == ("46", [], "stop")
+    assert world.prompt() == filled(first + second, written)
+
+
+def filled(prompt: str, written: dict[str, str]) -> str:
+    for slot, text in written.items():
+        prompt = prompt.replace(slot, text)
+    return prompt
 
 
 @both_ways
