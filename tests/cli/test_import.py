@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from gateway.cli.importing.making import Made
+from gateway.cli.importing.places import write
+from gateway.cli.options import NotFound
 from gateway.config.files import Files
 from gateway.config.templates import read_template
 from tests.journeys.process import run
@@ -287,6 +292,23 @@ def test_nothing_is_overwritten_without_force(home: Path) -> None:
     assert b"--force overwrites it" in ended.stderr
     assert gateway(home, "two.py", "--model", "one", "--force").returncode == 0
     load(path)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_write_that_fails_leaves_nothing_half(tmp_path: Path, force: bool) -> None:
+    place, one = tmp_path / "one.yaml", Made("one", "x" * 5000, (), ())
+    if force:
+        place.write_text("mine\n")
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(NotFound, match="cannot be written"):
+            write(one, place, force=force)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert [path.name for path in tmp_path.iterdir()] == (["one.yaml"] if force else [])
+    assert not force or place.read_text() == "mine\n"
 
 
 REFUSES = {  # name: (words, exit code, a part of standard error)

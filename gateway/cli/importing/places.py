@@ -50,10 +50,14 @@ def write(one: Made, place: Path, *, force: bool) -> None:
 
 
 def _put(path: Path, data: bytes, *, force: bool) -> None:
-    if not force:
-        with path.open("xb") as file:
+    """The whole file or none: a disk that is full leaves no half of it."""
+    place = path.with_name(f".{path.name}.new") if force else path
+    with place.open("wb" if force else "xb") as file:
+        try:
             file.write(data)
-        return
-    scratch = path.with_name(f".{path.name}.new")
-    scratch.write_bytes(data)
-    os.replace(scratch, path)
+            file.flush()
+        except OSError:
+            place.unlink()
+            raise
+    if force:
+        os.replace(place, path)
