@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.importing import Asked, made, read_drafts, write
+from gateway.cli.importing.asked import Asked
+from gateway.cli.importing.drafts import read_drafts
+from gateway.cli.importing.making import made
+from gateway.cli.importing.places import write
 from gateway.config.chat_folders import chat_template_in, read_reference
 from gateway.config.files import Files
 from gateway.config.templates import read_template
