@@ -26,7 +26,6 @@ from gateway.template.spec_prompter import PrompterSpec
 
 TOOLS = -1
 """The gap of the tools, whose text is shared by all layouts."""
-NO_NAMES: frozenset[str] = frozenset()
 
 
 class Layout(NamedTuple):
@@ -71,7 +70,7 @@ class Plain:
         """The only slot, which the message fills when there are no variables."""
         self._open = bool(self._system and self._system[-1][1])
         """The system part ends in a slot: what the user writes there decides how a system message joins it."""
-        self._layout: Callable[[tuple[str, ...], frozenset[str]], Layout | None]
+        self._layout: Callable[[tuple[str, ...], bool], Layout | None]
         self._layout = lru_cache(maxsize=ORDERS)(self._laid_out)
 
     @staticmethod
@@ -88,8 +87,9 @@ class Plain:
         if type(messages) is not PlainMessages:
             return None
         roles, texts = messages.roles, messages.texts
-        names = frozenset(variables) if variables else NO_NAMES
-        layout = (self._layout if len(roles) <= LONGEST else self._laid_out)(roles, names)
+        if variables and variables.keys() != self._needed:
+            return None  # names that a client has made up are nothing to keep
+        layout = (self._layout if len(roles) <= LONGEST else self._laid_out)(roles, bool(variables))
         if layout is None:
             return None
         frame, slots, chosen = layout
@@ -104,22 +104,22 @@ class Plain:
                 texts.append(self._listed)
         return frame.filled(texts if chosen is None else chosen(texts)), frame.notices
 
-    def _chosen(self, names: frozenset[str], turns: int) -> str | None:
+    def _chosen(self, varied: bool, turns: int) -> str | None:
         """The slot that the last message fills, empty for none; None: this is not for the plain way."""
         single, into = self._prompter.form == "alpaca", self._into
-        if not names:
+        if not varied:
             into = self._alone or into
             if self._needed and not self._alone:
                 return None
-        elif names != self._needed or (single and not into):
+        elif single and not into:
             return None
         return None if single and turns > 1 else into
 
-    def _laid_out(self, roles: tuple[str, ...], names: frozenset[str]) -> Layout | None:
-        """None: such a conversation, with such variables, is not plain."""
+    def _laid_out(self, roles: tuple[str, ...], varied: bool) -> Layout | None:
+        """``varied``: the request fills the slots. None: such a conversation is not plain."""
         length, last, led = len(roles), len(roles) - 1, roles[:1] == ("system",)
         turns = roles[led:]
-        into = self._chosen(names, len(turns))
+        into = self._chosen(varied, len(turns))
         alternate = len(turns) % 2 and {*turns[::2]} == {"user"} and {*turns[1::2]} <= {"assistant"}
         if not alternate or into is None or (led and self._open):
             return None

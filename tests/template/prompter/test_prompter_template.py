@@ -169,6 +169,21 @@ def test_the_plain_way_and_the_general_way_write_the_same(
     assert told(plain) == told(general)
 
 
+def test_names_that_a_client_makes_up_are_not_kept() -> None:
+    made = template(CHAT)
+    tracemalloc.start()
+    try:
+        for number in range(32):
+            names = {f"{number}-{place}-" + "x" * 15_000: "v" for place in range(64)}
+            with pytest.raises(InvalidValue, match="takes no variables"):
+                made.render(dialogue((U, "q"), variables=names))
+        del names
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 4 << 20  # 30 MB have come
+
+
 def test_a_very_long_conversation_is_written_the_same_way() -> None:
     turns = [(U, "q"), (A, "a")] * 150 + [(U, "last")]
     made = template(CHAT)
