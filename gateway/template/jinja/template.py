@@ -216,9 +216,15 @@ def _tagged(message: Mapping[str, Any], tag: str) -> Mapping[str, Any]:
 
 def _cut(text: str, tag: str) -> str:
     """The text up to the tag; blanks that the template trimmed there are gone, as in ``transformers``."""
-    at = text.rfind(tag.strip())
+    word = tag.strip()
+    at = text.find(word)
     if at < 0:
         raise _not_kept()
+    if text.find(word, at + 1) >= 0:  # where ``transformers`` leaves its tag in the prompt
+        raise InvalidValue(
+            "this model's chat template writes the last message twice, so there is no one place to go on from",
+            param="continue_final_message",
+        )
     return text[:at] if text.startswith(tag, at) else text[:at].rstrip()
 
 

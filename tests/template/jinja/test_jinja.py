@@ -136,6 +136,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
          "add_generation_prompt": False},
         InvalidValue, "continue_final_message", "changes or leaves out",
     ),
+    "a message that is written twice": (
+        "{{ messages[-1].content }}{{ messages | tojson }}", {},
+        {"messages": [*HELLO["messages"], {"role": "assistant", "content": "said"}], "continue_final_message": True,
+         "add_generation_prompt": False},
+        InvalidValue, "continue_final_message", "writes the last message twice",
+    ),
     "to go on with a user": (
         CHATML, {}, {"continue_final_message": True, "add_generation_prompt": False}, InvalidValue,
         "continue_final_message", "must be the assistant's",
