@@ -156,7 +156,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
         raise _overlong(length, "messages")
-    reading = None if route.readings is None else route.readings.of(dialogue, prompt)
+    reading = None if route.readings is None else route.readings.of(dialogue, prompt, call.stops)
     stops, notices, top = prompt.stops, prompt.notices, None
     params: Mapping[str, Any] | None = terms.ordinary(call)
     if params is None:

@@ -45,6 +45,8 @@ class Reading:
     one_call: bool = False
     opened: str = ""
     """What the prompt has written of the answer already."""
+    foreign_stops: frozenset[str] = frozenset()
+    """Stops of the client's own: where one of them ends the answer, it closes no call."""
 
 
 class Reader:
@@ -164,10 +166,15 @@ class _Choice:
     def end(self, finish: Finish) -> list[Event]:
         if self.ended:
             return []
-        events = self.flush(stopped=finish.reason == "stop")
+        events = self.flush(stopped=finish.reason == "stop" and self._by_itself(finish.matched))
         if finish.reason == "stop" and self._made:
             finish = Finish(finish.index, "tool_calls", finish.matched, finish.source, finish.extras)
         return events if events and isinstance(events[-1], Finish) else [*events, finish]
+
+    def _by_itself(self, matched: str | int | None) -> bool:
+        """Has the model ended its answer, or may a stop of the client's have done so? Few engines tell which it was."""
+        foreign = self._reading.foreign_stops
+        return not foreign or (matched is not None and matched not in foreign)
 
     def flush(self, *, stopped: bool = False) -> list[Event]:
         """Everything held back; the choice takes no more. ``stopped``: see ``Scanner.end``."""

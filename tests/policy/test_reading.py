@@ -95,3 +95,10 @@ def test_a_message_that_goes_on_thinks_as_it_did(name: str) -> None:
         assert found is None
     else:
         assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
+
+
+def test_stops_of_the_clients_own_are_foreign_to_the_model() -> None:
+    asked = Dialogue((USER,), tools=(ADD,))
+    found = Readings(spec(tools=TOOLS)).of(asked, Prompt(stops=("<eoa>",)), ("<eoa>", "\n"))
+    assert found is not None
+    assert found.foreign_stops == {"\n"}

@@ -169,3 +169,22 @@ def test_other_fields_and_extras_pass() -> None:
         Delta(0, "", fields={"refusal": "no"}),
         Delta(0, "<"),
     ]
+
+
+CLOSED_BY: dict[str, tuple[tuple[str, ...], str | int | None, bool]] = {  # name: (the client's stops, matched, a call)
+    "the model": ((), None, True),
+    "its end token": ((), "<end>", True),
+    "its end token, beside others": (("\n",), "<end>", True),
+    "its end of text, beside others": (("\n",), 2, True),
+    "another": (("\n",), "\n", False),
+    "nobody knows": (("\n",), None, False),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED_BY)
+def test_a_call_by_its_name_alone_is_closed_by_the_model_only(name: str) -> None:
+    stops, matched, called = CLOSED_BY[name]
+    tokens, names = Tokens("<do>", "<with>", "<end>"), frozenset({"delete"})
+    reading = Reading(None, FORMATS["lazyllm"](tokens, names), names, foreign_stops=frozenset(stops))
+    choice = folded(read(reading, [[Delta(0, "<do>delete")], [Finish(0, "stop", matched)]])[0])
+    assert ("tool_calls" in choice.fields, choice.text) == ((True, "") if called else (False, "<do>delete"))

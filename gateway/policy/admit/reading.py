@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.core.dialogue import Dialogue
@@ -24,8 +25,11 @@ class Readings:
             None if thinking is None else Thinking(thinking.begin, thinking.end, thinking.open is True, thinking.fields)
         )
 
-    def of(self, dialogue: Dialogue, prompt: Prompt) -> Reading | None:
-        """None: the text is content and nothing else. Raises InvalidValue for a tool that the format cannot name."""
+    def of(self, dialogue: Dialogue, prompt: Prompt, stops: Sequence[str] = ()) -> Reading | None:
+        """``stops``: the client's. None: the text is content and nothing else.
+
+        Raises InvalidValue for a tool that the format cannot name.
+        """
         choice = choice_of(dialogue)
         thinking = self._thinking
         if thinking is not None and dialogue.continue_final:
@@ -37,7 +41,8 @@ class Readings:
             return None if thinking is None else Reading(thinking)
         format_ = self._format(names)
         self._check_names(dialogue, format_, names)
-        return Reading(thinking, format_, names, not dialogue.parallel_calls, prompt.opened)
+        foreign = frozenset(stops) - frozenset(prompt.stops)
+        return Reading(thinking, format_, names, not dialogue.parallel_calls, prompt.opened, foreign)
 
     def _check_names(self, dialogue: Dialogue, format_: Format, names: frozenset[str]) -> None:
         for number, tool in enumerate(dialogue.tools):
