@@ -51,10 +51,10 @@ class App:
         except ClientGone:
             pass
         except GatewayError as error:
-            send_error(asked, error)
+            _tell(asked, error)
         except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
             LOG.exception("%s failed inside the gateway", asked.request_id)
-            send_error(asked, GatewayError("the gateway made a mistake; its log has the details"))
+            _tell(asked, GatewayError("the gateway made a mistake; its log has the details"))
         finally:
             if not asked.answered:
                 asked.abandon()
@@ -103,6 +103,12 @@ class App:
             "/health/live": ("GET", self._catalogue.live),
             "/health/ready": ("GET", self._catalogue.ready),
         }
+
+
+def _tell(asked: Asked, error: GatewayError) -> None:
+    """An error as the whole answer; behind the head of another it would be taken for a part of that one."""
+    if not asked.status:
+        send_error(asked, error)
 
 
 def _refuse_method(allowed: str, asked: Asked) -> None:

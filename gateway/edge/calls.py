@@ -118,9 +118,9 @@ class Calls:
         except ClientGone:
             end = ("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
         except GatewayError as error:
-            last = await _unsaid(asked, progress)
             end = (error.code, asked.status or error.status, "")
-            _report(asked, error, progress, last)
+            await _break_off(asked, error, progress)
+            end = (error.code, asked.status, "")
         except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
             LOG.exception("%s failed inside the gateway", asked.request_id)
             failure = GatewayError("the gateway made a mistake; its log has the details under this request id")
@@ -178,6 +178,17 @@ class Calls:
 def _known(asked: Asked, progress: Progress) -> bytes:
     """The ``x-gateway-*`` headers, as far as they are known."""
     return b"" if asked.known is None else provenance(*asked.known, progress)
+
+
+async def _break_off(asked: Asked, error: GatewayError, progress: Progress) -> None:
+    """Tell the client of a failure, behind all that was held of its stream."""
+    asked.conclude()  # it takes time to read a long text: who leaves meanwhile leaves a call that has failed
+    last = b""
+    try:
+        last = await _unsaid(asked, progress)
+    except Exception:  # a mistake of ours: the log gets the trace, the client is told of what came first
+        LOG.exception("%s lost what was held of its stream", asked.request_id)
+    _report(asked, error, progress, last)
 
 
 async def _unsaid(asked: Asked, progress: Progress) -> bytes:

@@ -40,6 +40,10 @@ class Work:
         if self._why is not None:
             self.resign()
 
+    def conclude(self) -> None:
+        """The work has failed, and the client is being told why: no reason to end it counts from now on."""
+        self._settled = True
+
     def resign(self) -> None:
         """A cancellation came out of the work: raise its reason; return if it was not ours, or not ours alone."""
         if self._why is not None and self.task is not None and not self.task.uncancel():
