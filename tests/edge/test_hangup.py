@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from gateway.backend.scripted import ScriptedBackend
 from gateway.core.errors import ServerDraining
+from gateway.core.exchange import Backend, Events, Exchange
 from gateway.edge.hangup import ClientGone, Work
+from gateway.policy.deliver.clocks import Clocks
+from tests.policy.asking import exchange
 
 
 def ended(work: Callable[[Work], Awaitable[str]], then: Callable[[Work], None] = lambda work: None) -> str:
@@ -133,6 +138,16 @@ def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
     assert ended(work) == "done"
 
 
+def test_a_client_that_leaves_a_failure_that_is_being_told_changes_nothing() -> None:
+    async def work(job: Work) -> str:
+        job.conclude()
+        gone(job)
+        await asyncio.sleep(0)
+        return "told"
+
+    assert ended(work) == "told"
+
+
 @pytest.mark.parametrize("clock_first", [True, False])
 def test_a_clock_that_rings_as_the_client_leaves_does_not_hide_it(clock_first: bool) -> None:
     """The two cancellations are counted apart (``asyncio.timeout`` takes back its own only)."""
@@ -161,3 +176,44 @@ def test_a_clock_that_rings_in_the_work_is_no_hangup() -> None:
         return "done"
 
     assert ended(work) == "late"
+
+
+TOTAL = 0.05
+
+
+class ClosesSlowly:
+    """A backend that plays nothing, and takes its time to be closed."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+
+    @asynccontextmanager
+    async def open(self, asked: Exchange) -> AsyncIterator[Events]:
+        async with self._inner.open(asked) as events:
+            try:
+                yield events
+            finally:
+                await asyncio.sleep(6 * TOTAL)
+
+
+@pytest.mark.parametrize("leaves", [gone, lambda job: job.leave(ServerDraining(""))], ids=["client", "process"])
+@pytest.mark.parametrize("listens", [True, False], ids=["waiting for the engine", "waiting for the client"])
+@pytest.mark.parametrize("when", ["with it", "while it closes"])
+def test_a_total_that_is_up_as_somebody_leaves_hides_nobody(
+    when: str, listens: bool, leaves: Callable[[Work], None]
+) -> None:
+    """Our clock takes back its own cancellation, once."""
+
+    async def work(job: Work) -> str:
+        loop = asyncio.get_running_loop()
+        engine = ClosesSlowly(ScriptedBackend(["a", {"pause": 9}]))
+        async with Clocks(engine, 60, TOTAL).open(exchange()) as events:
+            await events.more()
+            await events.more()
+            loop.call_later(2 * TOTAL if when == "while it closes" else TOTAL, leaves, job)
+            if when == "with it":
+                time.sleep(2 * TOTAL)  # noqa: ASYNC251  # so that both come in one turn of the loop
+            await (events.more() if listens else asyncio.sleep(9))
+        return "done"
+
+    assert ended(work) == ("ClientGone" if leaves is gone else "ServerDraining")

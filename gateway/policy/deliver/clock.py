@@ -45,6 +45,6 @@ class Clock:
         """Raise what the owner was cancelled for, if it was and nobody else has cancelled it too."""
         if self._up is None or self._owner is None or not isinstance(error, asyncio.CancelledError):
             return
+        up, self._up = self._up, None  # one ring takes back one cancellation: any other is somebody else's
         if self._owner.uncancel() <= 0:
-            up, self._up = self._up, None  # told once: whoever cancels from now on is somebody else
             raise up from None

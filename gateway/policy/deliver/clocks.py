@@ -86,9 +86,11 @@ class _Clocked(Clock):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        await self._inner.__aexit__(kind, error, trace)
-        if self._up is not None:
-            self.convert(error)
+        try:
+            await self._inner.__aexit__(kind, error, trace)
+        finally:  # cancelled once more while it closes, too
+            if self._up is not None:
+                self.convert(error)
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
