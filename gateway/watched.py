@@ -28,6 +28,7 @@ class Watched:
         "_aside",
         "_choices",
         "_count",
+        "_counting",
         "_cutter",
         "_events",
         "_failure",
@@ -71,6 +72,8 @@ class Watched:
         """Is there nothing to do but to cut?"""
         self._aside: asyncio.Future[list[Event]] | None = None
         """What is being read beside the loop."""
+        self._counting: Sequence[Event] = ()
+        """The last batch, while its counts are awaited."""
         self._written: list[str] = []
         """The text that has gone out, where it may have to be counted."""
         self._failure: UpstreamError | None = None
@@ -110,7 +113,7 @@ class Watched:
 
     async def unsaid(self) -> Sequence[Event]:
         """What is still held of a call that has failed: the text, and no end. Must be the last that is asked."""
-        read = () if self._aside is None else await self._aside
+        read = self._counting if self._aside is None else await self._aside
         held = [event for event in (*read, *await self._held()) if not isinstance(event, Finish)]
         self._progress.saw(held)
         return held
@@ -266,4 +269,7 @@ class Watched:
             return None
         if any(isinstance(event, Usage) for event in batch):
             return None
-        return await self._count("".join(self._written))
+        self._counting = batch
+        usage = await self._count("".join(self._written))
+        self._counting = ()
+        return usage

@@ -409,6 +409,42 @@ def test_scores_that_were_asked_for_must_come(name: str) -> None:
     assert watch([batch], params={"logprobs": logprobs})[:2] == (out, code)
 
 
+@pytest.mark.parametrize("how", ["stopped", "failed"])
+@pytest.mark.parametrize("name", ["cut here", "ended by the engine"])
+def test_a_call_that_is_given_up_while_it_is_counted_keeps_its_last_batch(name: str, how: str) -> None:
+    last = {
+        "cut here": [Delta(0, " two.<eo>junk")],
+        "ended by the engine": [Delta(0, " two.<e"), STOP],
+    }[name]
+
+    async def counts(written: str) -> Usage:
+        if how == "failed":
+            raise UpstreamDisconnected("whoever counts is gone")
+        await asyncio.sleep(9)
+        return Usage(1, len(written))
+
+    async def run() -> str:
+        played = Played([[BEGUN, Delta(0, "I add one and one:")], last], None)
+        watched = Watched(exchange(stops=("<eo>",)), played, Progress("chat", "req_1", 0.0), counts)
+        out = [*await watched.more()]
+        task = asyncio.ensure_future(_rest(watched, out))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, UpstreamDisconnected)):
+            await task
+        out += await watched.unsaid()
+        assert not any(isinstance(event, Finish) for event in out[:-1])
+        return "".join(event.text for event in out if isinstance(event, Delta))
+
+    said = " two." if name == "cut here" else " two.<e"
+    assert asyncio.run(run()) == f"I add one and one:{said}"
+
+
+async def _rest(watched: Watched, out: list[Event]) -> None:
+    while batch := await watched.more():
+        out += batch
+
+
 COUNTS = {  # name: (batches, what is counted here)
     "an answer without counts": ([[BEGUN, Delta(0, "ab")], [Delta(0, "c"), STOP]], [Usage(1, 3, source="estimated")]),
     "cut here": ([[BEGUN, Delta(0, "ab<eob>cd")]], [Usage(1, 2, source="estimated")]),
