@@ -103,9 +103,9 @@ class _AsgiAsked(Asked):
         await self._speak()
 
     async def _speak(self) -> None:
-        said, self._said = self._said, []
-        for message in said:
-            await self._send(message)
+        while self._said:
+            await self._send(self._said[0])  # a server that is cut short here, as it waits for the client, sent nothing
+            del self._said[0]
 
     async def _read(self, limit: int) -> bytes:
         chunks: list[bytes] = []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from tests.edge.raw import HEAD
 from tests.serving import Gateway, eventually, gateway
 
 CONFIG = """\
@@ -15,17 +19,23 @@ models:
   quick: {{template: chat, targets: [{{speaks: scripted, script: quick.yaml}}]}}
   slow: {{template: chat, targets: [{{speaks: scripted, script: slow.yaml}}]}}
   broken: {{template: chat, targets: [{{speaks: scripted, script: broken.yaml}}]}}
+  flood: {{template: chat, policy: short, targets: [{{speaks: scripted, script: flood.yaml}}]}}
 """
+FLOOD = "x" * 50_000 + "@@", "y" * 50_000 + "##"
+"""Pieces of 15 MB, more than any socket takes; each ends in half a stop, which is held until the next piece."""
 SCRIPTS = {
     "quick.yaml": "[Hel, lo, {finish: stop}]\n",
     "slow.yaml": "[begun, {pause: 50}, {finish: stop}]\n",
     "broken.yaml": "[begun, {error: upstream_disconnected}]\n",
+    "flood.yaml": f'[&a "{FLOOD[0]}", &b "{FLOOD[1]}"{", *a, *b" * 150}, {{finish: stop}}]\n',
+    "policies/short.yaml": "delivery: {timeout: {total: 1s}}\n",
 }
 
 
 @pytest.fixture(scope="module", params=["h1", "uvicorn"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp(request.param)
+    (folder / "policies").mkdir()
     for name, text in SCRIPTS.items():
         (folder / name).write_text(text)
     with gateway(folder, CONFIG.format(server=request.param)) as one:
@@ -80,3 +90,36 @@ def test_a_client_that_leaves_ends_its_call(served: Gateway, stream: bool) -> No
         httpx.post(f"{served.url}/chat/completions", json=body, timeout=0.3, trust_env=False)
     assert eventually(lambda: served.metric("gateway_requests_total", **labels) == before + 1)
     assert served.settled()
+
+
+def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: Gateway) -> None:
+    message = {"role": "user", "content": "hi"}
+    asked = {"model": "flood", "stream": True, "stop": ["@@@", "###"], "messages": [message]}
+    body = json.dumps(asked).encode()
+    with socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        link.settimeout(10)
+        link.connect(("127.0.0.1", served.port))
+        link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n%bConnection: close\r\n" % HEAD)
+        link.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        time.sleep(1.5)  # the total has passed
+        answer = httpx.Response(200, content=_unchunked(link))
+    events = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
+    assert events.pop()["error"]["code"] == "deadline_exceeded"
+    said = "".join(event["choices"][0]["delta"].get("content") or "" for event in events)
+    assert said
+    assert said == "".join(FLOOD * 151)[: len(said)]
+    assert len(said) % len(FLOOD[0]) == 0  # what was held of the last piece came, too
+    assert served.settled()
+
+
+def _unchunked(link: socket.socket) -> bytes:
+    """The body of the only answer on this connection."""
+    with link.makefile("rb") as answer:
+        while answer.readline() != b"\r\n":
+            pass
+        body = b""
+        while size := int(answer.readline(), 16):
+            body += answer.read(size)
+            answer.readline()
+        return body
