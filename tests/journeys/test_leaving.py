@@ -21,6 +21,7 @@ CONFIG = """\
 server: {{drain: {drain}, http_server: {server}, admin: "127.0.0.1:{admin}"}}
 models:
   endless: {{template: chatml, targets: [{{speaks: scripted, script: endless.yaml}}]}}
+  twice: {{template: chatml, targets: [{{speaks: scripted, script: twice.yaml}}]}}
   silent: {{template: chat, targets: [{{speaks: scripted, script: silent.yaml}}]}}
   quick: {{template: chat, targets: [{{speaks: scripted, script: quick.yaml}}]}}
 """
@@ -30,14 +31,16 @@ def files(admin: int, server: str = "h1", drain: str = "1s") -> dict[str, str]:
     return {
         "gateway.yaml": CONFIG.format(admin=admin, server=server, drain=drain),
         "endless.yaml": '[begun, "<|im", {pause: 50}, {finish: stop}]\n',
+        "twice.yaml": '[begun, "<|im", {text: too, index: 1}, {text: "<|i", index: 1}, {pause: 50}, {finish: stop}]\n',
         "silent.yaml": "[{pause: 50}, late, {finish: stop}]\n",
         "quick.yaml": "[quick, {finish: stop}]\n",
     }
 
 
-def ask(process: Process, model: str, *, stream: bool = False) -> socket.socket:
+def ask(process: Process, model: str, *, stream: bool = False, n: int = 1) -> socket.socket:
     """A call on a connection of its own."""
-    body = json.dumps({"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}]}).encode()
+    message = {"role": "user", "content": "hi"}
+    body = json.dumps({"model": model, "stream": stream, "n": n, "messages": [message]}).encode()
     link = socket.create_connection(("127.0.0.1", process.port), timeout=10)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     link.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
@@ -68,20 +71,23 @@ def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, serv
     admin = free_port()
     with serving(tmp_path, files(admin, server)) as process:
         begun, waiting = ask(process, "endless", stream=True), ask(process, "silent")
+        twice = ask(process, "twice", stream=True, n=2)
         until(begun, b"begun")
-        assert eventually(lambda: b'gateway_in_flight{endpoint="chat"} 2.0' in metrics(admin))
+        until(twice, b"too")
+        assert eventually(lambda: b'gateway_in_flight{endpoint="chat"} 3.0' in metrics(admin))
         started = time.monotonic()
         process.signal(signal.SIGTERM)
         reply = read_reply(waiting)
-        said = rest(begun)
+        said, both = rest(begun), rest(twice)
         assert 0.8 < time.monotonic() - started < 4
         assert (reply.status, reply.json()["error"]["code"]) == (503, "server_draining")
-        assert said.index(b'"<|im"') < said.index(b'"code":"server_draining"')  # it might have become the stop
-        assert b"data: [DONE]\n\n" in said
-        assert said.endswith(b"0\r\n\r\n")
-        assert b'finish_reason":"' not in said
+        for stream, held in (said, b'"<|im"'), (both, b'"<|im"'), (both, b'"<|i"'):
+            assert stream.index(held) < stream.index(b'"code":"server_draining"')  # it might have become the stop
+            assert b"data: [DONE]\n\n" in stream
+            assert stream.endswith(b"0\r\n\r\n")
+            assert b'finish_reason":"' not in stream
         assert process.process.wait(10) == 0
-    assert process.log.count("outcome=server_draining") == 2
+    assert process.log.count("outcome=server_draining") == 3
     assert "Traceback" not in process.log
 
 

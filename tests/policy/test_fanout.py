@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass, field
+
 import pytest
 
 from gateway.backend.scripted import Script, ScriptedBackend, Step
-from gateway.core.events import Delta, Usage
+from gateway.core.errors import DeadlineExceeded
+from gateway.core.events import Delta, Event, Finish, Usage
+from gateway.core.exchange import Exchange
 from gateway.policy.deliver.begin import Begin
+from gateway.policy.deliver.clocks import Clocks
 from gateway.policy.deliver.fanout import FanOut, Habits
+from gateway.progress import Progress
+from gateway.watched import Watched
 from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after
 
 UNSURE = Habits(lists=None, choices=None)
@@ -142,3 +150,120 @@ def test_a_hang_up_in_a_nested_call_closes_it() -> None:
 def test_choices_of_nested_calls_are_numbered_anew() -> None:
     heard = ask(FanOut(ScriptedBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
     assert [event.index for event in heard.events if isinstance(event, Delta)] == [0, 1, 2]
+
+
+# ---------------------------------------------------------------- cut at its stops, and broken off
+
+
+@dataclass
+class Client:
+    """Who is given the events of a fanned-out call, cut at the stops."""
+
+    inner: ScriptedBackend
+    habits: Habits
+    asked: Exchange
+    said: list[Event] = field(default_factory=list)
+    left: bool = False
+    slow: str = ""
+    """The text of which it does not take what comes behind."""
+
+    async def listen(self, total: float = TOTAL) -> None:
+        """All that comes, and what is unsaid when it breaks off."""
+        watched = None
+        try:
+            async with FanOut(Clocks(self.inner, TOTAL, total), self.habits, total).open(self.asked) as events:
+                watched = Watched(self.asked, events, Progress("completions", "req_1", 0.0), None)
+                while batch := await watched.more():
+                    self.said += batch
+                    if any(isinstance(event, Delta) and event.text == self.slow for event in batch):
+                        await asyncio.sleep(9)
+        except (asyncio.CancelledError, DeadlineExceeded):
+            self.left = True
+            assert watched is not None
+            self.said += await watched.unsaid()
+
+    @property
+    def texts(self) -> dict[int, str]:
+        return Heard(self.said).texts
+
+    @property
+    def ends(self) -> dict[int, tuple[str, str]]:
+        return {event.index: (event.reason, event.source) for event in self.said if isinstance(event, Finish)}
+
+
+HERE, THERE = ("stop", "gateway"), ("stop", "engine")
+
+
+def pieces(*texts: str) -> list[Script]:
+    """A script for all choices in one answer, and then one for each of them."""
+    whole: list[Step] = [{"text": text[:3], "index": at} for at, text in enumerate(texts)]
+    whole += [{"text": text[3:], "index": at} for at, text in enumerate(texts)]
+    whole += [{"finish": "stop", "index": at} for at in range(len(texts))]
+    return [whole, *([text[:3], text[3:], {"finish": "stop"}] for text in texts)]
+
+
+STOPPED = {  # name: (texts, what the client has of them, how they end)
+    "no stop": (("abcd", "efgh"), {0: "abcd", 1: "efgh"}, {0: THERE, 1: THERE}),
+    "stops with junk behind": (("ab<eo>junk", "cd<eo>junk"), {0: "ab", 1: "cd"}, {0: HERE, 1: HERE}),
+    "one stop": (("ab<eo>", "cdefgh"), {0: "ab", 1: "cdefgh"}, {0: HERE, 1: THERE}),
+    "half a stop at the end": (("abc<eo", "ab<e"), {0: "abc<eo", 1: "ab<e"}, {0: THERE, 1: THERE}),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("habits", [CAN, CANNOT], ids=["in one call", "one by one"])
+@pytest.mark.parametrize("prompts", [("p",), ("p", "q")], ids=["choices", "prompts"])
+@pytest.mark.parametrize("name", STOPPED)
+def test_every_choice_ends_at_its_own_stop(name: str, prompts: tuple[str, ...], habits: Habits, stream: bool) -> None:
+    texts, said, ends = STOPPED[name]
+    scripts = pieces(*texts)
+    inner = ScriptedBackend(*(scripts[:1] if habits is CAN else scripts[1:]))
+    client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",), stream=stream))
+    asyncio.run(client.listen())
+    assert (client.texts, client.ends, client.left) == (said, ends, False)
+    assert len(inner.heard) == (1 if habits is CAN else 2)
+
+
+def test_a_choice_that_an_engine_forgot_is_cut_like_the_others() -> None:
+    inner = ScriptedBackend(["ab<", "eo>junk", {"pause": 9}], ["cd<eo", ">junk", {"pause": 9}])
+    client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
+    asyncio.run(client.listen())
+    assert (client.texts, client.ends, len(inner.heard)) == ({0: "ab", 1: "cd"}, {0: HERE, 1: HERE}, 2)
+
+
+def test_a_choice_of_which_only_half_a_stop_is_known_is_not_asked_for_again() -> None:
+    other: list[Step] = [{"text": "cd", "index": 1}, {"finish": "stop", "index": 1}]
+    inner = ScriptedBackend([{"text": "<", "index": 1}, "ab<eo>", *other])
+    client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
+    asyncio.run(client.listen())
+    assert (client.texts, client.ends, len(inner.heard)) == ({1: "<cd", 0: "ab"}, {0: HERE, 1: THERE}, 1)
+
+
+@pytest.mark.parametrize("how", ["a drain", "the total time"])
+@pytest.mark.parametrize("busy", [False, True], ids=["waiting for the engine", "waiting for the client"])
+@pytest.mark.parametrize("habits", [CAN, UNSURE, CANNOT], ids=["in one call", "filling up", "one by one"])
+@pytest.mark.parametrize("prompts", [("p",), ("p", "q")], ids=["choices", "prompts"])
+def test_a_fanned_out_call_that_is_stopped_keeps_what_was_held(
+    prompts: tuple[str, ...], habits: Habits, busy: bool, how: str
+) -> None:
+    """However it is stopped: a drain is a cancellation, a total that rings outside the events as well."""
+    second: Script = ["cd", "<eo", {"pause": 9}]
+    if habits is CAN:
+        numbered: list[Step] = [{"text": text, "index": 1} for text in second if isinstance(text, str)]
+        inner = ScriptedBackend(["ab", "<e", *numbered, {"pause": 9}])
+    else:
+        inner = ScriptedBackend(["ab<e", {"finish": "stop"}], second)
+    client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",)))
+    client.slow = "cd" if busy else ""
+    drains = how == "a drain"
+
+    async def run() -> None:
+        task = asyncio.create_task(client.listen(TOTAL if drains else 0.1))
+        if drains:
+            await asyncio.sleep(0.1)
+            task.cancel()
+        await task
+
+    asyncio.run(run())
+    assert (client.texts, client.left) == ({0: "ab<e", 1: "cd" if busy else "cd<eo"}, True)
+    assert (inner.active, inner.left_early) == (0, 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from gateway.core.dialogue import NOTHING
-from gateway.core.errors import GatewayError, UpstreamError, UpstreamRejectedRequest
+from gateway.core.errors import UpstreamError, UpstreamRejectedRequest
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.stream.batches import Singles
@@ -90,7 +90,7 @@ class FanOut:
     async def _filled(
         self, exchange: Exchange, first_call: AsyncExitStack, events: Events, told: _Told
     ) -> AsyncGenerator[Event, None]:
-        async with aclosing(_cut_short(events, exchange, told.total)) as said:
+        async with aclosing(_cut_short(events, exchange)) as said:
             async for event in said:
                 told.hear(event)
                 if not isinstance(event, Usage):
@@ -110,7 +110,7 @@ class FanOut:
         self, exchange: Exchange, first_call: AsyncExitStack, events: Events, total: int
     ) -> AsyncGenerator[Event, None]:
         told = _Told(total)
-        async with aclosing(_cut_short(events, exchange, 1)) as said:
+        async with aclosing(_cut_short(events, exchange)) as said:
             async for event in said:
                 told.hear(event)
                 if isinstance(event, Begun):
@@ -128,7 +128,7 @@ class FanOut:
     async def _single_call(self, exchange: Exchange, index: int, told: _Told) -> AsyncGenerator[Event, None]:
         async with (
             self._inner.open(_single(exchange, index)) as events,
-            aclosing(_cut_short(events, exchange, 1)) as said,
+            aclosing(_cut_short(events, exchange)) as said,
         ):
             async for event in said:
                 told.hear(event)
@@ -166,39 +166,30 @@ class _Told:
         return reduce(_sum, counts) if counts and len(counts) == len(self._counts) else None
 
 
-async def _cut_short(events: Events, exchange: Exchange, expected: int) -> AsyncGenerator[Event, None]:
-    """The events of one call, up to the stops.
+async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event, None]:
+    """The events of one call as they come, as long as it has to go on.
 
-    Ends the call as soon as every choice heard of has ended and one of them had to be cut here: an engine that
-    runs past a stop would go on for ever (row C19). What it never said is asked for again.
+    Ends the call as soon as every choice heard of has ended and one of them had to be cut at a stop: an engine that
+    runs past a stop would go on for ever (row C19). What it never said is asked for again. Text is cut and held behind
+    all this (``Watched``), in one place, so that none is lost with a call that breaks off, however it does.
     """
-    if not exchange.stops or exchange.params.get("echo"):
-        while batch := await events.more():
-            for event in batch:
-                yield event
-        return
-    cutter = Cutter(exchange.stops, expected)
+    stops = exchange.stops if exchange.stream and not exchange.params.get("echo") else ()
+    cutter = Cutter(stops) if stops else None
     heard: set[int] = set()
     ended: set[int] = set()
     cut = False
-    try:
-        while batch := await events.more():
-            for event in batch:
-                for said in cutter.feed(event):
-                    if isinstance(said, Delta | Finish):
-                        heard.add(said.index)
-                    if isinstance(said, Finish):
-                        ended.add(said.index)
-                        cut = cut or said.source == "gateway"
-                    yield said
-                if cut and exchange.stream and ended == heard:
-                    return
-    except GatewayError:
-        for said in cutter.close():  # what an engine has said before it broke off is not lost
-            yield said
-        raise
-    for said in cutter.close():
-        yield said
+    while batch := await events.more():
+        for event in batch:
+            yield event
+        if cutter is None:
+            continue
+        heard.update(event.index for event in batch if isinstance(event, Delta | Finish))
+        for event in cutter.cut(batch):
+            if isinstance(event, Finish):
+                ended.add(event.index)
+                cut = cut or event.source == "gateway"
+        if cut and ended == heard:
+            return
 
 
 def _single(exchange: Exchange, index: int) -> Exchange:
