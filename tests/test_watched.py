@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.dialogue import NOTHING
@@ -154,6 +154,7 @@ def test_the_straight_ways_are_the_careful_one(
 
 @settings(max_examples=300)
 @given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2), st.integers(0, 3))
+@example([Usage(1, 2), Delta(1, "<"), Delta(0, "<")], ("<eo>",), 2, 0)
 def test_what_flows_is_what_would_have_been_pulled(
     answer: list[Event], stops: tuple[str, ...], n: int, busy: int
 ) -> None:

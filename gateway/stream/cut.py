@@ -78,8 +78,8 @@ class Cutter:
         return events
 
     def close(self) -> list[Event]:
-        """The upstream is at its end: what is still held, without inventing a finish."""
-        return [event for choice in self._choices.values() for event in choice.flush()]
+        """The upstream is at its end: what is still held, choice by choice, without inventing a finish."""
+        return [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
     def choice(self, index: int) -> Choice:
         """The state of one choice."""

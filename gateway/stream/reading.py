@@ -90,9 +90,9 @@ class Reader:
         return out
 
     def close(self, last: Sequence[Event] = ()) -> list[Event]:
-        """The upstream is at its end: ``last`` and what is still held, without inventing a finish."""
+        """The upstream is at its end: ``last`` and what is still held, choice by choice, without inventing a finish."""
         out = self.read(last)
-        out += [event for choice in self._choices.values() for event in choice.flush()]
+        out += [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
         self._note()
         return out
 
