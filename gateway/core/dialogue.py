@@ -9,25 +9,18 @@ from typing import Any, overload
 from gateway.core.frozen import dataclass
 
 
-class _Nothing(Mapping[str, Any]):
-    """An empty mapping that is hashable, so that a frozen dataclass takes it as a default."""
+class _Nothing(dict[str, Any]):
+    """An empty mapping that is hashable, so that a frozen dataclass takes it as a default, and that stays empty."""
 
     __slots__ = ()
 
-    def __getitem__(self, key: str) -> Any:
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return 0
 
-    def __hash__(self) -> int:
-        return 0
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("this mapping is shared, and stays empty")
 
-    def __repr__(self) -> str:
-        return "{}"
+    __setitem__ = setdefault = update = __ior__ = _refuse
 
 
 NOTHING: Mapping[str, Any] = _Nothing()
