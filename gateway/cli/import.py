@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="NAME", help="the template's name (default: the source's)")
     parser.add_argument("--out", metavar="FILE|FOLDER|-",
                         help="where to write (default: meta_templates/NAME.yaml; -: standard output)")  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="overwrite what is there")
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite what is there, and remove what is left of a former import"
+    )
     parser.add_argument("--model", metavar="ABBR", help="one of several models or prompters of a source")
     parser.add_argument("--as", dest="form", choices=("jinja", "meta"), default="jinja",
                         help="a chat template as it is (default), or as turns with begin and end")  # fmt: skip
@@ -60,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from gateway.cli.importing.drafts import read_drafts
     from gateway.cli.importing.making import made
     from gateway.cli.importing.places import places_of, write
+    from gateway.config.names import escaped
 
     asked = Asked(
         source=Path(args.source),
@@ -84,7 +87,10 @@ def run(args: argparse.Namespace) -> int:
             if place is None:
                 sys.stdout.write(one.text)
             else:
-                write(one, place, force=args.force)
+                for path in write(one, place, force=args.force):
+                    print(
+                        f"removed {escaped(str(path))}, which would count, and is not of this import", file=sys.stderr
+                    )
                 print(f"wrote {place}", file=sys.stderr)
     except NotFound as error:
         return fail(error)

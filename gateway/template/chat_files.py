@@ -42,6 +42,8 @@ from gateway.template.problems import Problems
 GENERATION = "generation_config.json"
 TOKENS_MAP = "special_tokens_map.json"
 ADDED_TOKENS = "added_tokens.json"
+LOOKED_AT = (TEMPLATE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDED_TOKENS)
+"""All that is looked at in a folder, beside the templates in ``additional_chat_templates/``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,6 +294,36 @@ def test_nothing_is_overwritten_without_force(home: Path) -> None:
     load(path)
 
 
+def test_nothing_of_a_former_import_counts_beside_a_new_one(home: Path) -> None:
+    folder = home / "meta_templates" / "mine"
+    model_folder(home / "plain", CHATML)
+    (home / "plain" / "generation_config.json").unlink()
+    (home / "my-model" / "additional_chat_templates").mkdir()
+    (home / "my-model" / "additional_chat_templates" / "tool_use.jinja").write_text("old:" + CHATML)
+    assert gateway(home, "my-model", "--name", "mine").returncode == 0
+    (folder / "README.md").write_text("mine\n")
+    ended = gateway(home, "plain", "--name", "mine", "--force")
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == [
+        "README.md", "chat_template.jinja", "tokenizer_config.json",
+    ]  # fmt: skip
+    told = [line for line in ended.stderr.decode().splitlines() if line.startswith("removed ")]
+    assert [line.split(",")[0] for line in told] == [
+        "removed meta_templates/mine/generation_config.json",
+        "removed meta_templates/mine/additional_chat_templates/tool_use.jinja",
+    ]
+
+
+def test_a_folder_that_is_a_link_is_not_written_to(home: Path) -> None:
+    (home / "meta_templates").mkdir()
+    (home / "meta_templates" / "led").symlink_to(home / "led")
+    before = sorted((home / "led").iterdir())
+    ended = gateway(home, "my-model", "--name", "led", "--force")
+    assert ended.returncode == 2
+    assert b"meta_templates/led is a link" in ended.stderr
+    assert sorted((home / "led").iterdir()) == before
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_write_that_fails_leaves_nothing_half(tmp_path: Path, force: bool) -> None:
     place, one = tmp_path / "one.yaml", Made("one", "x" * 5000, (), ())

@@ -10,6 +10,8 @@ from gateway.cli.importing.asked import STDOUT, Asked
 from gateway.cli.importing.making import Made
 from gateway.cli.options import NotFound
 from gateway.importer.draft import Draft
+from gateway.template.chat_files import LOOKED_AT
+from gateway.template.chat_reader import JINJA, NAMED
 
 FOLDER = "meta_templates"
 
@@ -33,20 +35,39 @@ def places_of(asked: Asked, drafts: Sequence[Draft]) -> list[Path | None]:
         for path in taken:
             if os.path.lexists(path) and not asked.force:
                 raise NotFound(f"{path} is there already: --force overwrites it, --name or --out writes elsewhere")
+        for path in (taken[1], taken[1] / NAMED) if len(taken) > 1 else ():
+            if path.is_symlink():
+                raise NotFound(f"{path} is a link, and what it leads to is not for us to change: remove the link")
     return places
 
 
-def write(one: Made, place: Path, *, force: bool) -> None:
-    """The file and what lies beside it; the YAML last, so that it never names what is not there."""
+def write(one: Made, place: Path, *, force: bool) -> list[Path]:
+    """The file and what lies beside it; the YAML last, so that it never names what is not there.
+
+    Gives the files of a former import that were removed, because they would count beside those of this one.
+    """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         for name, data in one.beside:
             beside = place.parent / one.name / name
             beside.parent.mkdir(parents=True, exist_ok=True)
             _put(beside, data, force=force)
+        left = _left_over(one, place.parent / one.name) if force else []
+        for path in left:
+            path.unlink()
         _put(place, one.text.encode("utf-8"), force=force)
     except OSError as error:
         raise NotFound(f"{place} cannot be written ({error.strerror or error})") from None
+    return left
+
+
+def _left_over(one: Made, folder: Path) -> list[Path]:
+    """What is looked at in the folder of a chat template, and was not brought."""
+    if not one.beside:
+        return []
+    brought = {folder / name for name, _ in one.beside}
+    there = [*[folder / name for name in LOOKED_AT], *sorted((folder / NAMED).glob(f"*{JINJA}"))]
+    return [path for path in there if path not in brought and os.path.lexists(path)]
 
 
 def _put(path: Path, data: bytes, *, force: bool) -> None:
