@@ -103,9 +103,9 @@ def _models(module: Module, source: Source) -> list[tuple[str, dict[str, Any]]]:
             if (error := refuse_changed(module, entry, f"{name}[{number}]", source)) is not None:
                 raise error
             if not isinstance(entry, dict):
-                module.notes.append(f"{name}[{number}] is {entry}, which was not read")
+                module.note(f"{name}[{number}] is {entry}, which was not read")
             elif entry.get(META) is None:
-                module.notes.append(f"{name}[{number}] ({entry.get('abbr', 'without abbr')}) has no {META}")
+                module.note(f"{name}[{number}] ({entry.get('abbr', 'without abbr')}) has no {META}")
             else:
                 found.append((f"{name}[{number}]", entry))
     return found

@@ -2,6 +2,7 @@
 
 Statements are followed as far as they bind plain values: ``a = "x" + b``, ``dict(a, c=1)``, ``models += […]``,
 ``config["key"] = 1``. Everything else leaves an ``Unread`` behind, which says where it stands and refuses to be used.
+What methods, functions of the file and stores that are not followed may change is marked or noted (``python_changes``).
 ``read_base`` imports are followed into files that lie beside.
 """
 
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.importer.python_changes import Changes
 from gateway.importer.python_expressions import Expressions, total
 from gateway.importer.python_values import MOST_ITEMS, Called, Module, Named, Unread
 from gateway.importer.source import Source
@@ -52,6 +54,9 @@ class _Reader:
         self.source = source
         self.module = Module()
         self._expressions = Expressions(source, self.module.names)
+        self._changes = Changes(self.module)
+        self._taken: set[int] = set()
+        """Modules whose notes and marks are known here, by identity."""
         self._read = read
         """Files that were followed, by path; one that is being read is there already, so that circles end."""
         self._path = path
@@ -62,6 +67,7 @@ class _Reader:
     # ------------------------------------------------------------ statements
 
     def _statement(self, node: ast.stmt) -> None:
+        self._changes.by_calls(node, self._grown(node))
         match node:
             case ast.Assign(targets=targets, value=value):
                 found = self._expressions.value(value)
@@ -113,10 +119,24 @@ class _Reader:
     def _extend(self, name: str, more: Any, line: int) -> None:
         """As Python does: a list grows where it is, for all its names; a text becomes another."""
         value = self.module.names[name]
-        if isinstance(value, list) and isinstance(more, list) and len(value) + len(more) <= MOST_ITEMS:
-            value += more
+        if isinstance(value, list):
+            if isinstance(more, list | tuple) and len(value) + len(more) <= MOST_ITEMS:
+                value += more
+            else:
+                self._changes.mark(value, Unread("what was added to it", line))
         else:
             self._set(name, total(value, more, line), line)
+
+    def _grown(self, node: ast.stmt) -> ast.Call | None:
+        """The call of ``append`` or ``extend`` that this statement is, if it is followed."""
+        match node:
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend"), args=[_], keywords=[]
+                ) as call
+            ) if isinstance(self.module.names.get(name), list):
+                return call
+        return None
 
     def _call(self, node: ast.Call) -> None:
         match node:
@@ -127,23 +147,12 @@ class _Reader:
                 return
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="extend"), args=[more], keywords=[]) if (
                 isinstance(self.module.names.get(name), list)
-                and isinstance(found := self._expressions.value(more), list)
             ):
-                self._extend(name, found, node.lineno)
+                self._extend(name, self._expressions.value(more), node.lineno)
                 return
-        if isinstance(node.func, ast.Attribute):
-            self._method(node.func)
         called = self._expressions.value(node)
         if isinstance(called, Called):
             self.module.calls.append(called)
-
-    def _method(self, func: ast.Attribute) -> None:
-        """A method may change what it is called on; those of prompters mostly do not, so they are only told."""
-        owner = self._expressions.value(func.value)
-        if isinstance(owner, Called):
-            self.module.notes.append(f"line {func.lineno}: what .{func.attr}() does to {owner} was not followed")
-        else:
-            self._spoil(func)
 
     def _spoil(self, node: ast.AST) -> None:
         """A statement that is not followed: what it speaks of is no longer known."""
@@ -152,16 +161,16 @@ class _Reader:
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self._set(inner.name, Unread(f"the {_statement_name(inner)} {inner.name}", inner.lineno), inner.lineno)
-            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store | ast.Del):
-                owner = self._expressions.value(inner.value)
-                if isinstance(owner, Called):
-                    self.module.spoilt[id(owner)] = (owner, why)
+            if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store | ast.Del):
+                self._changes.by_store(inner, why)
+            if isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name):
+                self._changes.mark(self.module.names.get(inner.target.id), why)  # which others may hold as well
             if not isinstance(inner, ast.Name):
                 continue
             if isinstance(inner.ctx, ast.Store | ast.Del):
                 self._set(inner.id, why, line)
             elif isinstance(value := self.module.names.get(inner.id), list | dict | set):
-                self.module.spoilt[id(value)] = (value, why)
+                self._changes.mark(value, why)
 
     def _follow(self, node: ast.ImportFrom) -> None:
         """A ``read_base`` import, where its file lies beside."""
@@ -182,7 +191,7 @@ class _Reader:
         else:
             known = _Reader(Source(path, data, self.source.beside, self.source.parse), self._read, path).module
         if known is None:
-            self.module.notes.append(f"line {node.lineno}: {where} {why}, so {names} was not read")
+            self.module.note(f"line {node.lineno}: {where} {why}, so {names} was not read")
         self._take(node, known, where)
 
     def _take(self, node: ast.ImportFrom, known: Module | None, where: str) -> None:
@@ -196,9 +205,12 @@ class _Reader:
             else:
                 missing = Unread(f"{alias.name}, which {where} does not bind", node.lineno)
                 self._set(name, known.names.get(alias.name, missing), node.lineno)
-        if known is not None:
+        if known is not None and id(known) not in self._taken:
+            self._taken.add(id(known))
             self.module.spoilt.update(known.spoilt)
-            self.module.notes.extend(note for note in known.notes if note not in self.module.notes)
+            for note in known.noted:
+                self.module.note(note)
+            self.module.untold += known.untold
 
 
 def _is_base(call: ast.Call) -> bool:

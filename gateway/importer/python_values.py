@@ -11,6 +11,8 @@ from gateway.importer.source import Source
 
 MOST_ITEMS = 20_000
 """Of a list that is put together, and of what is looked through for one value."""
+MOST_NOTES = 20
+"""Of what was not followed, told one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,10 +69,25 @@ class Module:
     """Where each name got its value."""
     calls: list[Called] = field(default_factory=list)
     """Calls that stand as statements."""
-    notes: list[str] = field(default_factory=list)
-    """What was not followed, and why."""
+    noted: dict[str, None] = field(default_factory=dict)
+    """What was not followed, and why; the first of it, each once."""
+    untold: int = 0
+    """What more there was."""
     spoilt: dict[int, tuple[Any, Unread]] = field(default_factory=dict)
     """Values that something else may have changed, by identity; kept, so that no other value gets theirs."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not followed, for a person to read."""
+        more = [f"… and {self.untold} more that were not followed"] if self.untold else []
+        return [*self.noted, *more]
+
+    def note(self, text: str) -> None:
+        """One more thing that was not followed."""
+        if len(self.noted) < MOST_NOTES:
+            self.noted[text] = None
+        elif text not in self.noted:
+            self.untold += 1
 
     def find_calls(self, names: tuple[str, ...]) -> Iterator[tuple[str, Called]]:
         """Every call of one of these names, with the name it is bound to; calls inside of calls and lists too."""

@@ -34,6 +34,7 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "a list with *": ("a = [1]\nx = [*a, 2]", [1, 2]),
     "list and tuple": ("x = [list((1,)), tuple([2])]", [[1], (2,)]),
     "a list that grows": ("x = [1]\ny = x\ny += [2]", [1, 2]),
+    "a list that grows by a tuple": ("x = [1]\ny = x\ny += (2,)", [1, 2]),
     "append and extend": ("x = [1]\nx.append(2)\nx.extend([3])", [1, 2, 3]),
     "a key that is set": ("x = dict(a=1)\nx['b'] = 'c'", {"a": 1, "b": "c"}),
     "a key that is set through another name": ("x = dict(a=1)\ny = x\ny['a'] = 2", {"a": 2}),
@@ -84,6 +85,17 @@ CHANGED = {
     "by a method of another name": "x = dict(a=1)\ny = x\ny.pop('a')",
     "inside a function's call": "x = [1]\nx.sort()",
     "by an if": "x = []\nif 1:\n    x.append(1)",
+    "by a method whose result is kept": "x = dict(a=1)\nold = x.pop('a')",
+    "by a method inside of a call": "x = dict(a=1)\nprint(x.update(a=2))",
+    "by a method inside of a value": "x = dict(a=1)\ny = [dict(b=x.update(a=2))]",
+    "by a method of what it holds": "x = dict(a=[1])\nx['a'].insert(0, 2)",
+    "by a method of what an unknown key holds": "x = dict(a=[1])\nx[k].insert(0, 2)",
+    "by a comprehension": "x = dict(a=1)\ny = [one.update(a=2) for one in [x]]",
+    "by a method on one of two": "x = dict(a=1)\n(x if y else z).update(a=2)",
+    "by |=": "x = dict(a=1)\ny = x\ny |= {'a': 2}",
+    "by |= inside an if": "x = dict(a=1)\ny = x\nif 1:\n    y |= {'a': 2}",
+    "by what cannot be read": "x = [1]\ny = x\ny += f()",
+    "by a function of the file": "def f(one):\n    one['a'] = 2\nx = dict(a=1)\nf(x)",
 }
 
 
@@ -93,6 +105,50 @@ def test_a_value_that_something_may_have_changed_is_not_trusted(text: str) -> No
     trouble = module.trouble({"around": module.names["x"]})
     assert isinstance(trouble, Unread)
     assert trouble.line > 1
+
+
+UNCHANGED = {
+    "a copy": "x = dict(a=1)\ny = x.copy()",
+    "an entry that is asked for": "x = dict(a=1)\ny = x.get('a', 2)",
+    "words in a comprehension": "x = [dict(a='A')]\ny = [one['a'].lower() for one in x]",
+    "a module's method": "import sys\nx = ['a']\nsys.path.extend(x)",
+}
+
+
+@pytest.mark.parametrize("text", UNCHANGED.values(), ids=UNCHANGED)
+def test_what_changes_nothing_leaves_a_value_alone(text: str) -> None:
+    module = read_module(source("config.py", text))
+    assert module.trouble(module.names["x"]) is None
+
+
+@pytest.mark.parametrize("line", ["x.k.append(4)", "x.k[0] = 4", "x.k.l = 4", "y = x.k.pop()", "if 1:\n    x.k = 4"])
+def test_a_call_whose_parts_are_changed_is_not_trusted(line: str) -> None:
+    module = read_module(source("config.py", f"x = A(k=[1])\n{line}"))
+    assert isinstance(module.changed(module.names["x"]), Unread)
+
+
+@pytest.mark.parametrize("line", ["x.f()", "_ = x.f()", "if 1: x.f()", "for r in y: x.f(r)", "print(x.f())"])
+def test_a_method_of_a_call_is_told(line: str) -> None:
+    module = read_module(source("config.py", f"x = A(k=[1])\n{line}"))
+    assert module.notes == ["line 2: what .f() does to A(…) (line 1) was not followed"]
+
+
+def test_what_is_changed_through_an_unread_name_is_told() -> None:
+    module = read_module(source("config.py", "x = dict(a=dict(b=1))\ny = x.get('a')\ny['b'] = 2"))
+    assert module.notes == ["line 3: what is changed through y was not followed"]
+
+
+def test_a_name_set_inside_an_expression_is_no_longer_known() -> None:
+    assert isinstance(names("x = 1\ny = (x := 2)")["x"], Unread)
+
+
+def test_many_notes_of_a_base_are_few_and_read_in_bounded_time() -> None:
+    base = "c = F()\n" + "c.f()\n" * 100_000
+    began = time.process_time()
+    module = read_module(source("config.py", "with read_base():\n    from .base import c\n", {"base.py": base}))
+    assert time.process_time() - began < 10
+    assert len(module.notes) == 21
+    assert module.notes[-1] == "… and 99980 more that were not followed"
 
 
 def test_calls_and_classes_stay_what_they_are() -> None:
