@@ -61,7 +61,7 @@ class Runtime:
         """Read the files as they are now; raises ``ConfigError`` with every problem. Blocks."""
         outcome = read(self._config, self._env)
         # Followed even if refused: the file that mends a problem may be one that was only now named.
-        self._watch.follow(outcome.files)
+        self._watch.follow((*outcome.files, *outcome.looked_at))
         if outcome.snapshot is None:
             raise ConfigError(outcome.problems)
         return outcome.snapshot

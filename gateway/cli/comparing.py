@@ -12,14 +12,13 @@ from gateway.backend.tokens import LocalTokens, Tokens
 from gateway.cli.bos_habit import Habit, bos_of, habit_of, writer
 from gateway.cli.options import NotFound
 from gateway.cli.rendering import find_either, find_route
-from gateway.config.chat_folders import TEMPLATES, chat_template_in, read_reference
+from gateway.config.chat_folders import TEMPLATES, chat_template_in, folder_of, read_reference
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError
 from gateway.core.prompt import Bos
 from gateway.pipeline import Route
 from gateway.template.base import Template
 from gateway.template.build import build
-from gateway.template.chat_reader import NAMED
 from gateway.template.chat_templates import DEFAULT
 from gateway.template.parity.cases import Case, matrix
 from gateway.template.parity.compare import CaseResult, compare
@@ -141,7 +140,7 @@ def _reference(asked: Asked, model: ModelSpec | None, ours: TemplateSpec, snapsh
         raise NotFound(f"{asked.reference}: no such file or folder")
     for given, option in (
         (asked.kwargs, "--kwargs"),
-        (asked.variant, "--variant"),
+        (asked.variant is not None, "--variant"),
         (asked.engine != "auto", "--engine"),
     ):
         if given:
@@ -185,7 +184,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, asked: Asked) -> _Reference:
         bos=None,
         bos_token=tokens.get("bos_token", ""),
         special_tokens=(*tokens.values(), *spec.jinja.ends),
-        folder=file.parent.parent if file.parent.name == NAMED else file.parent,
+        folder=folder_of(file),
         notes=spec.jinja.notes,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files import digest, listed
+from gateway.config.files import digest_of, leads_to, listed
 from gateway.core.errors import ConfigError, Problem, TemplateError
 from gateway.template.build import build
 from gateway.template.chat_files import GENERATION, read_chat_files, shortened, template_in
@@ -19,7 +19,7 @@ from gateway.template.chat_reader import NAMED
 from gateway.template.chat_templates import DEFAULT, PROCESSORS, TEMPLATE, TOKENIZER
 from gateway.template.check import SpecError, parse_spec
 from gateway.template.problems import Problems
-from gateway.template.spec import JinjaSpec, TemplateSpec
+from gateway.template.spec import JinjaSpec, SpecProblem, TemplateSpec
 from gateway.template.spec_tools import ToolsSpec
 
 TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
@@ -56,6 +56,12 @@ def chat_template_in(folder: Path) -> Path | None:
     return None if name is None else folder / name
 
 
+def folder_of(path: Path) -> Path:
+    """The model's folder of a template's file, which may be one of the named templates in it."""
+    above = path.absolute().parent
+    return above.parent if above.name == NAMED else path.parent
+
+
 def read_reference(
     path: Path, like: JinjaSpec | None, kwargs: Mapping[str, Any], variant: str | None = None
 ) -> TemplateSpec:
@@ -72,26 +78,33 @@ def read_chat_folder(
     path: Path, like: JinjaSpec | None = None, kwargs: Mapping[str, Any] | None = None, variant: str | None = None
 ) -> ChatFolder:
     """The same with the files that it is made of."""
-    folder = path.parent.parent if path.parent.name == NAMED else path.parent
-    name = path.relative_to(folder).as_posix()
+    folder = folder_of(path)
+    name = path.absolute().relative_to(folder.absolute()).as_posix()
     files = _Files(folder)
     keys: dict[str, Any] = {"kind": "jinja", "file": name, "kwargs": dict(kwargs or {})}
     if like is not None:
         keys |= {"clock": like.clock or "now", "content": like.content, "tool_arguments": like.tool_arguments}
-        variant = variant or _same_name(like, name, files)
+        variant = _same_name(like, name, files) if variant is None else variant
     if variant is not None:
         keys["variant"] = variant
     try:
         spec = parse_spec(keys, name=path.name, fetch=files.fetch, names=files.names)
     except SpecError as error:
-        raise ConfigError(tuple([Problem(str(path), 0, "", problem.message) for problem in error.problems])) from None
+        found = [Problem(str(path), 0, _asked_by(problem), problem.message) for problem in error.problems]
+        raise ConfigError(tuple(dict.fromkeys(found))) from None
     assert spec.jinja is not None
     used = {name: files.read[name] for name in spec.jinja.files}
-    spec = replace(spec, digest=digest(b"\0".join(used.values()))[:12])
+    spec = replace(spec, digest=digest_of(used)[:12])
     # How calls are read from an answer is of no matter here; that tools may be written is.
     if any("tools" in script.names for script in _scripts(spec)):
         spec = replace(spec, tools=ToolsSpec(parser="json"))
     return ChatFolder(spec, folder, name, used, tuple([name for name in used if name in files.shortened]))
+
+
+def _asked_by(problem: SpecProblem) -> str:
+    """The option that is at fault; empty: the file itself."""
+    first = problem.path[0] if problem.path else "file"
+    return str(first) if first in ("variant", "kwargs") else ""
 
 
 def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
@@ -121,8 +134,10 @@ class _Files:
         """See ``chat_files.Fetch``; raises ``ConfigError`` for a file that cannot be read."""
         if name not in self.read:
             path = self._inside(name)
-            if not path.is_file():
+            if not os.path.lexists(path):
                 return None
+            if not path.is_file():
+                raise TemplateError(f"{name} is no file, or a link that leads to none: remove it, or put a file there")
             data = _whole(path)
             if name == TOKENIZER:
                 kept = shortened(data, self.fetch(GENERATION))
@@ -137,8 +152,8 @@ class _Files:
 
     def _inside(self, name: str) -> Path:
         """A path, if it stays in the folder, or leads into the store of the hub's cache around it."""
-        path, folder = self._folder / name, Path(os.path.realpath(self._folder))
-        target = Path(os.path.realpath(path))
+        path, folder = self._folder / name, leads_to(self._folder)
+        target = leads_to(path)
         if not any(target.is_relative_to(one) for one in (folder, folder.parent.parent / BLOBS)):
             raise TemplateError(f"{name} is a link that leads out of the folder: put the file itself there")
         return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.config import yaml
@@ -28,6 +28,8 @@ class Files:
         """The folder of ``gateway.yaml``; relative paths begin here."""
         self.contents: dict[Path, bytes | None] = {}
         """In the order of reading; None: it could not be read."""
+        self.looked_at: dict[Path, None] = {}
+        """Places where a file was looked for and is none, and folders that were listed: what comes there may count."""
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
         """What is no mistake, and a person should know of."""
@@ -77,6 +79,19 @@ class Files:
 def digest(data: bytes) -> str:
     """The SHA-256 of bytes in hex."""
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_of(files: Mapping[str, bytes]) -> str:
+    """The SHA-256 of several files in hex; another name or another byte gives another."""
+    return digest("".join([f"{name}\0{digest(data)}\n" for name, data in files.items()]).encode())
+
+
+def leads_to(path: Path) -> Path:
+    """Where a path leads, its links followed. Raises ``TemplateError`` for a name that no file can have."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:
+        raise TemplateError(f"{path.name!a} is no name that a file can have") from None
 
 
 def listed(folder: Path, name: str) -> tuple[str, ...]:

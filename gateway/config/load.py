@@ -31,6 +31,8 @@ class Outcome:
     """Every file that was asked for, the broken ones too, so that a watcher sees them mended."""
     notes: tuple[Problem, ...] = ()
     """What is no mistake, and a person should know of."""
+    looked_at: tuple[Path, ...] = ()
+    """Places without a file, and folders, where one that comes may count: for a watcher as well."""
 
 
 def load(path: Path, env: Mapping[str, str]) -> Snapshot:
@@ -61,7 +63,8 @@ def read(path: Path, env: Mapping[str, str], *, everything: bool = False) -> Out
     if everything:
         library.check_folders()
     problems = files.in_order()
-    return Outcome(None if problems else snapshot, problems, tuple(files.contents), tuple(files.notes))
+    snapshot = None if problems else snapshot
+    return Outcome(snapshot, problems, tuple(files.contents), tuple(files.notes), tuple(files.looked_at))
 
 
 def _assemble(document: Document, library: Library, env: Mapping[str, str]) -> Snapshot | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files import Blame, Files, digest, listed
+from gateway.config.files import Blame, Files, digest, digest_of, leads_to, listed
 from gateway.core.errors import TemplateError
 from gateway.template.build import build, run_examples
 from gateway.template.check import SpecError, parse_spec
@@ -34,8 +34,9 @@ def read_template(files: Files, path: Path, name: str, blame: Blame, *, generate
     try:
         beside = _Beside(files, path, lambda message: document.problem(("file",), message))
         spec = parse_spec(document.value, name=name, generates=generates, fetch=beside.fetch, names=beside.names)
-        read = [beside.read[name] for name in (spec.jinja.files if spec.jinja is not None else ())]
-        spec = replace(spec, digest=digest(b"\0".join([files.contents[path] or b"", *read]))[:12])
+        read = {name: beside.read[name] for name in (spec.jinja.files if spec.jinja is not None else ())}
+        own = files.contents[path] or b""
+        spec = replace(spec, digest=(digest_of({"": own, **read}) if read else digest(own))[:12])
     except SpecError as error:
         files.problems.extend(document.problem(problem.path, problem.message) for problem in error.problems)
         return None
@@ -61,6 +62,7 @@ class _Beside:
         """A file's bytes; None: there is none. Raises ``TemplateError`` for a path that leads out of the folder."""
         path = self._inside(name)
         if not os.path.lexists(path):
+            self._files.looked_at[path] = None
             return None
         data = self._files.read(path, self._blame)
         if data is not None:
@@ -69,11 +71,13 @@ class _Beside:
 
     def names(self, name: str) -> tuple[str, ...]:
         """The names in a folder; none: there is no such folder. Raises ``TemplateError`` as well."""
-        return listed(self._inside(name), name)
+        path = self._inside(name)
+        self._files.looked_at[path] = None
+        return listed(path, name)
 
     def _inside(self, name: str) -> Path:
         path = self._folder / name
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder)):
+        if not leads_to(path).is_relative_to(leads_to(self._folder)):
             raise TemplateError(f"{name} leads out of the template's folder: put the file itself there")
         return path
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from gateway.config.shipped import FOLDERS
 
 Mark = tuple[int, int, int]
-"""Inode, time of change in ns, size."""
+"""Inode, time of change in ns, size; a folder's are others when a file comes into it or goes."""
 
 NOTHING_THERE: Mark = (0, 0, 0)
 
 
 class Watch:
-    """Looks at files, and at every YAML file in their folders.
+    """Looks at files, at every YAML file in their folders, and at places where files may come.
 
     Folders count because a new file may take the place of a shipped one, and because the
     file that mends a refused reload may not belong to the configuration yet.

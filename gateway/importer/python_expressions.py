@@ -32,7 +32,9 @@ class Expressions:
         deeper = depth + 1
         match node:
             case ast.Constant(value=value):
-                plain = isinstance(value, str | int | float | None)
+                if isinstance(value, str):
+                    return _whole(value, node.lineno)
+                plain = isinstance(value, int | float | None)
                 return value if plain else Unread(f"a value of type {type(value).__name__}", node.lineno)
             case ast.Name(id=name):
                 return self._names.get(name, Named(name, node.lineno))
@@ -40,7 +42,8 @@ class Expressions:
                 return self._dotted(node)
             case ast.JoinedStr(values=parts):
                 if all(isinstance(part, ast.Constant) for part in parts):
-                    return "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+                    text = "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+                    return _whole(text, node.lineno)
                 return Unread("an f-string with an expression", node.lineno)
             case ast.List(elts=items):
                 return self._items(items, deeper)
@@ -132,6 +135,15 @@ def total(one: Any, other: Any, line: int) -> Any:
             return Unread("a sum that is too long", line)
         return one + other
     return Unread("a sum of what is not all text or all lists", line)
+
+
+def _whole(text: str, line: int) -> str | Unread:
+    """A text, unless it cannot be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return Unread(f"{text[error.start]!a}, half of a character", line)
+    return text
 
 
 def _entry(value: Any, key: Any, line: int) -> Any:

@@ -66,6 +66,10 @@ class Source:
             return self.parse(self.data, self.name)
         try:
             value = json.loads(text)
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            raise self.refuse(0, f"holds {half}, half of a character: write the whole one") from None
         except ValueError as error:
             raise self.refuse(getattr(error, "lineno", 0), f"no JSON: {error}") from None
         except RecursionError:

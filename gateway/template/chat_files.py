@@ -7,7 +7,8 @@ Where two files disagree, one is silently taken there; here that is told.
 - ``chat_template.jinja`` is the template called ``default``, each file of ``additional_chat_templates/`` one of its
   own name (``default`` again, if there is such a file). Either goes before ``chat_template`` in
   ``tokenizer_config.json``, a text or a list of names and texts.
-- ``chat_template.json`` and ``processor_config.json`` are for processors, which take these before any other.
+- ``processor_config.json`` and ``chat_template.json`` are for processors, which take these before any other, and the
+  former before the latter.
 - Special tokens stand in ``tokenizer_config.json``. Older folders, known by having no ``added_tokens_decoder`` in it,
   keep them in ``special_tokens_map.json``, which goes before; a null there takes a token away.
 - The ids that end an answer stand in ``generation_config.json``, their texts in ``added_tokens_decoder``, in older
@@ -37,7 +38,7 @@ from gateway.template.chat_templates import (
     templates_of,
 )
 from gateway.template.chat_tokens import ADDED, GROUPS, TokenFiles, read_tokens, text_of
-from gateway.template.problems import Problems
+from gateway.template.problems import Problems, as_names
 
 GENERATION = "generation_config.json"
 TOKENS_MAP = "special_tokens_map.json"
@@ -76,7 +77,7 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
         return join(NAMED, DEFAULT + JINJA)
     if named:
         raise TemplateError(
-            f"{NAMED}/ stands there without {TEMPLATE}, so transformers finds {', '.join(named)} and no default "
+            f"{NAMED}/ stands there without {TEMPLATE}, so transformers finds {as_names(named)} and no default "
             f"template, whatever {TOKENIZER} says: name the file that is meant"
         )
     problems = Problems()
@@ -138,4 +139,6 @@ def shortened(config: bytes, generation: bytes | None) -> bytes:
     if isinstance(given.get(ADDED), dict):
         wanted = [str(one) for one in _end_ids(ends)]
         kept[ADDED] = {number: given[ADDED][number] for number in wanted if number in given[ADDED]}
-    return json.dumps(kept, ensure_ascii=False).encode()
+    elif ADDED in given:
+        kept[ADDED] = given[ADDED]  # whatever it is: that it is there tells a newer folder
+    return json.dumps(kept, ensure_ascii=False).encode("utf-8", "surrogatepass")  # for the reader to complain of

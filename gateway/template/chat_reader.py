@@ -11,7 +11,7 @@ from posixpath import basename, dirname, join
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.problems import Problems
+from gateway.template.problems import Problems, as_name, shown
 
 Fetch = Callable[[str], bytes | None]
 """A file's bytes, by its path beside the template; None: there is none. Raises ``TemplateError`` if it may not be."""
@@ -55,7 +55,7 @@ class FolderReader:
         try:
             return (self.data(name) or b"").decode("utf-8")
         except UnicodeDecodeError as error:
-            self.complain(f"{name} is not UTF-8 at byte {error.start}")
+            self.complain(f"{as_name(name)} is not UTF-8 at byte {error.start}")
             return ""
 
     def object(self, name: str) -> Mapping[str, Any]:
@@ -78,13 +78,17 @@ class FolderReader:
         if data is None and needed:
             self.complain(f"there is no {name} beside the template: the path begins at its folder")
         if data is not None and len(data) > MOST_BYTES:
-            self.complain(f"{name} has more than {MOST_BYTES} bytes: copy what is needed into another")
+            self.complain(f"{as_name(name)} has more than {MOST_BYTES} bytes: copy what is needed into another")
             return None
         return data
 
     def _parsed(self, name: str, data: bytes) -> Mapping[str, Any]:
         try:
             value = json.loads(data)
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            self.complain(f"{name} holds {error.object[error.start]!a}, half of a character: write the whole one")
+            return {}
         except (ValueError, RecursionError) as error:
             self.complain(f"{name} is no JSON: {error}")
             return {}
@@ -101,5 +105,11 @@ def folder_of(name: str) -> str:
 
 
 def names_in(files: Sequence[str]) -> tuple[str, ...]:
-    """The names of the templates among files."""
-    return tuple(sorted([file.removesuffix(JINJA) for file in files if file.endswith(JINJA)]))
+    """The names of the templates among files. Raises ``TemplateError`` for one that is not UTF-8."""
+    names = sorted([file.removesuffix(JINJA) for file in files if file.endswith(JINJA)])
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise TemplateError(f"{NAMED}/ holds {shown(name + JINJA)}, a name that is not UTF-8: rename it") from None
+    return tuple(names)

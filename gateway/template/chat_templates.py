@@ -10,11 +10,12 @@ from posixpath import basename, dirname, join
 from typing import Any
 
 from gateway.template.chat_reader import JINJA, NAMED, FolderReader, folder_of
-from gateway.template.problems import shown
+from gateway.template.problems import as_names, shown
 
 TEMPLATE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
-PROCESSORS = ("chat_template.json", "processor_config.json")
+PROCESSORS = ("processor_config.json", "chat_template.json")
+"""In the order in which the processors of ``transformers`` take them."""
 
 DEFAULT = "default"
 KEY = "chat_template"
@@ -96,24 +97,28 @@ def disagreements(name: str, templates: Templates, reader: FolderReader) -> list
         value = reader.object(join(folder, other)).get(KEY)
         if other != own and value is not None:
             beside[other] = _listed(other, value, reader)
+    there = [one for one in (TEMPLATE, TOKENIZER, *PROCESSORS) if one == mine or beside.get(one)]
     return [
         *reader.notes,
-        *[_told(other, texts, mine) for other, texts in beside.items() if texts and not _same(texts, templates)],
+        *[_told(other, texts, mine, there) for other, texts in beside.items() if texts and not _same(texts, templates)],
     ]
 
 
-def _told(other: str, texts: Templates, mine: str) -> str:
-    """Who takes the other template."""
+def _told(other: str, texts: Templates, mine: str, there: list[str]) -> str:
+    """Who takes the other template; ``there``: the files that hold one, as tokenizers take the first of them."""
+    takes = f"{other} says something else than {KEY} in {mine}"
+    if mine == TEMPLATE:
+        takes = f"{other} holds another chat template than {mine}"
     if other == TEMPLATE and DEFAULT not in texts:
-        other = f"{NAMED}/ ({', '.join(texts)})"
-    says = f"{other} says something else than chat_template in {mine}"
-    if mine == TEMPLATE:
-        says = f"{other} holds another chat template than {mine}"
-    if other in PROCESSORS:
-        return f"{says}: this one is for tokenizers, the processors of transformers take that one"
-    if mine == TEMPLATE:
-        return f"{says}: it is not used, as in transformers"
-    return f"{says}: the tokenizers of transformers take that one"
+        takes = f"{NAMED}/ ({as_names(texts)}) says something else than {KEY} in {mine}"
+    of_tokenizers = there[0] if there[0] not in PROCESSORS else None
+    of_processors = next((one for one in PROCESSORS if one in there), None)
+    if other == of_tokenizers:
+        return f"{takes}: the tokenizers of transformers take that one"
+    if other != of_processors:
+        return f"{takes}: it is not used, as in transformers"
+    own = "this one is for tokenizers, " if mine == of_tokenizers else ""
+    return f"{takes}: {own}the processors of transformers take that one"
 
 
 def _same(one: Templates, other: Templates) -> bool:

@@ -23,7 +23,9 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 ADDED = "added_tokens_decoder"
 EXTRA = "extra_special_tokens"
 SPECIFIC = "model_specific_special_tokens"
-GROUPS = (EXTRA, SPECIFIC)
+ADDITIONAL = "additional_special_tokens"
+"""The older name of ``extra_special_tokens``, whose mapping does not count beside a list of that name."""
+GROUPS = (EXTRA, SPECIFIC, ADDITIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,16 @@ class Tokens:
 def read_tokens(files: TokenFiles, *, names: tuple[str, str], problems: Problems) -> Tokens:
     """The tokens of both files, by the rule which of them counts. ``names``: those of the files, for the notes."""
     older = ADDED not in files.config
-    texts = _gathered(files.config, files.map if older else {})
+    map_ = files.map if older else {}
+    own = _own(files.config, map_)
+    texts = _gathered(files.config, map_, own)
     for name in texts:
         if not NAME.fullmatch(name) or name in OURS:
-            problems.add(("file",), f"{names[0]} calls a token {shown(name)}, which is no name for one: rename it")
+            there = name in map_ or name in _mapping(map_.get(EXTRA))
+            problems.add(("file",), f"{names[there]} calls a token {shown(name)}, which is no name for one: rename it")
     if older and "chat_template" in files.map:
         problems.add(("file",), f"{names[1]} holds a chat_template, which belongs into {names[0]}: move it there")
-    return Tokens(texts, older, _told(files, texts, names, older=older))
+    return Tokens(texts, older, _told(files, texts, own, names, older=older))
 
 
 def text_of(token: Any) -> str | None:
@@ -65,16 +70,22 @@ def text_of(token: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _gathered(config: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, str]:
-    """What the map says goes before, but for names of the folder's own, which the configuration holds fast."""
-    given = {**config, **older}
+def _own(config: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, Any]:
+    """Tokens of the folder's own, which are set apart and go before."""
     # A plain text under a name of its own is set apart before the map is read, an object is not.
     own = {name: value for name, value in config.items()
            if name.endswith("_token") and name not in TOKENS and isinstance(value, str)}  # fmt: skip
-    own |= _mapping(config.get(EXTRA))
+    extra, additional = config.get(EXTRA), _mapping(config.get(ADDITIONAL))
+    own |= _mapping(extra or additional)
     own = own or _mapping(config.get(SPECIFIC))
     own |= _mapping(older.get(EXTRA))
-    found = {name: value for name, value in given.items() if name.endswith("_token")} | own
+    return {**additional, **own} if isinstance(extra, dict) else own
+
+
+def _gathered(config: Mapping[str, Any], older: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, str]:
+    """What the map says goes before, but for names of the folder's own, which the configuration holds fast."""
+    given = {**config, **older}
+    found = {name: value for name, value in given.items() if name.endswith("_token")} | dict(own)
     ordered = (*TOKENS, *[name for name in found if name not in TOKENS])
     return {name: text for name in ordered if (text := text_of(found.get(name))) is not None}
 
@@ -83,12 +94,15 @@ def _mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
 
 
-def _told(files: TokenFiles, texts: Mapping[str, str], names: tuple[str, str], *, older: bool) -> tuple[str, ...]:
+def _told(
+    files: TokenFiles, texts: Mapping[str, str], own: Mapping[str, Any], names: tuple[str, str], *, older: bool
+) -> tuple[str, ...]:
     """What the two files say of one token, and not with one voice; or the map alone, where it is not asked."""
-    why = f"{names[0]} has no {ADDED}" if older else f"{names[0]} has {ADDED}"
+    of_files = f"{names[0]} has no {ADDED}" if older else f"{names[0]} has {ADDED}"
     notes = []
     for name in (*TOKENS, *[name for name in texts if name not in TOKENS]):
         here, there = text_of(files.config.get(name)), text_of(files.map.get(name))
+        why = "it is set apart as a token of the folder's own" if name in own else of_files
         if name in files.map and here != there and (here is not None or not older):
             notes.append(
                 f"{name} is {_said(here)} in {names[0]} and {_said(there)} in {names[1]}: "

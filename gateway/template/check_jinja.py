@@ -21,7 +21,7 @@ from gateway.template.check_examples import read_examples
 from gateway.template.check_keys import stop_texts, token_id
 from gateway.template.check_tools import KEYS as TOOL_KEYS
 from gateway.template.check_tools import check_forced, read_thinking, read_tools
-from gateway.template.problems import Path, Problems, shown, suggestion
+from gateway.template.problems import Path, Problems, as_name, as_names, shown, suggestion
 from gateway.template.spec import JinjaSpec, TemplateSpec
 
 JINJA_KEYS = (
@@ -131,18 +131,21 @@ def _sources(
         return (), ()
     if not wanted and named and DEFAULT not in named:
         problems.add(
-            path, f"holds several templates and none called default; choose one by `variant`: {', '.join(named)}"
+            path,
+            f"holds several templates and none called default; choose one by `variant`: {as_names(named)}",
         )
         return (), ()
     sources = tuple([(one, named[one]) for one in ((wanted,) if wanted else (DEFAULT, TOOL_USE)) if one in named])
     for one, text in sources:
         if not text:
-            problems.add(path, f"the template {one} is empty, and would make an empty prompt of any conversation")
+            problems.add(
+                path, f"the template {as_name(one)} is empty, and would make an empty prompt of any conversation"
+            )
     if wanted or len(named) < 2:
         return sources, ()
     other = f", those with tools get {TOOL_USE}" if TOOL_USE in named else ""
     return sources, (
-        f"there are several templates, {', '.join(named)}: requests get default{other}, as in transformers; "
+        f"there are several templates, {as_names(named)}: requests get default{other}, as in transformers; "
         "`variant` chooses one for all",
     )
 

@@ -112,11 +112,21 @@ def shown(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
+def as_name(text: str) -> str:
+    """A name as it stands, or escaped if it would not stay on its line."""
+    return text if text.isprintable() else shown(text)
+
+
+def as_names(texts: Iterable[str]) -> str:
+    """Several of them in a row."""
+    return ", ".join([as_name(text) for text in texts])
+
+
 def suggestion(value: Any, known: Iterable[str]) -> str:
     """`` (did you mean "round"?)``, or which ones there are."""
     names = tuple(known)
     near = get_close_matches(str(value), names, n=1)
-    return f' (did you mean "{near[0]}"?)' if near else f"; known: {', '.join(names)}"
+    return f' (did you mean "{as_name(near[0])}"?)' if near else f"; known: {as_names(names)}"
 
 
 def _dotted(path: Path) -> str:

@@ -102,7 +102,7 @@ class TemplateSpec:
     """Set for ``kind: prompter``."""
     examples: tuple[Example, ...] = ()
     digest: str = ""
-    """Twelve hex digits of the SHA-256 of the file's bytes, for ``x-gateway-template``."""
+    """Twelve hex digits of the SHA-256 of the file, and of those beside it that count, for ``x-gateway-template``."""
     jinja: JinjaSpec | None = None
     """Set for ``kind: jinja``."""
 

@@ -77,6 +77,8 @@ def home(tmp_path: Path) -> Path:
     (tmp_path / "empty-turns.py").write_text(EMPTY_TURNS)
     (tmp_path / "both.py").write_text("models = [1]\nx = ChatPrompter('a')\n")
     (tmp_path / "empty.txt").write_text("hello\n")
+    (tmp_path / "half.json").write_text(json.dumps({**CONVERSATION, "sep": "\ud800"}))
+    (tmp_path / "half.py").write_text(r"models = [dict(meta_template=dict(begin='\ud800', round=[]))]")
     return tmp_path
 
 
@@ -365,6 +367,10 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     ),
     "empty turns in OpenCompass": (["empty-turns.py"], 1, "or repeat it with --turns opencompass"),
     "--turns for another kind": (["Modelfile", "--turns", "opencompass"], 2, "--turns is for opencompass"),
+    "half of a character in JSON": (["half.json"], 1, r"half.json: holds '\ud800', half of a character"),
+    "half of a character in Python": (["half.py"], 1, r"half.py:1: meta_template holds '\ud800', half of a character"),
+    "a variant without a name": (["my-model", "--variant", ""], 1, "variant: must not be empty"),
+    "a variant of another kind": (["two.py", "--variant", ""], 2, "--variant is for hf"),
     "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "no family 'gpt'"),
     "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid choice"),
 }  # fmt: skip

@@ -344,3 +344,13 @@ def test_one_of_several_named_templates_is_compared_and_told(
     notes = json.loads(parity(tmp_path, *words, "--json")[1])["notes"]
     assert all(f"note       {note}\n" in out for note in notes)
     assert len(notes) >= 4
+
+
+def test_an_empty_variant_is_refused_as_import_refuses_it(tmp_path: Path) -> None:
+    for name, text in NAMED_TEMPLATES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    ended, _, said = parity(tmp_path, "--template", "rag.yaml", "--reference", "names", "--variant", "")
+    assert (ended, "variant: must not be empty" in said) == (3, True)
+    ended, _, said = parity(tmp_path, "--template", "rag.yaml", "--reference", "default.yaml", "--variant", "")
+    assert (ended, "--variant is for a chat template" in said) == (2, True)

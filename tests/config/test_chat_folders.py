@@ -38,6 +38,10 @@ FOLDERS: dict[str, tuple[dict[str, Any], str | None]] = {
     "in a processor's configuration": (
         {"processor_config.json": {"chat_template": PLAIN}}, "processor_config.json",
     ),
+    "in both files of processors, as they take them": (
+        {"chat_template.json": {"chat_template": "old"}, "processor_config.json": {"chat_template": PLAIN}},
+        "processor_config.json",
+    ),
     "none": ({"tokenizer_config.json": {"bos_token": "<s>"}}, None),
     "an empty folder": ({}, None),
 }  # fmt: skip

@@ -9,7 +9,10 @@ from shutil import copytree
 
 import pytest
 
+from gateway.config.load import read
 from gateway.config.watch import Watch
+from gateway.core.dialogue import Dialogue, Message
+from gateway.template.build import build
 
 
 def append(path: Path, text: str) -> None:
@@ -56,6 +59,41 @@ def test_a_change_is_told_once_when_the_files_are_quiet(name: str, home: Path) -
     assert not watched.changed()
     CHANGES[name](home)
     assert [watched.changed() for _ in range(4)] == [False, True, False, False]
+
+
+ARRIVALS: dict[str, tuple[str, str]] = {
+    # what comes into a model's folder, what the prompt is then
+    "tokens": ("m/tokenizer_config.json", '{"bos_token": "<s>"}'),
+    "an older folder's tokens": ("m/special_tokens_map.json", '{"bos_token": "<s>"}'),
+    "a named template": ("m/additional_chat_templates/default.jinja", "<s>hi"),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), ARRIVALS.values(), ids=ARRIVALS)
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_file_that_comes_into_a_models_folder_is_seen(home: Path, name: str, text: str, folder: bool) -> None:
+    (home / "meta_templates" / "m").mkdir()
+    if folder:
+        (home / "meta_templates" / "m" / "additional_chat_templates").mkdir()
+    (home / "meta_templates" / "m" / "chat_template.jinja").write_text("{{ bos_token }}hi")
+    (home / "meta_templates" / "a.yaml").write_text("kind: jinja\nfile: m/chat_template.jinja\n")
+    target = "{speaks: completions, url: 'http://127.0.0.1:8101/v1'}"
+    (home / "gateway.yaml").write_text(f"models: {{x: {{template: a, targets: [{target}]}}}}\n")
+    watched = Watch([home / "gateway.yaml"])
+
+    def prompt() -> str:
+        outcome = read(home / "gateway.yaml", {})
+        assert outcome.snapshot is not None, outcome.problems
+        watched.follow((*outcome.files, *outcome.looked_at))
+        return build(outcome.snapshot.models["x"].template).render(Dialogue((Message("user", "x"),))).text
+
+    assert prompt() == "hi"
+    assert not watched.changed()
+    path = home / "meta_templates" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    assert [watched.changed() for _ in range(3)] == [False, True, False]
+    assert prompt() == "<s>hi"
 
 
 def test_a_file_that_is_still_growing_is_not_reported(home: Path) -> None:

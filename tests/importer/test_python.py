@@ -68,6 +68,8 @@ UNREAD = {
     "deleted": "x = 1\ndel x",
     "a function": "def x():\n    return 1",
     "a sum of a text and a number": "x = 'a' + 1",
+    "half of a character": r"x = 'a\ud800'",
+    "half of a character in an f-string": r"x = f'a\ud800'",
     "a text that grows beyond all bounds": "x = 'aaaaaaaa'\n" + "x = x + x\n" * 40,
 }
 

@@ -52,7 +52,7 @@ def _check_words(asked: Asked, kind: str) -> None:
     for given, option, kinds in (
         (asked.marks_of, "--marks-of", ("lazyllm",)),
         (asked.form != "jinja", "--as", ("hf",)),
-        (asked.variant, "--variant", ("hf",)),
+        (asked.variant is not None, "--variant", ("hf",)),
         (asked.turns != "natural", "--turns", ("opencompass",)),
         (asked.without and asked.form == "jinja" and kind == "hf", "--without", ("hf with --as meta",)),
         (asked.without, "--without", ("hf", "ollama", "fastchat")),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ TOLD: dict[str, tuple[str, ...]] = {  # folder: the beginning of each note
         "eos_token is none in tokenizer_config.json and '</m>' in special_tokens_map.json: none counts",
     ),
     "tokens: of the folder's own, in both": (
-        "image_token is '<img>' in tokenizer_config.json and '<other>' in special_tokens_map.json: '<img>' counts",
+        "image_token is '<img>' in tokenizer_config.json and '<other>' in special_tokens_map.json: '<img>' counts, "
+        "as in transformers, because it is set apart as a token of the folder's own",
     ),
     "templates: one in the configuration": (),
     "templates: a list in the configuration": ("there are several templates, default, tool_use, rag: ",),
@@ -219,6 +221,18 @@ ANOTHER: dict[str, tuple[dict[str, Any], str, str]] = {
         "tokenizer_config.json says something else than chat_template in chat_template.json: the tokenizers of "
         "transformers take that one",
     ),
+    "one processor's, where the other goes before": (
+        {"chat_template.json": {"chat_template": "older"}, "processor_config.json": {"chat_template": "newer"}},
+        "chat_template.json",
+        "processor_config.json says something else than chat_template in chat_template.json: the processors of "
+        "transformers take that one",
+    ),
+    "one processor's that goes before": (
+        {"chat_template.json": {"chat_template": "older"}, "processor_config.json": {"chat_template": "newer"}},
+        "processor_config.json",
+        "chat_template.json says something else than chat_template in processor_config.json: it is not used, as in "
+        "transformers",
+    ),
 }  # fmt: skip
 
 
@@ -265,6 +279,16 @@ def test_the_digest_is_that_of_the_files_that_decide(tmp_path: Path) -> None:
     assert digest(**{"chat_template.json": {"chat_template": "a processor's"}}) == first
 
 
+def test_the_digest_counts_the_names_of_the_files(tmp_path: Path) -> None:
+    """The same bytes under another name are another template: ``default`` goes before ``chat_template.jinja``."""
+    for home, name in ((tmp_path / "1", "rag"), (tmp_path / "2", "default")):
+        folders.write(home / "m", {JINJA: "file", f"{NAMED}/{name}.jinja": "its own"})
+    one, two = [by_kind_jinja(home / "m", home) for home in (tmp_path / "1", tmp_path / "2")]
+    assert (outcomes(one), outcomes(two)) == ({"plain": "=file"}, {"plain": "=its own"})
+    assert one.digest != two.digest
+    assert by_parity(tmp_path / "1" / "m", tmp_path).digest != by_parity(tmp_path / "2" / "m", tmp_path).digest
+
+
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a name that transformers mistakes": ({f"{NAMED}/file.jinja": "x"}, "mistakes a template of this name"),
     "a map with a template": ({MAP: {"chat_template": "x"}}, "belongs into tokenizer_config.json"),
@@ -273,6 +297,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a token with no name": ({CONFIG: {"extra_special_tokens": {"a b": "x"}}}, "calls a token 'a b'"),
     "a token of our name": ({CONFIG: {"extra_special_tokens": {"tools": "x"}}}, "calls a token 'tools'"),
     "a template that is no text": ({CONFIG: {"chat_template": 7}}, "must be a text, or a list"),
+    "a token with no name, in the map": (
+        {MAP: {"a-b_token": "x"}},
+        "special_tokens_map.json calls a token 'a-b",
+    ),
+    "half of a character": ({CONFIG: '{"bos_token": "\\ud800"}'}, "tokenizer_config.json holds '\\ud800', half of a"),
+    "a template whose name is no UTF-8": (
+        {f"{NAMED}/a\udcff.jinja": "x"},
+        "'a\\udcff.jinja', a name that is not",
+    ),
     "an empty template": ({JINJA: ""}, "the template default is empty"),
     "an empty template for tools": ({f"{NAMED}/tool_use.jinja": ""}, "the template tool_use is empty"),
 }
@@ -284,8 +317,48 @@ def test_a_folder_that_cannot_be_read_says_why(tmp_path: Path, files: dict[str, 
     spec, read = of_yaml(tmp_path, "file: m/chat_template.jinja")
     assert spec is None
     assert any(words in problem.message for problem in read.problems), read.problems
-    with pytest.raises(GatewayError, match=words.replace("'", ".")):
+    with pytest.raises(GatewayError, match=re.escape(words)):
         read_reference(folder / JINJA, None, {})
+
+
+def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/a\nkind: x.jinja": "other"})
+    (note,) = by_kind_jinja(folder, tmp_path).jinja.notes  # type: ignore[union-attr]
+    assert note.startswith(r"there are several templates, default, 'a\nkind: x': requests get default")
+
+
+def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    spec, read = of_yaml(tmp_path, r'file: "m/a\0b.jinja"')
+    assert spec is None
+    assert [problem.message for problem in read.problems] == [r"'a\x00b.jinja' is no name that a file can have"]
+
+
+@pytest.mark.parametrize("name", [f"{NAMED}/rag.jinja", CONFIG])
+def test_a_link_that_leads_nowhere_is_told_as_such(tmp_path: Path, name: str) -> None:
+    folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/tool_use.jinja": "other"})
+    (folder / name).symlink_to("gone")
+    with pytest.raises(ConfigError, match=f"{name} is no file, or a link that leads to none"):
+        read_reference(folder / JINJA, None, {})
+
+
+def test_a_relative_path_inside_the_folder_sees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/rag.jinja": TELLS, CONFIG: {"bos_token": "<s>"}})
+    monkeypatch.chdir(folder / NAMED)
+    assert outcomes(read_reference(Path("rag.jinja"), None, {}))["plain"].startswith("=[bos_token=<s>]")
+
+
+def test_half_of_a_character_in_a_large_configuration_is_refused(tmp_path: Path) -> None:
+    config = {"bos_token": "\ud800", "x": "x" * 1_100_000}
+    folder = folders.write(tmp_path / "m", {JINJA: TELLS, CONFIG: config})
+    with pytest.raises(ConfigError, match=r"tokenizer_config.json holds '.ud800', half of a character"):
+        read_reference(folder / JINJA, None, {})
+
+
+def test_a_large_configuration_stays_a_newer_one(tmp_path: Path) -> None:
+    """Whether the map counts hangs on ``added_tokens_decoder`` being there, whatever it is."""
+    config = {"bos_token": "<s>", "added_tokens_decoder": [], "x": "x" * 1_100_000}
+    folder = folders.write(tmp_path / "m", {JINJA: TELLS, CONFIG: config, MAP: {"bos_token": "<m>"}})
+    assert outcomes(by_import(folder, tmp_path))["plain"].startswith("=[bos_token=<s>]")
 
 
 def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
