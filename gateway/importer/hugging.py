@@ -7,7 +7,7 @@ Nothing is guessed that the files do not say: how calls and thoughts are written
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,13 @@ from gateway.importer.turns import NotTurns, Say, infer
 from gateway.template.chat_files import GENERATION, TOKENS_MAP
 from gateway.template.chat_reader import MOST_BYTES
 from gateway.template.chat_templates import TOKENIZER
+from gateway.template.check_jinja import TOOL_USE
+from gateway.template.problems import as_name, as_names, shown
 from gateway.template.spec import JinjaSpec, TemplateSpec
 
 DAY = "the template writes the day: it stands still unless `clock` says otherwise (docs/chat-templates.md)"
+THINKING_FIXED = "the template speaks of thinking: declare `thinking: {begin: …, end: …}`"
+THINKING = f"{THINKING_FIXED}, and under request_kwargs what a request may switch"
 DAY_FIXED = "the template writes the day, and turns cannot: the day of this import stands in them for good"
 
 
@@ -39,37 +43,42 @@ class Folder:
     """The one of several templates that a person has chosen."""
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What is to be said of the files."""
-        notes = [
-            f"{name} is larger than {MOST_BYTES // 1024} KiB: the copy holds only what decides a prompt"
-            for name in self.shortened
-        ]
-        if TOKENIZER not in self.files and TOKENS_MAP not in self.files:
-            notes.append(f"no {TOKENIZER} beside it: special tokens and the end of an answer are not known; "
-                         "write special_tokens and stop")  # fmt: skip
-        return tuple(notes)
+    def origin(self) -> str:
+        """For the header."""
+        which = f" {shown(self.variant)}" if self.variant else ""
+        return f"the chat template{which} of {self.source.short}"
+
+    @property
+    def unknown(self) -> bool:
+        """Is there no file that tells special tokens?"""
+        return TOKENIZER not in self.files and TOKENS_MAP not in self.files
 
 
 def as_jinja(folder: Folder, name: str, spec: TemplateSpec, *, alone: bool) -> Draft:
     """A template of ``kind: jinja``. ``alone``: the YAML is to hold the template itself, with no file beside it."""
     jinja = _jinja(spec)
     keys: dict[str, Any] = {"kind": "jinja", "description": f"The chat template of {name}."}
-    notes = [*folder.notes, *jinja.notes, *_hints(jinja)]
+    notes = list(jinja.disagreements)
+    if folder.unknown:
+        notes.append(f"no {TOKENIZER} beside it: special tokens and the end of an answer are not known; "
+                     "write special_tokens and stop")  # fmt: skip
     if alone:
+        notes += [*_left_out(jinja, "import to a file to have them"), *_hints(jinja.sources[:1])]
         keys["template"] = jinja.sources[0][1]
         keys |= {"special_tokens": dict(jinja.special_tokens)} if jinja.special_tokens else {}
         keys |= _ends(jinja, notes, jinja.ends)
-        if len(jinja.sources) > 1:
-            notes.append("tool_use: the folder's second template, for requests with tools, has no place in one YAML; "
-                         "import to a file instead")  # fmt: skip
     else:
+        notes += [
+            f"{name} is larger than {MOST_BYTES // 1024} KiB: the copy holds only what decides a prompt"
+            for name in folder.shortened
+        ]
+        notes += [*jinja.choice, *_hints(jinja.sources)]
         keys["file"] = f"{name}/{folder.file}"
         keys["sha256"] = hashlib.sha256(folder.files[folder.file]).hexdigest()
         keys |= {"variant": folder.variant} if folder.variant else {}
     return Draft(
         name=name,
-        origin=f"the chat template of {folder.source.short}",
+        origin=folder.origin,
         digest=folder.source.digest,
         keys=keys,
         notes=tuple(notes),
@@ -91,14 +100,18 @@ def as_meta(folder: Folder, name: str, spec: TemplateSpec, say: Say, *, subset: 
         raise folder.source.refuse(0, f"begin and end of roles cannot say this chat template: {error.message}. "
                                    f"Import it as it is (without --as meta){hint}") from None  # fmt: skip
     keys: dict[str, Any] = {"kind": "meta", "description": f"The turns of the chat template of {name}.", **turns.keys()}
-    notes = [*folder.notes, *jinja.notes, *[DAY_FIXED if hint == DAY else hint for hint in _hints(jinja)]]
+    notes = [*jinja.disagreements, *_left_out(jinja, "import without --as meta to have them")]
+    if folder.unknown:
+        notes.append(f"no {TOKENIZER} beside it: the BOS and the end of an answer are not known; write bos and stop")
+    instead = {DAY: DAY_FIXED, THINKING: THINKING_FIXED}
+    notes += [instead.get(hint, hint) for hint in _hints(jinja.sources[:1])]
     keys |= _ends(jinja, notes, tuple([end for end in jinja.ends if end != turns.answer[1].strip()]))
     notes += turns.unended(keys.get("stop", []))
     if bos and keys.get("begin", "").startswith(bos):
         keys |= {"bos": "text", "bos_text": bos}
     return Draft(
         name=name,
-        origin=f"the chat template of {folder.source.short}, its turns found by probing",
+        origin=f"{folder.origin}, its turns found by probing",
         digest=folder.source.digest,
         keys=keys,
         notes=tuple(notes),
@@ -118,20 +131,29 @@ def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[st
         keys["eos_token_id"] = jinja.end_ids[0]
     elif jinja.end_ids:
         notes.append(f"{GENERATION} ends answers at the ids {list(jinja.end_ids)}: a template names one eos_token_id, "
-                     "so their texts stand under stop")  # fmt: skip
+                     "so answers end at their texts, as far as these are known")  # fmt: skip
     return keys
 
 
-def _hints(jinja: JinjaSpec) -> list[str]:
+def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
+    """The templates of the folder that the file does not hold."""
+    taken = jinja.sources[0][0]
+    others = [name for name in jinja.names if name != taken]
+    if not others:
+        return []
+    tools = f" (requests with tools get {TOOL_USE} there)" if len(jinja.sources) > 1 else ""
+    return [f"of several templates this is {as_name(taken)}; left out: {as_names(others)}{tools}; {hint}"]
+
+
+def _hints(sources: Sequence[tuple[str, str]]) -> list[str]:
     """What a chat template does that a file has to declare; never guessed from its text."""
-    text = "\n".join(source for _, source in jinja.sources)
+    text = "\n".join([source for _, source in sources])
     hints = []
     if "tools" in text:
         hints.append("the template writes tools; to take them, declare how the model writes its calls, "
                      "`tools: {parser: …}` (docs/tools.md)")  # fmt: skip
     if "thinking" in text or "<think>" in text:
-        hints.append("the template speaks of thinking: declare `thinking: {begin: …, end: …}`, "
-                     "and under request_kwargs what a request may switch")  # fmt: skip
+        hints.append(THINKING)
     if "strftime_now" in text:
         hints.append(DAY)
     return hints

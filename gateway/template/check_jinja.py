@@ -51,7 +51,7 @@ def read_jinja(keys: Mapping[str, Any], name: str, problems: Problems, fetch: Fe
     if ("file" in keys) == ("template" in keys):
         problems.add((), "kind jinja needs `file`, the chat template's file, or `template`, its text: one of the two")
     files = _files(keys, fetch, names, problems)
-    sources, notes = _sources(files, keys, problems)
+    sources, choice = _sources(files, keys, problems)
     tokens = _special_tokens(keys, files, problems)
     spec = TemplateSpec(
         name=name,
@@ -79,7 +79,9 @@ def read_jinja(keys: Mapping[str, Any], name: str, problems: Problems, fetch: Fe
             ends=tuple(dict.fromkeys([text for text in (tokens.get("eos_token", ""), *files.ends) if text.strip()])),
             end_ids=files.end_ids,
             files=files.used,
-            notes=(*files.notes, *notes),
+            names=tuple(files.templates),
+            disagreements=files.notes,
+            choice=choice,
         ),
         tools=read_tools(keys, problems, writes=False),
         thinking=read_thinking(keys, problems),

@@ -70,8 +70,17 @@ class JinjaSpec:
     """The ids of the same."""
     files: tuple[str, ...] = ()
     """The files that say all this, by their paths beside the template."""
-    notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """Of all the templates that these files hold."""
+    disagreements: tuple[str, ...] = ()
     """Where these files disagree, and which one counts."""
+    choice: tuple[str, ...] = ()
+    """Which of several templates a request gets, if nobody has chosen one."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that a person should know of the files."""
+        return (*self.disagreements, *self.choice)
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,11 +252,53 @@ def test_named_templates_come_along(home: Path, words: list[str], lines: list[st
     path = home / "meta_templates" / "my-model.yaml"
     assert set(lines) <= set(path.read_text().splitlines())
     assert told in ended.stderr.decode()
-    assert (b"several templates" in ended.stderr) == bool(told)
+    assert (b"there are several templates" in ended.stderr) == bool(told)
     load(path)
     if "meta" not in words:
         copy = home / "meta_templates" / "my-model" / "additional_chat_templates" / "rag.jinja"
         assert copy.read_text() == "docs:" + CHATML
+
+
+OF_SEVERAL = {  # name: (words, how standard error begins, the notes on the choice)
+    "as they stand": (
+        [], "several: imported from the chat template of several/chat_template.jinja\n",
+        ["there are several templates, default, rag, tool_use: requests get default, those with tools get tool_use, "
+         "as in transformers; `variant` chooses one for all"],
+    ),
+    "one of them": (["--variant", "rag"], 'several: imported from the chat template \'rag\' of several/', []),
+    "alone": (
+        ["--out", "-"], "several: imported from the chat template of several/chat_template.jinja\n",
+        ["of several templates this is default; left out: rag, tool_use (requests with tools get tool_use there); "
+         "import to a file to have them"],
+    ),
+    "turns": (
+        ["--as", "meta"], "several: imported from the chat template of several/chat_template.jinja, its turns",
+        ["of several templates this is default; left out: rag, tool_use (requests with tools get tool_use there); "
+         "import without --as meta to have them"],
+    ),
+    "turns of one of them": (
+        ["--as", "meta", "--variant", "rag"], "several: imported from the chat template 'rag' of several/",
+        ["of several templates this is rag; left out: default, tool_use; import without --as meta to have them"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "begins", "notes"), OF_SEVERAL.values(), ids=OF_SEVERAL)
+def test_what_is_told_of_several_templates_is_true_of_the_file(
+    home: Path, words: list[str], begins: str, notes: list[str]
+) -> None:
+    folder = model_folder(home / "several", CHATML, pad="x" * 1_100_000)
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "rag.jinja").write_text("docs:" + CHATML)
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text(TOOLS)
+    ended = gateway(home, "several", *words)
+    said = ended.stderr.decode()
+    assert ended.returncode == 0, said
+    assert said.startswith(begins)
+    told = [line.removeprefix("note: ") for line in said.splitlines() if line.startswith("note: ")]
+    assert [note for note in told if "several templates" in note] == notes
+    assert any("the copy holds only" in note for note in told) == ("meta" not in words and "-" not in words)
+    assert any("the template writes tools" in note for note in told) == (not words)
 
 
 def test_a_name_that_no_template_has_is_refused(home: Path) -> None:
