@@ -43,6 +43,8 @@ def _ne(line: int, one: Any, other: Any) -> bool:
 def _ordered(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
     def compared(line: int, one: Any, other: Any) -> bool:
         _basic(line, one, other)
+        if isinstance(one, bool):
+            raise GoError(line, "puts true and false in an order, and they have none")
         if isinstance(one, str):
             one, other = one.encode(), other.encode()
         return holds(one, other)

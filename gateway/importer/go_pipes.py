@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 
 from gateway.importer.go_functions import NAMES
 from gateway.importer.go_tree import Function, GoError, Literal, Operand, Path, Pipe
@@ -14,8 +15,12 @@ MOST_NESTED = 40
 
 TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)|(?P<text>"(?:[^"\\\n]|\\.)*"|`[^`]*`)|(?P<declare>:=)|(?P<number>-?\d+(?:\.\d+)?)"""
-    r"""|(?P<variable>\$\w*(?:\.\w+)*)|(?P<field>(?:\.\w+)+)|(?P<dot>\.)|(?P<word>[A-Za-z_]\w*)|(?P<mark>[()|,=])"""
+    r"""|(?P<variable>\$\w*(?:\.[A-Za-z_]\w*)*)|(?P<field>(?:\.[A-Za-z_]\w*)+)|(?P<dot>\.)|(?P<word>[A-Za-z_]\w*)"""
+    r"""|(?P<mark>[()|,=])""",
+    re.ASCII,
 )
+OPERANDS = frozenset({"text", "number", "variable", "field", "dot", "word"})
+"""Blanks part them from each other, and from brackets."""
 DIGITS = 20
 """Characters of the longest number of 64 bits."""
 ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
@@ -24,7 +29,12 @@ PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f
 
 def read_pipe(body: str, line: int, *, variables: int = 1) -> Pipe:
     """The pipe of an action's text, which may set so many variables. Raises ``GoError``."""
-    tokens = [token for token in _tokens(body, line) if token[0] != "space"]
+    read = list(_tokens(body, line))
+    for (group, text), (following, more) in pairwise(read):
+        ends, begins = group in OPERANDS or text == ")", following in OPERANDS or more == "("
+        if ends and begins and (text, following) != (")", "field"):
+            raise GoError(line, f"{text[:20]!r} and {more[:20]!r} touch: a blank parts operands")
+    tokens = [token for token in read if token[0] != "space"]
     if not tokens:
         raise GoError(line, "an action is empty")
     pipe, at = _rest_of_pipe(tokens, 0, line, 0, variables)
@@ -114,6 +124,8 @@ def _operand(tokens: list[tuple[str, str]], at: int, line: int, depth: int, *, f
 
 
 def _number(text: str, line: int) -> float | int:
+    if re.match(r"-?0\d", text):
+        raise GoError(line, f"{text[:DIGITS]} begins with a zero, which Go takes for an octal number: write it decimal")
     if "." in text:
         return float(text)
     if len(text) > DIGITS or not -(2**63) <= int(text) < 2**63:
@@ -123,7 +135,7 @@ def _number(text: str, line: int) -> float | int:
 
 def _unquoted(text: str, line: int) -> str:
     if text.startswith("`"):
-        return text[1:-1]
+        return text[1:-1].replace("\r", "")  # as Go drops them
 
     def char(found: re.Match[str]) -> str:
         code = found[1]

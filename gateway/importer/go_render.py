@@ -101,6 +101,8 @@ class _Run:
             first = command[0]
             if isinstance(first, Function):
                 value = self._call(first, command[1:], given, dot, variables)
+            elif isinstance(first, Literal) and first.value is None:
+                raise GoError(first.line, "`nil` stands alone: it is an argument only")
             elif len(command) > 1 or given:
                 raise GoError(pipe.line, "a value is given arguments, and only functions take some")
             else:
@@ -115,6 +117,8 @@ class _Run:
     ) -> Any:
         name, line = function.name, function.line
         if name in ("and", "or"):  # the only ones that leave arguments unread
+            if not operands and not given:
+                raise GoError(line, f"`{name}` needs something to choose from")
             value: Any = None
             for operand in operands:
                 value = self._operand(operand, dot, variables)

@@ -22,6 +22,8 @@ MOST_SOURCE = 64 * 1024
 """Characters, as for our own chat templates."""
 
 SPACE = " \t\r\n"
+ENDS_WORD = ("", *SPACE, ".", ",", "|", ":", ")", "(")
+"""What may follow a keyword."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,12 @@ def _pieces(source: str) -> Iterator[_Piece]:
 
 def _action_end(source: str, at: int, line: int) -> int:
     """Where the ``}}`` of an action begins; those inside quotes and comments are none."""
-    if source[at:].lstrip(SPACE).startswith("/*"):
-        closed = source.find("*/", source.index("/*", at) + 2)
+    if source.startswith("/*", at):
+        closed = source.find("*/", at + 2)
         end = source.find("}}", closed) if closed >= 0 else -1
         if end < 0:
             raise GoError(line, "a comment is never closed: write */}}")
-        if not re.fullmatch(rf"[{SPACE}]*|[{SPACE}]+-", source[closed + 2 : end]):
+        if not re.fullmatch(rf"(?:[{SPACE}]-)?", source[closed + 2 : end]):
             raise GoError(line, "something stands between a comment and }}: give the comment an action of its own")
         return end
     quote = ""
@@ -114,11 +116,13 @@ class _Parser:
                 if piece.text:
                     nodes.append(Text(piece.text))
                 continue
-            body = piece.text.strip(SPACE)
-            if body.startswith("/*"):
+            if piece.text.startswith("/*"):
                 continue
-            word = re.match(r"[a-z]+", body)
+            body = piece.text.strip(SPACE)
+            word = re.match(r"\w+", body)
             name = word[0] if word and word[0] in KEYWORDS else ""
+            if name and body[len(name) : len(name) + 1] not in ENDS_WORD:
+                raise GoError(piece.line, f"{body[:20]!r} is not read here: a blank follows `{name}`")
             rest = body[len(name) :].strip(SPACE)
             if name in ("end", "else"):
                 return tuple(nodes), f"{name} {rest}".strip(), piece.line
@@ -139,10 +143,10 @@ class _Parser:
         body, ended_by, at = self._list(depth + 1)
         other: tuple[Node, ...] = ()
         if ended_by.startswith("else ") and word in ("if", "with"):
-            again = re.match(r"(if|with)\s+(.*)", ended_by.removeprefix("else ").strip(), re.DOTALL)
+            again = re.match(rf"{word}\s+(.*)", ended_by.removeprefix("else ").strip(), re.DOTALL)
             if again is None:
-                raise GoError(at, f"`{ended_by}` is not read: write else, or else if with a condition")
-            return Branch(word, pipe, body, (self._branch(again[1], again[2], at, depth + 1),))
+                raise GoError(at, f"`{ended_by}` is not read: write else, or else {word} with a condition")
+            return Branch(word, pipe, body, (self._branch(word, again[1], at, depth + 1),))
         if ended_by == "else":
             other, ended_by, at = self._list(depth + 1)
         if ended_by.startswith("else"):
