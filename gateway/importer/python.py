@@ -20,6 +20,8 @@ from gateway.importer.source import Source
 
 MOST_FILES = 16
 """Files that one source leads to."""
+MOST_STARRED = 200_000
+"""Names that one file takes by ``import *``."""
 
 
 def read_module(source: Source) -> Module:
@@ -57,6 +59,7 @@ class _Reader:
         self._changes = Changes(self.module)
         self._taken: set[int] = set()
         """Modules whose notes and marks are known here, by identity."""
+        self._starred = 0
         self._read = read
         """Files that were followed, by path; one that is being read is there already, so that circles end."""
         self._path = path
@@ -200,6 +203,9 @@ class _Reader:
             if known is None:
                 self._set(name, Unread(f"{alias.name} of {where}, which was not read", node.lineno), node.lineno)
             elif alias.name == "*":
+                self._starred += len(known.names)
+                if self._starred > MOST_STARRED:
+                    raise self.source.refuse(node.lineno, f"`import *` brings more than {MOST_STARRED} names in all")
                 for one, value in known.names.items():
                     self._set(one, value, node.lineno)
             else:

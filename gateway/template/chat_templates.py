@@ -52,6 +52,8 @@ def _texts_in(folder: str, reader: FolderReader) -> Templates:
         if one == MISTAKEN:
             reader.complain(f"{path}: transformers mistakes a template of this name for {TEMPLATE}: rename it")
             continue
+        if reader.data(path) is None:
+            continue  # a link that leads nowhere, say, which has been complained of
         text = reader.text(path)
         if one == DEFAULT and _plain(texts.get(DEFAULT, text)) != _plain(text):
             reader.notes.append(f"{TEMPLATE} is not used: {NAMED}/{DEFAULT}{JINJA} takes its place, as in transformers")

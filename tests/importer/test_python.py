@@ -153,6 +153,13 @@ def test_many_notes_of_a_base_are_few_and_read_in_bounded_time() -> None:
     assert module.notes[-1] == "… and 99980 more that were not followed"
 
 
+def test_stars_without_end_are_refused() -> None:
+    base = "".join([f"a{number} = 1\n" for number in range(20_000)])
+    text = "with read_base():\n" + "    from .base import *\n" * 10_000
+    with pytest.raises(ConfigError, match=r"config\.py:12: `import \*` brings more than 200000 names"):
+        read_module(source("config.py", text, {"base.py": base}))
+
+
 def test_calls_and_classes_stay_what_they_are() -> None:
     found = names("from a import B\nimport c\nx = [B(1, k=c.D), c.d.E]")["x"]
     call, name = found

@@ -333,12 +333,13 @@ def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
     assert [problem.message for problem in read.problems] == [r"'a\x00b.jinja' is no name that a file can have"]
 
 
-@pytest.mark.parametrize("name", [f"{NAMED}/rag.jinja", CONFIG])
+@pytest.mark.parametrize("name", [f"{NAMED}/tool_use.jinja", CONFIG])
 def test_a_link_that_leads_nowhere_is_told_as_such(tmp_path: Path, name: str) -> None:
-    folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/tool_use.jinja": "other"})
+    folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/rag.jinja": "other"})
     (folder / name).symlink_to("gone")
-    with pytest.raises(ConfigError, match=f"{name} is no file, or a link that leads to none"):
+    with pytest.raises(ConfigError, match=f"{name} is no file, or a link that leads to none") as caught:
         read_reference(folder / JINJA, None, {})
+    assert len(caught.value.problems) == 1
 
 
 def test_a_relative_path_inside_the_folder_sees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
