@@ -40,9 +40,10 @@ def _calls(count: int) -> Scenario:
     )
 
 
-def _streams(count: int) -> Scenario:
-    says = f"{count} streams of 50 events, one every 20 ms"
-    return Scenario("stream", f"stream@{count}", says, "streams", EVERYONE, count)
+def _streams(count: int, events: int = 50) -> Scenario:
+    says = f"{count} streams of {events} events, one every 20 ms"
+    name = f"stream@{count}" if events == 50 else f"stream@{count}x{events}"
+    return Scenario("stream", name, says, "streams", EVERYONE, count, events=events)
 
 
 def _turns(turns: int) -> Scenario:
@@ -67,6 +68,7 @@ LAYERED = ("gateway", *(f"gateway+{name}" for name in LAYERS))
 _ROWS = (
     *(_calls(count) for count in (1, 32, 256)),
     *(_streams(count) for count in (128, 256, 384)),
+    _streams(128, 250),
     *(_turns(turns) for turns in (1, 10, 50, 200)),
     *(_prompt(size, name) for name, size in PROMPTS.items()),
     *(_idle(count) for count in (2000, 5000)),
