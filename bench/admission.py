@@ -130,8 +130,7 @@ def _progress() -> Progress:
     progress.admitted()
     progress.render = 0.00001
     progress.asked()
-    for event in (Begun("m/0", attempts=1), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)):
-        progress.saw(event)
+    progress.saw((Begun("m/0", attempts=1), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
     progress.upstream_ended()
     return progress
 
@@ -142,8 +141,9 @@ def after() -> None:
     record = progress.freeze("ok", 200)
 
     def flight() -> None:
-        metrics.in_flight("chat", 1)
-        metrics.in_flight("chat", -1)
+        in_flight = metrics.in_flight["chat"]
+        in_flight.value += 1
+        in_flight.value -= 1
 
     lines, calls = logging.getLogger().handlers[0], count(1)
 

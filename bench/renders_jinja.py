@@ -33,10 +33,9 @@ def messages_of(turns: int) -> list[dict[str, str]]:
 
 def ours(family: str, turns: int) -> Any:
     """A call that renders once, by the gateway."""
-    from gateway.core.dialogue import Dialogue
+    from gateway.core.dialogue import Dialogue, plain_messages
     from gateway.template.build import build
     from gateway.template.check import parse_spec
-    from gateway.wire.ordinary import plain_messages
 
     source = (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
     template = build(parse_spec({"kind": "jinja", "template": source, "special_tokens": TOKENS}, name=family))
@@ -48,7 +47,7 @@ def ours(family: str, turns: int) -> Any:
 
 def theirs(family: str, turns: int) -> Any:
     """A call that renders once, by ``apply_chat_template``."""
-    import transformers  # type: ignore[import-not-found]
+    import transformers
     from tokenizers import Tokenizer, models
 
     tokenizer = transformers.PreTrainedTokenizerFast(
