@@ -308,7 +308,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
                 os.kill(victim, signal.SIGKILL)
                 killed = time.monotonic()
                 whole = False
-                while not whole and time.monotonic() - killed < 2.0:
+                while not whole and time.monotonic() - killed < 10:  # a start takes as long as the machine is busy
                     assert says(held[survivor][0]) == "the first"
                     told = metrics(held[survivor][0])
                     back = [
