@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
-from gateway.core.events import Delta, Event, Finish, Usage
+from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.core.passage import Passage
 from gateway.progress import Progress
@@ -81,7 +81,7 @@ class Watched:
         self._over = False
         """Nothing more is read."""
         self.over = False
-        """See ``Events``; told of whole answers."""
+        """See ``Events``."""
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
@@ -121,11 +121,11 @@ class Watched:
     # ---------------------------------------------------------------- the two ordinary cases
 
     def _goes_on(self, batch: Sequence[Event]) -> bool:
-        """Is this one piece of text that no stop touches? Then it has been counted."""
-        if len(batch) != 1:
+        """Is this one piece of text that no stop touches, perhaps the first? Then it has been counted."""
+        if not batch or len(batch) > 2:
             return False
-        event = batch[0]
-        if type(event) is not Delta:
+        event = batch[-1]
+        if type(event) is not Delta or (len(batch) == 2 and type(batch[0]) is not Begun):
             return False
         if not self._stops:
             return True
@@ -160,11 +160,18 @@ class Watched:
         if self._unfinished is None:
             self._unfinished = set(range(self._choices))
         while True:
-            batch = await (self._take(batch) if batch else self._end())
+            if not batch:
+                batch = await self._end()
+            else:
+                ends = self._events.over
+                batch = await self._take(batch, goes_on=not ends)
+                if ends and self._count is None and not self._over:  # there is no need to ask once more
+                    batch = [*batch, *held] if (held := await self._end()) else batch
             if self._over and self._failure is None and (usage := await self._counted(batch)) is not None:
                 batch = [*batch, usage]
             if batch:
                 self._progress.saw(batch)
+                self.over = self._over and self._failure is None
                 return batch
             if self._over:
                 return self._last()
@@ -182,7 +189,8 @@ class Watched:
             cutter = self._cutter = Cutter(self._stops, self._choices)
         return cutter
 
-    async def _take(self, batch: Sequence[Event]) -> Sequence[Event]:
+    async def _take(self, batch: Sequence[Event], *, goes_on: bool) -> Sequence[Event]:
+        """``goes_on``: the engine may say more."""
         if self._wants_logprobs:
             batch = self._scored(batch)
         if self._stops:
@@ -198,10 +206,10 @@ class Watched:
                 batch = self._ended(batch)
                 break
         # An engine that runs past the stop is closed at once; one that saw it may still send its counts.
-        if self._streams and self._cutter is not None and self._cutter.done and self._cut_here(batch):
-            self._over = True
-        if self._streams and reader is not None and reader.done and self._cut_here(batch):
-            self._over = True
+        if self._streams and goes_on:
+            done = self._cutter is not None and self._cutter.done
+            if (done or (reader is not None and reader.done)) and self._cut_here(batch):
+                self._over = True
         return batch
 
     def _scored(self, batch: Sequence[Event]) -> Sequence[Event]:
@@ -240,7 +248,8 @@ class Watched:
     async def _end(self) -> Sequence[Event]:
         """What is still held; if a choice has no end, the failure comes behind it."""
         self._over = True
-        held = self._ended(await self._held())
+        nothing_held = self._reader is None and (self._cutter is None or self._cutter.done)
+        held = () if nothing_held else self._ended(await self._held())
         if self._unfinished:
             self._failure = UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return held

@@ -308,7 +308,7 @@ def test_what_a_stop_and_a_marker_held_goes_out_before_the_failure() -> None:
     said = "".join(event.text for event in out if isinstance(event, Delta))
     assert (said, code) == ("a<tool<e", "upstream_incomplete")
     assert watch([[BEGUN, Delta(0, "a<e")]], stops=("<eo>",)) == (
-        [[BEGUN, Delta(0, "a")], [Delta(0, "<e")]],
+        [[BEGUN, Delta(0, "a"), Delta(0, "<e")]],
         "upstream_incomplete",
         0,
     )
@@ -459,3 +459,42 @@ def test_what_the_upstream_did_not_count_is_counted_here(name: str) -> None:
     out, code, _ = watch(batches, counts=True, stops=("<eob>",))
     assert code is None
     assert [event for batch in out for event in batch if isinstance(event, Usage)] == counted
+
+
+LASTS = {
+    "the engine's end": [[BEGUN, Delta(0, "a")], [STOP, Usage(1, 2)]],
+    "all at once": [[BEGUN, Delta(0, "a"), STOP]],
+    "held text": [[BEGUN, Delta(0, "a")], [Delta(0, "<e"), STOP]],
+    "a stop of ours": [[BEGUN, Delta(0, "a")], [Delta(0, "<eob>b"), Delta(0, "c"), STOP]],
+}
+
+
+@pytest.mark.parametrize("name", LASTS)
+def test_the_last_batch_is_known_as_the_last(name: str) -> None:
+    """So the end of a stream need not wait for a look at nothing; and that look finds nothing."""
+
+    async def run() -> Batches:
+        asked = exchange(stream=True, stops=("<eob>",))
+        watched = Watched(asked, Played(list(LASTS[name]), None), Progress("chat", "r", 0.0), None)
+        out: Batches = []
+        while not watched.over:
+            out.append(await watched.more())
+        assert not await watched.more()
+        return out
+
+    batches = asyncio.run(run())
+    assert len(batches) == len(LASTS[name])
+    assert any(isinstance(event, Finish) for event in batches[-1])
+
+
+def test_an_end_that_is_an_error_is_not_the_last() -> None:
+    async def run() -> None:
+        played = Played([[BEGUN, Delta(0, "a")], [Usage(1, 2)]], None)
+        watched = Watched(exchange(stream=True), played, Progress("chat", "r", 0.0), None)
+        assert list(await watched.more()) == [BEGUN, Delta(0, "a")]
+        assert list(await watched.more()) == [Usage(1, 2)]
+        assert not watched.over
+        with pytest.raises(GatewayError, match="without a finish_reason"):
+            await watched.more()
+
+    asyncio.run(run())

@@ -30,19 +30,16 @@ COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 # ---------------------------------------------------------------- two shapes of a choice
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What one choice of one chunk says, whatever its shape."""
-
-    text: object
-    fields: Mapping[str, Any]
+Said = tuple[object, Mapping[str, Any]]
+"""What one choice of one chunk says, whatever its shape: its text, and the other fields beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How ``/completions`` and ``/chat/completions`` write the same thing."""
 
-    said: Callable[[Mapping[str, Any]], Said]
+    said: Callable[[Mapping[str, Any]], Said] | None
+    """None: the choice's ``text``, and no fields."""
     only_text: Callable[[Mapping[str, Any]], Any] | None
     """The text of a choice in a stream's chunk, if it can be had in one look; anything else: look closer.
     None: it is the choice's ``text``."""
@@ -62,11 +59,11 @@ def _chat_said(choice: Mapping[str, Any]) -> Said:
             calls = [{"index": at, **call} for at, call in enumerate(said["tool_calls"]) if isinstance(call, dict)]
             said = {**said, "tool_calls": calls}
     if not isinstance(said, dict):
-        return Said(said, {})
+        return said, NOTHING
     fields = {
         key: value for key, value in said.items() if key not in ("role", "content") and value not in (None, "", [])
     }
-    return Said(said.get("content"), fields)
+    return said.get("content"), fields
 
 
 def _chat_text(choice: Mapping[str, Any]) -> object:
@@ -87,7 +84,7 @@ def _chat_whole_text(choice: Mapping[str, Any]) -> object:
 
 
 COMPLETIONS = Shape(
-    said=lambda choice: Said(choice.get("text"), NOTHING),
+    said=None,
     only_text=None,
     whole_text=None,
     logprobs=from_completions,
@@ -119,13 +116,13 @@ class Answer:
 
     __slots__ = (
         "_asked",
-        "_begun",
         "_choices",
         "_notices",
         "_only_text",
         "_shape",
         "_target",
         "_usage",
+        "begun",
         "invalid",
     )
 
@@ -136,7 +133,8 @@ class Answer:
         self._asked = asked
         """How many choices there may be."""
         self._notices = notices
-        self._begun = False
+        self.begun = False
+        """A chunk has been read; until then none is ``ordinary``."""
         self._choices: dict[int, _Choice] = {}
         self._usage: Usage | None = None
         self.invalid: type[UpstreamError] = UpstreamInvalidStream
@@ -160,8 +158,11 @@ class Answer:
         """
         if not isinstance(chunk, dict):
             raise self.invalid("the model's server sent JSON that is not an object")
-        if (error := error_in_body(chunk)) is not None:
-            raise error
+        # What has choices and names no error is none: so say most chunks, without a look at what it may mean.
+        if chunk.get("error") is not None or chunk.get("object") == "error" or "choices" not in chunk:
+            error = error_in_body(chunk)
+            if error is not None:
+                raise error
         usage = chunk.get("usage")
         choices = chunk.get("choices")
         if choices is None and isinstance(usage, dict):
@@ -169,9 +170,10 @@ class Answer:
         if not isinstance(choices, list):
             raise self.invalid("the model's server sent an answer without choices")
         events: list[Event] = []
-        if not self._begun:
-            self._begun = True
-            events.append(Begun(self._target, 1, self._fields(chunk, odd), self._notices))
+        if not self.begun:
+            self.begun = True
+            fields = NOTHING if chunk.keys() <= ANSWER_KEYS else self._fields(chunk, odd)
+            events.append(Begun(self._target, 1, fields, self._notices))
         if usage is not None:
             self._usage = read_usage(usage) or self._usage
         for position, choice in enumerate(choices):
@@ -205,13 +207,12 @@ class Answer:
         """The last events; ``UpstreamIncomplete`` when the answer is not whole."""
         if not self._choices:
             raise UpstreamIncomplete("the model's server ended its answer before it said anything")
-        if not self.finished:
-            raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
+        for choice in self._choices.values():
+            if not choice.finished:
+                raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return [self._usage] if self._usage is not None else []
 
     def _fields(self, chunk: dict[str, Any], odd: bool) -> Mapping[str, Any]:
-        if chunk.keys() <= ANSWER_KEYS:
-            return NOTHING
         fields = {key: value for key, value in chunk.items() if key not in ANSWER_KEYS and value is not None}
         return replace_lone(fields) if odd else fields
 
@@ -222,31 +223,32 @@ class Answer:
         if type(index) is not int or not 0 <= index < self._asked:
             raise self.invalid(f"the model's server sent a choice beyond the {self._asked} asked for")
         shape = self._shape
-        said = shape.said(choice)
-        if not isinstance(said.text, str | None):
+        said, more_said = (choice.get("text"), NOTHING) if shape.said is None else shape.said(choice)
+        if said is not None and not isinstance(said, str):
             raise self.invalid("the model's server sent text that is not a string")
-        reason = finish_reason(choice.get("finish_reason"))
+        ended = choice.get("finish_reason")
+        reason = None if ended is None else finish_reason(ended)
         state = self._choices.get(index)
         if state is None:
             state = self._choices[index] = _Choice()
         if state.finished:
-            if said.text or said.fields:
+            if said or more_said:
                 raise self.invalid(f"the model's server sent more text for choice {index} after its finish_reason")
             return
-        text = said.text or ""
+        text = said or ""
         if odd and state.joiner is None:
             state.joiner = SurrogateJoiner()
         if state.joiner is not None:
             text = state.joiner.feed(text) + (state.joiner.flush() if reason else "")
-        fields = (replace_lone(said.fields) if odd else said.fields) or NOTHING
+        fields = (replace_lone(more_said) if odd else more_said) or NOTHING
         extras: Mapping[str, Any] = NOTHING
         last: Mapping[str, Any] = NOTHING
-        if not choice.keys() <= shape.keys:
-            more = {key: value for key, value in choice.items() if key not in shape.keys and value is not None}
+        more = _given(choice, shape.keys)
+        if more:
             last = {key: more.pop(key) for key in _END_KEYS if key in more} if reason else NOTHING
             extras = (replace_lone(more) if odd else more) or NOTHING
         raw = choice.get("logprobs")
-        if not isinstance(raw, dict | None):
+        if raw is not None and not isinstance(raw, dict):
             raise self.invalid("the model's server sent logprobs that are not an object")
         logprobs = shape.logprobs(replace_lone(raw) if odd else raw) if raw else None
         if text or logprobs or fields or extras:
@@ -264,7 +266,12 @@ def read_usage(usage: object) -> Usage | None:
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens", 0)
     if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
         return None
-    if usage.keys() <= COUNTS:
-        return Usage(prompt, completion)
-    details = {key: value for key, value in usage.items() if key not in COUNTS and value is not None}
-    return Usage(prompt, completion, details=details)
+    return Usage(prompt, completion, "upstream", _given(usage, COUNTS) or NOTHING)
+
+
+def _given(said: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any] | None:
+    """What is said beside the known keys, in its order; None for nothing, as engines write null for most of it."""
+    for key in said.keys() - known:
+        if said[key] is not None:
+            return {key: value for key, value in said.items() if key not in known and value is not None}
+    return None

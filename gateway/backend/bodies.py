@@ -22,7 +22,7 @@ import orjson
 from gateway.backend.answers import Answer, Shape
 from gateway.backend.asking import Asking
 from gateway.backend.http import HttpAnswer, HttpTarget, read_whole
-from gateway.backend.passing import Passing
+from gateway.backend.passing import Passing, Sample
 from gateway.backend.statuses import error_in_body
 from gateway.backend.whole import ordinary_whole
 from gateway.core.errors import (
@@ -32,7 +32,7 @@ from gateway.core.errors import (
     UpstreamInvalidResponse,
     UpstreamInvalidStream,
 )
-from gateway.core.events import Event
+from gateway.core.events import Delta, Event
 from gateway.core.passage import Passage
 from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads, maybe_lone
@@ -43,6 +43,8 @@ _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 NOT_JSON = "the model's server sent an event that is not JSON"
 MAX_BLANK = 64 * 1024
 """Bytes without any content that an answer may begin with."""
+MAX_SAMPLE = 4096
+"""Bytes of an event that is kept as an example."""
 _PEEK = 64
 """Bytes that are looked at where neither the first one nor the content type decides."""
 
@@ -53,7 +55,7 @@ class BodyEvents(Asking):
     One object and no layers: everything that has arrived is turned into one batch.
     """
 
-    __slots__ = ("_answer", "_asked", "_failure", "_notices", "_parser", "_shape", "_target", "over")
+    __slots__ = ("_answer", "_asked", "_failure", "_notices", "_parser", "_sample", "_shape", "_target", "over")
 
     def __init__(
         self,
@@ -77,6 +79,8 @@ class BodyEvents(Asking):
         """Made where it is needed: an ordinary whole answer needs none."""
         self._parser: SseParser | None = None
         """Set once it is clear that this is a stream."""
+        self._sample: Sample | None = None
+        """An event that was read in full, as an example for those that follow."""
         self._failure: GatewayError | None = None
         """Raised once everything before it has been handed out."""
         self.over = False
@@ -120,7 +124,7 @@ class BodyEvents(Asking):
         """See ``Events``."""
         parser = self._parser
         if parser is not None and parser.idle and not self.over and self._failure is None:
-            await self._http.flow(Passing(self._answer, parser, passage).take)
+            await self._http.flow(Passing(self._answer, parser, passage, self._sample).take)
 
     async def _begin(self, body: bytes | None, events: list[Event]) -> None:
         """Find out which of the two it is; a whole answer is read to its end. ``body``: all of it, if it is here."""
@@ -182,11 +186,15 @@ class BodyEvents(Asking):
                 chunk = orjson.loads(said)
             except ValueError:
                 raise UpstreamInvalidStream(NOT_JSON) from None
-            delta = answer.ordinary(chunk)
+            delta = answer.ordinary(chunk) if answer.begun else None
             if delta is not None:
                 events.append(delta)
-            else:
-                events += answer.take(chunk)
+                continue
+            told = answer.take(chunk)
+            events += told
+            if len(plain) == 1 and len(data) < MAX_SAMPLE:
+                last = told[-1] if told else None
+                self._sample = (data, last) if type(last) is Delta and last.text else None
 
     def _done(self, events: list[Event]) -> None:
         self._http.complete = True

@@ -219,6 +219,20 @@ class Connection(asyncio.Protocol):
         if self.ended:
             self._quiet.clear()  # said after the end of an answer: nobody's, and this connection is not used again
             return
+        take, chunks = self._take, self._chunks
+        if take is not None:  # a passage: of all that follows, only this concerns it
+            try:
+                self._parser.feed_data(data)
+            except HTTP_FAULTS:
+                self._broken()
+                return
+            if not self.ended:
+                if not chunks or take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
+                    chunks.clear()  # empty before: the frame of a chunk, without its data
+                    return
+                self._waiting_bytes = sum(map(len, chunks))
+            self._arrived()
+            return
         self._heard = True
         self._waiting_bytes += len(data)
         headless = not self.status
@@ -231,20 +245,22 @@ class Connection(asyncio.Protocol):
             good = False
         if headless and (self.status or not self._in_head):
             good = self._headed() and good
+        if not good or (not self.status and self._waiting_bytes > MAX_HEAD):
+            self._broken()
+            return
+        self._arrived()
+
+    def _broken(self) -> None:
+        """What came is not HTTP."""
+        if self.ended:
+            del self._chunks[self._said :]
+        self._fail(UpstreamInvalidResponse(NOT_HTTP))
+        self.close()
+
+    def _arrived(self) -> None:
+        """Something has come that the reader should look at."""
         if self.ended and len(self._chunks) > self._said:
             del self._chunks[self._said :]  # of a second answer, which nobody asked for
-        if not good or (not self.status and self._waiting_bytes > MAX_HEAD):
-            self._fail(UpstreamInvalidResponse(NOT_HTTP))
-            self.close()
-            return
-        take, chunks = self._take, self._chunks
-        if take is not None and not self.ended:
-            if not chunks:
-                return  # the frame of a chunk, without its data
-            if take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
-                chunks.clear()
-                self._waiting_bytes = 0
-                return
         waiter = self._waiter
         if waiter is not None and self.status:
             self._waiter = None

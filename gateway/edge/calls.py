@@ -28,6 +28,7 @@ from gateway.progress import Progress
 from gateway.runtime import Runtime
 from gateway.stream.fold import Fold, folded
 from gateway.telemetry.log import log_call
+from gateway.watched import Watched
 from gateway.wire.json import parse_object
 from gateway.wire.problems import quoted
 from gateway.wire.requests import read_chat, read_completion, read_embedding
@@ -159,12 +160,11 @@ class Calls:
                 speaker = _speaker(call, route, prepared, progress)
                 asked.telling = events, speaker
                 await _stream(asked, events, speaker, progress)
+                # Here the upstream is still to be closed; the client need not wait for that.
             else:
                 answer = await _whole(events)
-        asked.settle()
-        if call.stream:
-            asked.end(speaker.usage() + DONE)
-        else:
+        if not call.stream:
+            asked.settle()
             # Spoken when the upstream is closed, so that an explanation knows as much as the headers.
             body = None
             if call.endpoint == "chat" and not call.explain:
@@ -214,14 +214,19 @@ def _report(asked: Asked, error: GatewayError, progress: Progress, last: bytes =
         asked.end(last + error_event(error))
 
 
-async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Progress) -> None:
+async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Progress) -> None:
     while batch := await events.more():
         frames = speaker.frames(batch)
-        if not frames:
-            continue
-        if not asked.status:
+        if frames and not asked.status:
             # Nothing is promised before the first frame exists: until here a failure is a real status.
             asked.begin(200, STREAM_HEADERS + _known(asked, progress))
+        if events.over:  # the last frames and the end leave together
+            asked.settle()
+            asked.end(frames + speaker.usage() + DONE)
+            progress.wrote(batch)
+            return
+        if not frames:
+            continue
         await asked.write(frames)
         progress.wrote(batch)
         # From here on plain text goes from socket to socket without waking this task; anything else comes back here.
@@ -231,6 +236,8 @@ async def _stream(asked: Asked, events: Events, speaker: Speaker, progress: Prog
                 await events.flow(passage)
             finally:
                 progress.passed(passage.moments)
+    asked.settle()
+    asked.end(speaker.usage() + DONE)
 
 
 async def _whole(events: Events) -> Completion | Document:

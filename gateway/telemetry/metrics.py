@@ -127,23 +127,20 @@ class Metrics(Collector):
         counts, spreads = self._bound.get(kind) or self._bind(kind, record)
         duration, upstream = record.duration, record.upstream
         counts["gateway_requests_total"].value += 1
-        seen = [("gateway_request_seconds", duration)]
-        if record.admission is not None:
-            seen.append(("gateway_admission_seconds", record.admission))
-        if record.first_token is not None:
-            seen.append(("gateway_first_token_seconds", record.first_token))
-        if record.render is not None and record.template:
-            seen.append(("gateway_render_seconds", record.render))
-        if upstream is not None:
-            if record.target:
-                seen.append(("gateway_upstream_seconds", upstream))
-            seen.append(("gateway_overhead_seconds", duration - upstream if duration > upstream else 0.0))
-        if record.upstream_first is not None and record.target:
-            seen.append(("gateway_upstream_first_token_seconds", record.upstream_first))
-        for name, value in seen:  # ``Spread.observe``, without six calls of it
-            spread = spreads[name]
-            spread.counts[bisect_left(spread.bounds, value)] += 1
-            spread.sum += value
+        overhead = None if upstream is None else duration - upstream if duration > upstream else 0.0
+        for name, value in (
+            ("gateway_request_seconds", duration),
+            ("gateway_admission_seconds", record.admission),
+            ("gateway_first_token_seconds", record.first_token),
+            ("gateway_render_seconds", record.render if record.template else None),
+            ("gateway_upstream_seconds", upstream if record.target else None),
+            ("gateway_overhead_seconds", overhead),
+            ("gateway_upstream_first_token_seconds", record.upstream_first if record.target else None),
+        ):
+            if value is not None:  # ``Spread.observe``, without a call for each
+                spread = spreads[name]
+                spread.counts[bisect_left(spread.bounds, value)] += 1
+                spread.sum += value
         if record.stream:
             self._stream(record, counts, spreads)
         if record.prompt_tokens:
@@ -178,9 +175,7 @@ class Metrics(Collector):
 
     def _stream(self, record: Record, counts: Bound[Count], spreads: Bound[Spread]) -> None:
         if record.gaps:
-            observe = spreads["gateway_token_gap_seconds"].observe
-            for seconds in record.gaps:
-                observe(seconds)
+            spreads["gateway_token_gap_seconds"].observe_all(record.gaps)
         if record.first_token is None:
             return
         tokens = record.completion_tokens or 0

@@ -21,12 +21,8 @@ from gateway.core.passage import Lane
 from gateway.wire.logprobs import to_chat, to_completions
 
 DONE = b"data: [DONE]\n\n"
-_MARK = "the text"
-
-
-def frame(body: Mapping[str, Any]) -> bytes:
-    """One server-sent event."""
-    return b"data: " + orjson.dumps(body) + b"\n\n"
+TEXT_ENDS = b',"logprobs":null,"finish_reason":null}'
+"""What stands behind the text in a choice that says nothing else, brackets aside."""
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
@@ -110,6 +106,10 @@ class _Speaker:
 
     whole_object = ""
     chunk_object = ""
+    text_opens = b""
+    """What stands before the text in a choice that says nothing else, with its number, as ``_delta`` would have it."""
+    text_closes = b""
+    """What stands behind it."""
 
     def __init__(
         self,
@@ -129,7 +129,11 @@ class _Speaker:
         self._usage: Usage | None = None
         self._gateway = gateway
         self._around: dict[int, tuple[bytes, bytes]] = {}
-        """By choice: see ``_surroundings``."""
+        """By choice, once it is introduced: what stands before and behind the text of a frame that has nothing else."""
+        self._begin = b""
+        """What every frame of a stream begins with, up to its choices; empty: nobody has asked yet."""
+        self._end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        """What it ends with, behind them."""
         self._top = top_logprobs
 
     def whole(self, completion: Completion) -> dict[str, Any]:
@@ -149,13 +153,14 @@ class _Speaker:
         if isinstance(event, Delta):
             # An empty delta says nothing: a frame for it would bring the role before the content.
             said = event.text or event.logprobs or event.fields or event.extras
-            return self._chunk([self._delta(event)]) if said else b""
+            return self._chunk(self._delta(event)) if said else b""
         if isinstance(event, Finish):
-            return self._chunk([self._finish(event)])
+            return self._chunk(self._finish(event))
         if isinstance(event, Usage):
             self._usage = event
         elif isinstance(event, Begun) and event.fields is not NOTHING:
             self._head.update(event.fields)
+            self._begin = b""
             self._around.clear()
         return b""
 
@@ -170,12 +175,12 @@ class _Speaker:
                 and event.extras is NOTHING
             ):
                 around = self._around.get(event.index)
+                if around is None and self._gateway is None:
+                    around = self._introduced_text(event.index)
                 if around is not None:
                     said += (around[0], orjson.dumps(event.text), around[1])
                     continue
                 said.append(self.chunk(event))
-                if self._gateway is None:
-                    self._around[event.index] = self._surroundings(event.index)
             else:
                 said.append(self.chunk(event))
         return b"".join(said)
@@ -183,23 +188,30 @@ class _Speaker:
     def lanes(self) -> dict[int, Lane]:
         return {index: Lane(*around) for index, around in self._around.items()}
 
-    def _surroundings(self, index: int) -> tuple[bytes, bytes]:
-        """What stands before and behind the text of a delta that has nothing else, once its choice is introduced."""
-        before, _, behind = self._chunk([self._delta(Delta(index, _MARK))]).rpartition(orjson.dumps(_MARK))
-        return before, behind
+    def _introduced_text(self, index: int) -> tuple[bytes, bytes]:
+        """What stands around the next text of this choice, if that is all it says. From then on ``_around`` knows."""
+        begin, behind = self._begin or self._beginning(), self.text_closes + self._end
+        around = self._around[index] = begin + self.text_opens % index, behind
+        return around
+
+    def _beginning(self) -> bytes:
+        self._begin = b"data: " + orjson.dumps(self._head)[:-1] + b',"choices":['
+        return self._begin
 
     def usage(self) -> bytes:
         if not self._include_usage or self._usage is None:
             return b""
-        return frame({**self._head, "choices": [], "usage": usage_object(self._usage)})
+        said = orjson.dumps(usage_object(self._usage))
+        return b'%b],"usage":%b}\n\n' % (self._begin or self._beginning(), said)
 
-    def _chunk(self, choices: list[dict[str, Any]]) -> bytes:
-        body = {**self._head, "choices": choices}
+    def _chunk(self, choice: dict[str, Any]) -> bytes:
+        if self._gateway is None:
+            return (self._begin or self._beginning()) + orjson.dumps(choice) + self._end
+        body = {**self._head, "choices": [choice]}
         if self._include_usage:
             body["usage"] = None
-        if self._gateway is not None:  # once, with the first chunk
-            body["gateway"], self._gateway = self._gateway(), None
-        return frame(body)
+        body["gateway"], self._gateway = self._gateway(), None  # once, with the first chunk
+        return b"data: " + orjson.dumps(body) + b"\n\n"
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
         raise NotImplementedError
@@ -211,15 +223,28 @@ class _Speaker:
         raise NotImplementedError
 
 
+WITH_ROLE = b'{"index":%d,"delta":{"role":"assistant","content":'
+"""``ChatSpeaker.text_opens`` where the choice is not introduced yet."""
+
+
 class ChatSpeaker(_Speaker):
     """``/v1/chat/completions``."""
 
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
+    text_opens = b'{"index":%d,"delta":{"content":'
+    text_closes = b"}" + TEXT_ENDS
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._introduced: set[int] = set()
+
+    def _introduced_text(self, index: int) -> tuple[bytes, bytes]:
+        before, behind = super()._introduced_text(index)
+        if index in self._introduced:
+            return before, behind
+        self._introduced.add(index)
+        return self._begin + WITH_ROLE % index, behind
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
         # Content is null only beside tool calls: clients index into a string.
@@ -279,6 +304,8 @@ class CompletionSpeaker(_Speaker):
 
     whole_object = "text_completion"
     chunk_object = "text_completion"
+    text_opens = b'{"index":%d,"text":'
+    text_closes = TEXT_ENDS
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
         return {

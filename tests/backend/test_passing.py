@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.backend.answers import CHAT, COMPLETIONS, Answer
-from gateway.backend.passing import ATTEMPTS, Passing
+from gateway.backend.passing import ATTEMPTS, Passing, Sample
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta
@@ -50,8 +50,12 @@ def introduced(shape: str) -> Answer:
     return answer
 
 
-def passing(shape: str, passage: Passage) -> Callable[[bytes], bool]:
-    return Passing(introduced(shape), SseParser(), passage).take
+def passing(shape: str, passage: Passage, sample: Sample | None = None) -> Callable[[bytes], bool]:
+    return Passing(introduced(shape), SseParser(), passage, sample).take
+
+
+def sample_of(shape: str, text: str, style: str = "compact") -> Sample:
+    return event(chunk(shape, text), style), Delta(0, text)
 
 
 def careful(answer: Answer, data: bytes, lane: dict[int, Lane]) -> bytes | None:
@@ -88,14 +92,17 @@ EVENTS = st.lists(st.tuples(TEXT, st.sampled_from([0, 0, 0, 1]), MORE, STYLES), 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@given(said=EVENTS, plain=st.booleans())
-@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact"), ("", 0, {}, "compact")], plain=False)
-def test_what_passes_is_what_would_have_been_read(shape: str, said: list[Any], plain: bool) -> None:
-    """``plain``: the events differ in their text only, as those of real engines do."""
+@given(said=EVENTS, plain=st.booleans(), sampled=st.sampled_from([None, "compact", "spaced", "escaped"]))
+@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact"), ("", 0, {}, "compact")], plain=False, sampled=None)
+@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact")], plain=True, sampled="compact")
+def test_what_passes_is_what_would_have_been_read(
+    shape: str, said: list[Any], plain: bool, sampled: str | None
+) -> None:
+    """``plain``: the events differ in their text only, as those of real engines do. ``sampled``: so does the first."""
     frames: list[bytes] = []
     passage = Passage(lambda frame: frames.append(frame) is None, lanes())
     passage.halts = stop_set(STOPS).first
-    passes = passing(shape, passage)
+    passes = passing(shape, passage, None if sampled is None else sample_of(shape, "a", sampled))
     expected: list[bytes] = []
     reader = introduced(shape)
     for text, index, more, style in said:
@@ -194,3 +201,18 @@ def test_an_event_of_known_looks_is_not_parsed(shape: str) -> None:
     answer.take({"choices": [{"index": 0, "finish_reason": "stop"}]})
     assert passes(event(chunk(shape, "two")))
     assert not passes(event(chunk(shape, "two", more={"created": 1})))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_first_event_shows_what_the_second_looks_like(shape: str) -> None:
+    """Seen as above: the second is not parsed, or it would be found to say more of a choice that has ended."""
+    answer = introduced(shape)
+    passes = Passing(answer, SseParser(), Passage(lambda frame: True, lanes()), sample_of(shape, "one")).take
+    answer.take({"choices": [{"index": 0, "finish_reason": "stop"}]})
+    assert passes(event(chunk(shape, "two")))
+    assert not passes(event(chunk(shape, "three", more={"created": 1})))
+
+
+def test_nothing_is_learnt_for_a_choice_without_a_lane() -> None:
+    passes = passing("completions", Passage(lambda frame: True, {}), sample_of("completions", "one"))
+    assert not passes(event(chunk("completions", "two")))

@@ -144,3 +144,18 @@ def test_after_a_hundred_hang_ups_the_pool_still_serves(faulty: Gateway, up: Rud
     assert eventually(lambda: up.active == 0, 5)
     assert faulty.settled(5)
     assert [ask(faulty, "ok").text for _ in range(10)] == [TEXT] * 10
+
+
+@pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
+def test_what_came_together_leaves_together_with_the_end(faulty: Gateway, form: str) -> None:
+    """A chunk for the frames and ``[DONE]``, and the last: no packet for a frame, nor one more for the end."""
+    with raw_request(faulty, form + "one-write", stream=True) as client:
+        answer = b""
+        while not answer.endswith(b"0\r\n\r\n"):
+            answer += client.recv(65536)
+    _, _, body = answer.partition(b"\r\n\r\n")
+    size, _, rest = body.partition(b"\r\n")
+    frames, end = rest[: int(size, 16)], rest[int(size, 16) :]
+    assert end == b"\r\n0\r\n\r\n"
+    assert b'"Hel"' in frames
+    assert frames.endswith(b"data: [DONE]\n\n")

@@ -40,7 +40,7 @@ class Begin:
 class Opening:
     """One exchange, entered when its answer has begun; then its events: those the gate has kept, and the rest."""
 
-    __slots__ = ("_first_token", "_inner", "_rest", "held", "more", "over")
+    __slots__ = ("_first_token", "_inner", "_rest", "held", "more")
 
     def __init__(self, inner: AbstractAsyncContextManager[Events], first_token: float | None) -> None:
         self._inner = inner
@@ -48,8 +48,11 @@ class Opening:
         self.held: Sequence[Event] = ()
         """What the gate has kept; the first of them says who answers."""
         self.more: Callable[[], Coroutine[Any, Any, Sequence[Event]]] = self._first
-        self.over = False
-        """See ``Events``; told of what the gate has kept, if that was all."""
+
+    @property
+    def over(self) -> bool:
+        """See ``Events``."""
+        return self._rest.over and not self.held
 
     def __aenter__(self) -> Coroutine[Any, Any, Opening]:
         return self._begin() if self._first_token is None else self._begin_within(self._first_token)
@@ -90,7 +93,7 @@ class Opening:
     async def _first(self) -> Sequence[Event]:
         """What was kept; from then on nothing stands between the reader and the rest."""
         rest = self._rest
-        self.more, self.over = rest.more, rest.over
+        self.more = rest.more
         held, self.held = self.held, ()
         return held
 

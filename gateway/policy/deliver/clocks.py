@@ -40,9 +40,6 @@ class Clocks:
 class _Clocked(Clock):
     """One exchange under its clock, and the events in which the clock hears content."""
 
-    over = False
-    """See ``Events``."""
-
     __slots__ = ("_deadline", "_events", "_heard", "_idle", "_inner", "_left", "_passage", "_total")
 
     def __init__(
@@ -68,7 +65,9 @@ class _Clocked(Clock):
         """Text goes on without coming through here; its moments are in the loop's time, which is monotonic."""
 
     async def __aenter__(self) -> Events:
-        self._timer = self._loop.call_at(self._deadline, self.look)
+        # Looked at early enough for either clock; it is seldom in time for anything, and then set anew.
+        soon = self._deadline if self._idle is None else min(self._deadline, self._loop.time() + self._idle)
+        self._timer = self._loop.call_at(soon, self.look)
         try:
             events = await self._inner.__aenter__()
         except BaseException as error:
@@ -79,7 +78,6 @@ class _Clocked(Clock):
             return events
         self._heard = self._left = self._loop.time()
         self._events = events
-        self._reset(self._heard + self._idle)
         return self
 
     async def __aexit__(
@@ -91,6 +89,11 @@ class _Clocked(Clock):
         finally:  # cancelled once more while it closes, too
             if self._up is not None:
                 self.convert(error)
+
+    @property
+    def over(self) -> bool:
+        """See ``Events``."""
+        return self._events.over
 
     async def more(self) -> Sequence[Event]:
         """See ``Events``."""
@@ -130,9 +133,9 @@ class _Clocked(Clock):
             heard = self._passage.moments[-1]
         if now >= self._deadline:
             self.ring(self._late())
-        elif self._idle is None or heard is None:
+        elif self._idle is None:
             self.set(self._deadline)
-        elif self._left:
+        elif self._left or heard is None:
             self._reset(now + self._idle)
         elif now >= heard + self._idle:
             self.ring(UpstreamIdleTimeout(f"the model's server was silent for {self._idle:g} s"))
@@ -140,7 +143,6 @@ class _Clocked(Clock):
             self._reset(heard + self._idle)
 
     def _reset(self, when: float) -> None:
-        self.stop()
         self.set(min(when, self._deadline))
 
     def _late(self) -> UpstreamTimeout:
