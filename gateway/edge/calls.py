@@ -216,11 +216,11 @@ def _report(asked: Asked, error: GatewayError, progress: Progress, last: bytes =
 
 async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Progress) -> None:
     while batch := await events.more():
-        frames = speaker.frames(batch)
-        if frames and not asked.status:
+        frames, over = speaker.frames(batch), events.over
+        if (frames or over) and not asked.status:
             # Nothing is promised before the first frame exists: until here a failure is a real status.
             asked.begin(200, STREAM_HEADERS + _known(asked, progress))
-        if events.over:  # the last frames and the end leave together
+        if over:  # the last frames and the end leave together
             asked.settle()
             asked.end(frames + speaker.usage() + DONE)
             progress.wrote(batch)
