@@ -28,11 +28,11 @@ class Watched:
         "_aside",
         "_choices",
         "_count",
-        "_counting",
         "_cutter",
         "_events",
         "_failure",
         "_over",
+        "_pending",
         "_progress",
         "_reader",
         "_stops",
@@ -72,8 +72,8 @@ class Watched:
         """Is there nothing to do but to cut?"""
         self._aside: asyncio.Future[list[Event]] | None = None
         """What is being read beside the loop."""
-        self._counting: Sequence[Event] = ()
-        """The last batch, while its counts are awaited."""
+        self._pending: Sequence[Event] = ()
+        """The last batch, while what belongs behind it is awaited: held text, counts."""
         self._written: list[str] = []
         """The text that has gone out, where it may have to be counted."""
         self._failure: UpstreamError | None = None
@@ -113,8 +113,8 @@ class Watched:
 
     async def unsaid(self) -> Sequence[Event]:
         """What is still held of a call that has failed: the text, and no end. Must be the last that is asked."""
-        read = self._counting if self._aside is None else await self._aside
-        held = [event for event in (*read, *await self._held()) if not isinstance(event, Finish)]
+        pending, read = self._pending, () if self._aside is None else await self._aside
+        held = [event for event in (*pending, *read, *await self._held()) if not isinstance(event, Finish)]
         self._progress.saw(held)
         return held
 
@@ -160,18 +160,20 @@ class Watched:
         if self._unfinished is None:
             self._unfinished = set(range(self._choices))
         while True:
+            ended = bool(batch) and self._events.over
             if not batch:
                 batch = await self._end()
             else:
-                ends = self._events.over
-                batch = await self._take(batch, goes_on=not ends)
-                if ends and self._count is None and not self._over:  # there is no need to ask once more
+                batch = await self._take(batch, ended=ended)
+                if ended and self._count is None and not self._over:  # there is no need to ask once more
+                    self._pending = batch
                     batch = [*batch, *held] if (held := await self._end()) else batch
+                    self._pending = ()
             if self._over and self._failure is None and (usage := await self._counted(batch)) is not None:
                 batch = [*batch, usage]
             if batch:
                 self._progress.saw(batch)
-                self.over = self._over and self._failure is None
+                self.over = ended and self._over and self._failure is None
                 return batch
             if self._over:
                 return self._last()
@@ -189,8 +191,8 @@ class Watched:
             cutter = self._cutter = Cutter(self._stops, self._choices)
         return cutter
 
-    async def _take(self, batch: Sequence[Event], *, goes_on: bool) -> Sequence[Event]:
-        """``goes_on``: the engine may say more."""
+    async def _take(self, batch: Sequence[Event], *, ended: bool) -> Sequence[Event]:
+        """``ended``: the engine has nothing more to say."""
         if self._wants_logprobs:
             batch = self._scored(batch)
         if self._stops:
@@ -206,7 +208,7 @@ class Watched:
                 batch = self._ended(batch)
                 break
         # An engine that runs past the stop is closed at once; one that saw it may still send its counts.
-        if self._streams and goes_on:
+        if self._streams and not ended:
             done = self._cutter is not None and self._cutter.done
             if (done or (reader is not None and reader.done)) and self._cut_here(batch):
                 self._over = True
@@ -278,7 +280,7 @@ class Watched:
             return None
         if any(isinstance(event, Usage) for event in batch):
             return None
-        self._counting = batch
+        self._pending = batch
         usage = await self._count("".join(self._written))
-        self._counting = ()
+        self._pending = ()
         return usage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -370,6 +371,32 @@ def test_a_call_that_is_given_up_while_it_is_read_keeps_its_text() -> None:
     out = asyncio.run(run())
     assert "".join(event.text for event in out if isinstance(event, Delta)) == text
     assert not any(isinstance(event, Finish) for event in out)
+
+
+def test_a_call_that_is_given_up_while_its_end_is_read_keeps_what_was_ready() -> None:
+    """The first text waits for what belongs behind it: a call that never ends, read beside the loop."""
+    text = "a" + '<tool_call>{"name": "add", "arguments": {"a": "' + "x" * 90_000
+    closing = threading.Event()
+
+    class Slow(Reader):
+        def close(self, last: Sequence[Event] = ()) -> list[Event]:
+            closing.set()
+            time.sleep(0.02)
+            return super().close(last)
+
+    async def run() -> list[Event]:
+        played = Played([[BEGUN], [Delta(0, text)]], None)
+        watched = Watched(exchange(stream=True), played, Progress("chat", "r", 0.0), None, Slow(READING))
+        assert await watched.more() == [BEGUN]
+        task = asyncio.ensure_future(watched.more())
+        assert await asyncio.to_thread(closing.wait, 5.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return list(await watched.unsaid())
+
+    out = asyncio.run(run())
+    assert "".join(event.text for event in out if isinstance(event, Delta)) == text
 
 
 @settings(max_examples=200)

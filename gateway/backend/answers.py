@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.backend.statuses import error_in_body
+from gateway.backend.statuses import error_in_body, may_be_error
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
@@ -158,11 +158,8 @@ class Answer:
         """
         if not isinstance(chunk, dict):
             raise self.invalid("the model's server sent JSON that is not an object")
-        # What has choices and names no error is none: so say most chunks, without a look at what it may mean.
-        if chunk.get("error") is not None or chunk.get("object") == "error" or "choices" not in chunk:
-            error = error_in_body(chunk)
-            if error is not None:
-                raise error
+        if may_be_error(chunk) and (error := error_in_body(chunk)) is not None:
+            raise error
         usage = chunk.get("usage")
         choices = chunk.get("choices")
         if choices is None and isinstance(usage, dict):

@@ -80,7 +80,7 @@ class BodyEvents(Asking):
         self._parser: SseParser | None = None
         """Set once it is clear that this is a stream."""
         self._sample: Sample | None = None
-        """An event that was read in full, as an example for those that follow."""
+        """The first event with text that was read in full: those that follow look like it, if it names no role."""
         self._failure: GatewayError | None = None
         """Raised once everything before it has been handed out."""
         self.over = False
@@ -189,12 +189,12 @@ class BodyEvents(Asking):
             delta = answer.ordinary(chunk) if answer.begun else None
             if delta is not None:
                 events.append(delta)
-                continue
-            told = answer.take(chunk)
-            events += told
-            if len(plain) == 1 and len(data) < MAX_SAMPLE:
-                last = told[-1] if told else None
-                self._sample = (data, last) if type(last) is Delta and last.text else None
+            else:
+                events += answer.take(chunk)
+            if self._sample is None and len(plain) == 1 and len(data) < MAX_SAMPLE and b'"role"' not in data:
+                last = events[-1] if events else None
+                if type(last) is Delta and last.text:
+                    self._sample = data, last
 
     def _done(self, events: list[Event]) -> None:
         self._http.complete = True

@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
                 return
             if not self.ended:
                 if not chunks or take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
-                    chunks.clear()  # empty before: the frame of a chunk, without its data
+                    chunks.clear()  # or there are none, as only a chunk's framing has come
                     return
                 self._waiting_bytes = sum(map(len, chunks))
             self._arrived()

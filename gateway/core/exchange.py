@@ -60,7 +60,8 @@ class Events(Protocol):
 
     @property
     def over(self) -> bool:
-        """True: nothing more will come, the next ``more()`` would be empty. False says nothing: ask.
+        """True: nothing more will come, the next ``more()`` would be empty, and to leave takes no time.
+        False says nothing: ask.
 
         Spares whoever looks at it a call for nothing; it changes with ``more()`` only.
         """

@@ -159,12 +159,13 @@ class Calls:
             if call.stream:
                 speaker = _speaker(call, route, prepared, progress)
                 asked.telling = events, speaker
-                await _stream(asked, events, speaker, progress)
-                # Here the upstream is still to be closed; the client need not wait for that.
+                last = await _stream(asked, events, speaker, progress)
             else:
                 answer = await _whole(events)
-        if not call.stream:
-            asked.settle()
+        asked.settle()
+        if call.stream:
+            asked.end(last + speaker.usage() + DONE)
+        else:
             # Spoken when the upstream is closed, so that an explanation knows as much as the headers.
             body = None
             if call.endpoint == "chat" and not call.explain:
@@ -214,17 +215,16 @@ def _report(asked: Asked, error: GatewayError, progress: Progress, last: bytes =
         asked.end(last + error_event(error))
 
 
-async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Progress) -> None:
+async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Progress) -> bytes:
+    """All of a stream but its end; what it returns is to go out together with that."""
     while batch := await events.more():
         frames, over = speaker.frames(batch), events.over
         if (frames or over) and not asked.status:
             # Nothing is promised before the first frame exists: until here a failure is a real status.
             asked.begin(200, STREAM_HEADERS + _known(asked, progress))
-        if over:  # the last frames and the end leave together
-            asked.settle()
-            asked.end(frames + speaker.usage() + DONE)
+        if over:
             progress.wrote(batch)
-            return
+            return frames
         if not frames:
             continue
         await asked.write(frames)
@@ -236,8 +236,7 @@ async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Pro
                 await events.flow(passage)
             finally:
                 progress.passed(passage.moments)
-    asked.settle()
-    asked.end(speaker.usage() + DONE)
+    return b""
 
 
 async def _whole(events: Events) -> Completion | Document:

@@ -176,7 +176,7 @@ class _Speaker:
             ):
                 around = self._around.get(event.index)
                 if around is None and self._gateway is None:
-                    around = self._introduced_text(event.index)
+                    around = self._surround(event.index)
                 if around is not None:
                     said += (around[0], orjson.dumps(event.text), around[1])
                     continue
@@ -188,8 +188,8 @@ class _Speaker:
     def lanes(self) -> dict[int, Lane]:
         return {index: Lane(*around) for index, around in self._around.items()}
 
-    def _introduced_text(self, index: int) -> tuple[bytes, bytes]:
-        """What stands around the next text of this choice, if that is all it says. From then on ``_around`` knows."""
+    def _surround(self, index: int) -> tuple[bytes, bytes]:
+        """What stands around the text of this choice's next frame; ``_around`` keeps it for those behind it."""
         begin, behind = self._begin or self._beginning(), self.text_closes + self._end
         around = self._around[index] = begin + self.text_opens % index, behind
         return around
@@ -239,8 +239,8 @@ class ChatSpeaker(_Speaker):
         super().__init__(*args, **kwargs)
         self._introduced: set[int] = set()
 
-    def _introduced_text(self, index: int) -> tuple[bytes, bytes]:
-        before, behind = super()._introduced_text(index)
+    def _surround(self, index: int) -> tuple[bytes, bytes]:
+        before, behind = super()._surround(index)  # without a role, which the first frame alone has
         if index in self._introduced:
             return before, behind
         self._introduced.add(index)

@@ -5,8 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.backend.statuses import Complaint, error_in_body, one_safe_line, parse_retry_after, read_complaint
+from gateway.backend.statuses import (
+    Complaint,
+    error_in_body,
+    may_be_error,
+    one_safe_line,
+    parse_retry_after,
+    read_complaint,
+)
 
 COMPLAINTS = {  # body: what it says
     '{"error": {"message": "m", "code": 400, "type": "T", "param": "p"}}': Complaint("m", "400", "t", "p"),
@@ -72,3 +81,16 @@ def test_retry_after_in_milliseconds_wins_and_dates_count_from_now() -> None:
     assert parse_retry_after("Thu, 01 Jan 1970 00:01:40 GMT", None, now=90.0) == 10.0
     assert parse_retry_after(None, None) is None
     assert parse_retry_after("9" * 400, None) is None
+
+
+VALUES = st.sampled_from([None, "", "error", "m", 0, [], {}, {"message": "m"}])
+BODIES = st.dictionaries(st.sampled_from(["error", "object", "choices", "data", "detail", "message", "code"]), VALUES)
+
+
+@given(BODIES)
+def test_only_what_is_no_error_is_not_asked_about(body: dict[str, object]) -> None:
+    assert may_be_error(body) or error_in_body(body) is None
+
+
+def test_an_ordinary_chunk_is_not_asked_about() -> None:
+    assert not may_be_error({"object": "text_completion", "choices": [], "error": None})

@@ -148,7 +148,7 @@ def test_after_a_hundred_hang_ups_the_pool_still_serves(faulty: Gateway, up: Rud
 
 @pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
 def test_what_came_together_leaves_together_with_the_end(faulty: Gateway, form: str) -> None:
-    """A chunk for the frames and ``[DONE]``, and the last: no packet for a frame, nor one more for the end."""
+    """One chunk of HTTP holds all frames and ``[DONE]``."""
     with raw_request(faulty, form + "one-write", stream=True) as client:
         answer = b""
         while not answer.endswith(b"0\r\n\r\n"):

@@ -65,7 +65,7 @@ class _Clocked(Clock):
         """Text goes on without coming through here; its moments are in the loop's time, which is monotonic."""
 
     async def __aenter__(self) -> Events:
-        # Looked at early enough for either clock; it is seldom in time for anything, and then set anew.
+        # One timer for both clocks: it may ring too early, never too late, and then sets itself anew.
         soon = self._deadline if self._idle is None else min(self._deadline, self._loop.time() + self._idle)
         self._timer = self._loop.call_at(soon, self.look)
         try:

@@ -1,0 +1,42 @@
+"""A stream that has ended has ended: its place is free before the client can ask again, whatever door it came by."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.serving import gateway
+from tests.upstream.server import RudeServer
+
+TARGETS = {
+    "completions": "{{speaks: completions, url: {url}, model: m}}",
+    "chat": "{{speaks: chat, url: {url}, model: m}}",
+    "litellm": "{{speaks: litellm, url: {url}, model: openai/m}}",
+    "scripted": "{{speaks: scripted, script: said.yaml}}",
+}
+ASKED = 30
+
+
+@pytest.mark.parametrize("server", ["h1", "uvicorn"])
+@pytest.mark.parametrize("door", TARGETS)
+def test_calls_one_after_the_other_are_never_one_too_many(tmp_path: Path, door: str, server: str) -> None:
+    (tmp_path / "said.yaml").write_text("[Hel, lo, {finish: stop}]\n")
+    with RudeServer() as up:
+        target = TARGETS[door].format(url=json.dumps(up.url("ok")))
+        template = "chatml" if door == "completions" else "chat"
+        config = f"server: {{max_in_flight: 1, http_server: {server}}}\n"
+        config += f"models: {{m: {{template: {template}, targets: [{target}]}}}}\n"
+        with gateway(tmp_path, config) as served:
+            body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
+            client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+            for _ in range(ASKED):
+                client.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
+                answer = client.getresponse()
+                said = answer.read()
+                assert (answer.status, said[-14:]) == (200, b"data: [DONE]\n\n")
+            client.close()
+            assert served.settled()
+            assert served.metric("gateway_shed_total", reason="in_flight") == 0
