@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import results as saved
+from bench.interpreter import OtherPython, build, build_of, check_same
 from bench.lab import Lab
-from bench.measure import KINDS, Effort
+from bench.measure import KINDS, ORIGINALS, Effort
 from bench.plot import svg
 from bench.processes import CORES, Unfit, prepare
 from bench.results import REFERENCE, Results, machine
@@ -56,19 +57,29 @@ def main(argv: list[str] | None = None) -> int:
     if unknown := [name for name in args.peers if name not in SUBJECTS]:
         print(f"no subject {', '.join(unknown)}; python -m bench --list names them", file=sys.stderr)
         return 2
+    try:
+        pythons = _pythons(scenarios, args)
+    except OtherPython as error:
+        print(error, file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave by the door that ends the children
     prepare()
     if len(CORES) < 2:
         print("only one core: load and proxy share it, and the numbers mean little", file=sys.stderr)
-    results = run(scenarios, args)
+    results = run(scenarios, args, pythons)
     return _write(results, args.out) or _missing(results, scenarios)
 
 
-def run(scenarios: list[Scenario], args: argparse.Namespace) -> Results:
-    """Measure; what has been measured is kept when the run is interrupted."""
-    results = Results(machine(), {"rounds": args.rounds, "seconds": args.seconds})
+def run(scenarios: list[Scenario], args: argparse.Namespace, pythons: dict[str, str]) -> Results:
+    """Measure; what has been measured is kept when the run is interrupted. ``pythons``: see ``Results``."""
+    results = Results(machine(), {"rounds": args.rounds, "seconds": args.seconds}, pythons=pythons)
     effort = Effort(
-        args.seconds, 0.0 if args.smoke else 1.0, 20 if args.smoke else 100_000, args.opencompass, args.lazyllm
+        args.seconds,
+        0.0 if args.smoke else 1.0,
+        20 if args.smoke else 100_000,
+        args.opencompass,
+        args.lazyllm,
+        args.any_python,
     )
     plan = [(scenario, subject) for scenario in scenarios for subject in _subjects(scenario, args)]
     total, done, began = len(plan) * args.rounds, 0, time.monotonic()
@@ -88,6 +99,18 @@ def run(scenarios: list[Scenario], args: argparse.Namespace) -> Results:
         except KeyboardInterrupt:
             print("interrupted; what has been measured is written", file=sys.stderr)
     return results
+
+
+def _pythons(scenarios: list[Scenario], args: argparse.Namespace) -> dict[str, str]:
+    """The Pythons of what renders, by subject. Raises OtherPython, before an hour is spent."""
+    named = {name: getattr(args, name) for name in ORIGINALS if getattr(args, name)}
+    if not named or all(scenario.kind != "renders" for scenario in scenarios):
+        return {}
+    found = {name: build_of(str(python)) for name, python in named.items()}
+    for name, theirs in found.items():
+        if not args.any_python:
+            check_same(name, theirs)
+    return {REFERENCE: build(), **found}
 
 
 def _order(scenarios: list[Scenario], args: argparse.Namespace, lab: Lab) -> Iterator[tuple[Scenario, int, Subject]]:
@@ -180,6 +203,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="a checkout of another version, measured as gateway-before in the same rounds")  # fmt: skip
     add("--opencompass", type=Path, metavar="PYTHON", help="a Python that has opencompass, for the renders")
     add("--lazyllm", type=Path, metavar="PYTHON", help="a Python that has lazyllm, for the renders")
+    add("--any-python", action="store_true",
+        help="render on, though these are other builds of Python than the gateway's; the table tells")  # fmt: skip
     add("--smoke", action="store_true", help="tiny counts, the gateway only, nothing installed")
     add("--table", type=Path, metavar="FILE", help="measure nothing: write the table and the plot of a JSON file again")
     add("--list", action="store_true", help="name scenarios and subjects")

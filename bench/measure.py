@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench import calls
 from bench.ask import ask_json
+from bench.interpreter import check_same
 from bench.lab import Lab, Running, headers_json
 from bench.processes import LOAD, PROXY, Child, Unfit, cpu_seconds, rss_bytes, running
 from bench.scenarios import Scenario
@@ -32,8 +34,11 @@ class Effort:
     most: int = 100_000
     """Connections or streams at most."""
     opencompass: Path | None = None
-    lazyllm: Path | None = None
     """A Python that has OpenCompass, for comparison."""
+    lazyllm: Path | None = None
+    """One that has LazyLLM."""
+    any_python: bool = False
+    """Compare with originals that run on another build of Python."""
 
 
 SETTLE = 1.0
@@ -156,15 +161,24 @@ ORIGINALS = ("opencompass", "lazyllm")
 
 
 def measure_renders(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """Prompts a second, of each template and length."""
+    """Prompts a second, of each template and length. Raises OtherPython."""
     each = str(min(effort.seconds / 12, 0.25))
     if subject.name not in ORIGINALS:
-        return _json_of(lab, [sys.executable, "-m", "bench.renders", each], subject, 120)
+        return _rendered(lab, [sys.executable, "-m", "bench.renders", each], subject)[0]
     python = getattr(effort, subject.name)
     if python is None:
         raise Unfit(f"no Python that has it was given (--{subject.name})")
     script = str(ROOT / "bench" / f"renders_{subject.name}.py")
-    return _json_of(lab, [str(python), script, each], subject, 120)
+    numbers, theirs = _rendered(lab, [str(python), script, each], subject)
+    if not effort.any_python:
+        check_same(subject.name, theirs)
+    return numbers
+
+
+def _rendered(lab: Lab, command: list[str], subject: Subject) -> tuple[Numbers, str]:
+    """What ``interpreter.report`` has printed: the numbers, and the Python they are of."""
+    said: Any = _json_of(lab, command, subject, 120)
+    return said["numbers"], said["python"]
 
 
 KINDS: Mapping[str, Callable[[Lab, Subject, Scenario, Effort, bool], Numbers]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +20,7 @@ from bench.conversation import (
     conversation,
     per_second,
 )
+from bench.interpreter import report
 from gateway.config.files import Files
 from gateway.config.templates import read_template
 from gateway.core.dialogue import Dialogue, Message, plain_messages
@@ -40,7 +40,7 @@ def asked(turns: int) -> Sequence[Message]:
 
 
 def main() -> None:
-    """Print one line of JSON: renders a second by family and turns."""
+    """Print one line of JSON: renders a second by family and turns, and the Python."""
     seconds = float(sys.argv[1])
     numbers: dict[str, float] = {}
     made: dict[str, Template] = {}
@@ -60,7 +60,7 @@ def main() -> None:
         numbers[f"{SLOT} x{turns}"] = per_second(lambda d=filled: slotted.render(d).text, seconds)  # type: ignore[misc]
         called = Dialogue(asked(turns), tools=tuple(TOOLS))
         numbers[f"{CALLS} x{turns}"] = per_second(lambda d=called: made[PROMPTERS[0]].render(d).text, seconds)  # type: ignore[misc]
-    print(json.dumps(numbers))
+    print(report(numbers))
 
 
 if __name__ == "__main__":

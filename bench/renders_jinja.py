@@ -17,7 +17,15 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from conversation import conversation, per_second  # type: ignore[import-not-found]  # noqa: E402 - theirs runs it alone
+# theirs runs this file alone
+from conversation import conversation, per_second  # type: ignore[import-not-found]  # noqa: E402
+from interpreter import (  # type: ignore[import-not-found]  # noqa: E402
+    OtherPython,
+    build,
+    build_of,
+    check_same,
+    report,
+)
 
 TEMPLATES = HERE.parent / "tests" / "template" / "jinja" / "templates"
 FAMILIES = ("chatml", "headers", "turns", "thinking", "generation")
@@ -69,19 +77,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seconds", type=float, help="for each cell and round")
     parser.add_argument("--transformers", metavar="PYTHON", help="a Python that has transformers")
+    parser.add_argument(
+        "--any-python", action="store_true", help="go on if theirs is another build of Python than ours"
+    )
     parser.add_argument("--theirs", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.theirs:
-        print(json.dumps(measured(theirs, args.seconds)))
+        print(report(measured(theirs, args.seconds)))
         return
+    if args.transformers and not args.any_python:
+        try:
+            check_same("transformers", build_of(args.transformers))
+        except OtherPython as error:
+            sys.exit(str(error))
     rounds: list[tuple[dict[str, float], dict[str, float]]] = []
     for _ in range(ROUNDS):
         peer: dict[str, float] = {}
         if args.transformers:
             command = [args.transformers, str(Path(__file__).resolve()), str(args.seconds), "--theirs"]
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-            peer = json.loads(done.stdout.splitlines()[-1])
+            said = json.loads(done.stdout.splitlines()[-1])
+            peer, python = said["numbers"], said["python"]
         rounds.append((measured(ours, args.seconds), peer))
+    if args.transformers and python != build():
+        print(f"theirs on {python}, ours on {build()}: the ratios compare the Pythons, too")
     for cell in rounds[0][0]:
         mine = median(one[cell] for one, _ in rounds)
         other = median(peer[cell] for _, peer in rounds) if args.transformers else 0.0

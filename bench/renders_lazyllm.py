@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import sys
 from pathlib import Path
 
@@ -24,10 +23,11 @@ from conversation import (  # type: ignore[import-not-found]
     conversation,
     per_second,
 )
+from interpreter import report  # type: ignore[import-not-found]
 
 
 def main() -> None:
-    """Print one line of JSON: renders a second by family and turns."""
+    """Print one line of JSON: renders a second by family and turns, and the Python."""
     seconds = float(sys.argv[1])
     with contextlib.redirect_stdout(sys.stderr):  # the package talks while it is imported
         chat = importlib.import_module("lazyllm").ChatPrompter
@@ -46,7 +46,7 @@ def main() -> None:
                 ),
                 seconds,
             )
-    print(json.dumps(numbers))
+    print(report(numbers))
 
 
 if __name__ == "__main__":

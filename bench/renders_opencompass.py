@@ -6,7 +6,6 @@ Run by a Python that has ``opencompass`` and ``pyyaml``; its heavy dependencies 
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 import sys
 import types
@@ -17,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import yaml
 from conversation import FAMILIES, TEMPLATES, TURNS, conversation, per_second  # type: ignore[import-not-found]
+from interpreter import report  # type: ignore[import-not-found]
 
 KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 HEAVY = ("torch", "mmengine.dist")
@@ -45,7 +45,7 @@ def parsers() -> tuple[Any, Any]:
 
 
 def main() -> None:
-    """Print one line of JSON: renders a second by family and turns."""
+    """Print one line of JSON: renders a second by family and turns, and the Python."""
     seconds = float(sys.argv[1])
     base, prompt_list = parsers()
     numbers: dict[str, float] = {}
@@ -59,7 +59,7 @@ def main() -> None:
             numbers[f"{family} x{turns}"] = per_second(
                 lambda i=items, p=parser: p.parse_template(i, mode="gen"), seconds
             )
-    print(json.dumps(numbers))
+    print(report(numbers))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ class Results:
     """scenario → subject → the numbers of each round; None where it could not be measured."""
     unfit: dict[str, dict[str, str]] = field(default_factory=dict)
     """scenario → subject → why it could not be measured."""
+    pythons: dict[str, str] = field(default_factory=dict)
+    """subject → the build of Python that it renders on, where some were compared."""
 
     def add(self, scenario: str, subject: str, numbers: dict[str, float] | None) -> None:
         """One subject's numbers of one round."""
@@ -62,7 +64,13 @@ class Results:
     def save(self, path: Path) -> None:
         """Write the JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = {"machine": self.machine, "effort": self.effort, "rounds": self.rounds, "unfit": self.unfit}
+        content = {
+            "machine": self.machine,
+            "effort": self.effort,
+            "rounds": self.rounds,
+            "unfit": self.unfit,
+            "pythons": self.pythons,
+        }
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -89,7 +89,17 @@ def _renders(results: Results, scenario: str) -> list[str]:
             mine, other_rate = (_each_once([spreads[key].median for key in both]) for spreads in (numbers, rates))
             cells = [f"{mine:.0f}", f"{other_rate:.0f}", f"{mine / other_rate:.1f}"]
             lines.append(_line([f"all {len(both)} of {name}, each once", *cells]))
-    return lines
+    return [*lines, *_pythons(results)]
+
+
+def _pythons(results: Results) -> list[str]:
+    """On what was rendered, where that was compared."""
+    builds = {name: _plain(build) for name, build in results.pythons.items()}
+    ours = builds.pop(REFERENCE, "")
+    odd = [f"- `{name}` ran on {build}: **another build**" for name, build in builds.items() if build != ours]
+    if odd:
+        return ["", f"The gateway ran on {ours}, and the ratios compare the Pythons, too:", "", *odd]
+    return ["", f"All on {ours}."] if builds else []
 
 
 def _each_once(rates: list[float]) -> float:

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench.interpreter import OtherPython, build, build_of, check_same
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the suite reads /proc and pins cores")
 
@@ -79,6 +81,36 @@ def test_a_wrong_argument_is_named(case: str) -> None:
     done = bench(*arguments)
     assert done.returncode == 2
     assert named in done.stderr
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Path:
+    """Something that is asked for its Python and names another build."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'CPython 2.7.18 (default)'\n", encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+def test_an_original_on_another_python_ends_the_run_before_it_begins(stranger: Path) -> None:
+    done = bench("--only", "renders", "--lazyllm", str(stranger))
+    assert done.returncode == 2
+    assert f"lazyllm runs on CPython 2.7.18 (default), the gateway on {build()}" in done.stderr
+    assert "--any-python" in done.stderr
+
+
+def test_who_compares_pythons_anyway_reads_of_it_in_the_table(stranger: Path, tmp_path: Path) -> None:
+    out = tmp_path / "odd.json"
+    asked = ["--smoke", "--only", "renders", "--lazyllm", str(stranger), "--any-python", "--out", str(out)]
+    assert bench(*asked).returncode == 0
+    table = out.with_suffix(".md").read_text(encoding="utf-8")
+    assert "- `lazyllm` ran on CPython 2.7.18 (default): **another build**" in table
+
+
+def test_the_same_python_is_the_same_build() -> None:
+    check_same("lazyllm", build_of(sys.executable))
+    with pytest.raises(OtherPython, match="does not say which Python it is"):
+        build_of("/nowhere/python")
 
 
 def test_another_checkout_is_measured_beside_this_one(tmp_path: Path) -> None:
