@@ -23,7 +23,7 @@ from bench.conversation import (
 from bench.interpreter import report
 from gateway.config.files import Files
 from gateway.config.templates import read_template
-from gateway.core.dialogue import Dialogue, Message, plain_messages
+from gateway.core.dialogue import Dialogue, Message, Wishes, plain_messages
 from gateway.template.base import Template
 from gateway.template.build import build
 from gateway.template.check import parse_spec
@@ -56,9 +56,9 @@ def main() -> None:
             numbers[f"{family} x{turns}"] = per_second(lambda d=dialogue, t=template: t.render(d).text, seconds)  # type: ignore[misc]
     slotted = build(parse_spec({**SLOTTED, "instruction": INSTRUCTION}, name="slotted"))
     for turns in TURNS:
-        filled = Dialogue(asked(turns), variables={"context": CONTEXT})
+        filled = Dialogue(asked(turns), Wishes(variables={"context": CONTEXT}))
         numbers[f"{SLOT} x{turns}"] = per_second(lambda d=filled: slotted.render(d).text, seconds)  # type: ignore[misc]
-        called = Dialogue(asked(turns), tools=tuple(TOOLS))
+        called = Dialogue(asked(turns), Wishes(tools=tuple(TOOLS)))
         numbers[f"{CALLS} x{turns}"] = per_second(lambda d=called: made[PROMPTERS[0]].render(d).text, seconds)  # type: ignore[misc]
     print(report(numbers))
 

@@ -146,7 +146,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     if terms.refuses:
         terms.check(call)
     started = time.perf_counter()
-    if dialogue.template_kwargs and route.awaited is None:
+    if dialogue.wishes.template_kwargs and route.awaited is None:
         raise ForbiddenParameter(
             f"model {route.spec.name} has no chat template that takes variables", param="chat_template_kwargs"
         )
@@ -157,7 +157,8 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     if length > MAX_PROMPT:
         raise _overlong(length, "messages")
     reading = None if route.readings is None else route.readings.of(dialogue, prompt, call.stops)
-    stops, notices, top = prompt.stops, prompt.notices, None
+    manner, top = prompt.manner, None
+    stops, notices = manner.stops, manner.notices
     params: Mapping[str, Any] | None = terms.ordinary(call)
     if params is None:
         room = None
@@ -165,7 +166,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
             room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
         effective = terms.effective(call, room)
         params, notices, top = effective.params, notices + effective.notices, effective.top_logprobs
-    if dialogue.continue_final and not text:
+    if dialogue.wishes.continue_final and not text:
         params = {**params, **GOES_ON}
     if call.stops or route.eos_stops:
         # The template's own come first; the client's are added and never replace them.
@@ -175,15 +176,15 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         call.request_id,
         (prompt.text,) if text else (),
         False,
-        prompt.messages or (),
+        () if text else prompt.messages or (),
         params,
         call.n,
         stops,
-        prompt.stop_token_ids,
+        manner.stop_token_ids,
         call.stream or route.spec.policy.delivery.stream_upstream,
         call.stream_options,
-        prompt.bos,
-        prompt.bos_text,
+        manner.bos,
+        manner.bos_text,
         reading is not None and reading.calls is not None,
     )
     return Prepared(exchange, prompt, notices, top, rendered, reading)

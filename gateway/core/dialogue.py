@@ -121,11 +121,9 @@ def plain_messages(raws: list[Any]) -> PlainMessages | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialogue:
-    """The conversation to render, and how its end is meant."""
+class Wishes:
+    """What a request asks of its prompt beside the messages."""
 
-    messages: Sequence[Message]
-    """A tuple, or the columns of plain ones."""
     continue_final: bool = False
     """True: the last message is an unfinished assistant turn to be continued."""
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -138,8 +136,51 @@ class Dialogue:
     template_kwargs: Mapping[str, Any] = field(default=NOTHING)
     """``chat_template_kwargs`` of the request: variables for a chat template that takes them; others refuse."""
 
+
+NO_WISHES = Wishes()
+"""Of most requests, and shared by them: whoever is in a hurry asks whether it is this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """The conversation to render, and how it is meant."""
+
+    messages: Sequence[Message]
+    """A tuple, or the columns of plain ones."""
+    wishes: Wishes = NO_WISHES
+
     @property
     def texts(self) -> Sequence[str]:
         """What is said, message by message."""
         said = self.messages
         return said.texts if type(said) is PlainMessages else [message.text for message in said]
+
+    @property
+    def continue_final(self) -> bool:
+        """See ``Wishes``."""
+        return self.wishes.continue_final
+
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """See ``Wishes``."""
+        return self.wishes.tools
+
+    @property
+    def tool_choice(self) -> str | Mapping[str, Any] | None:
+        """See ``Wishes``."""
+        return self.wishes.tool_choice
+
+    @property
+    def parallel_calls(self) -> bool:
+        """See ``Wishes``."""
+        return self.wishes.parallel_calls
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """See ``Wishes``."""
+        return self.wishes.variables
+
+    @property
+    def template_kwargs(self) -> Mapping[str, Any]:
+        """See ``Wishes``."""
+        return self.wishes.template_kwargs

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+from gateway.core.dialogue import Dialogue
 from gateway.core.frozen import dataclass
 
 Bos = Literal["none", "text", "engine"]
@@ -49,17 +50,38 @@ Mark = tuple[str, str, bool]
 """Where a piece of a prompt comes from: a segment's ``role``, ``origin`` and ``scaffold``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What the model will see, and where its answer ends.
+Segments = tuple[Segment, ...]
+Messages = tuple[Mapping[str, Any], ...]
+"""OpenAI messages, as they go on the wire."""
 
-    A string template makes a text, from pieces with one mark each; a message template makes messages.
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What a text was joined from, with a mark for each."""
+
+    texts: tuple[str, ...] = ()
+    marks: tuple[Mark | None, ...] = ()
+    """None: an empty piece that is no segment."""
+
+    def segments(self) -> Segments:
+        """The pieces with their marks."""
+        return tuple([Segment(text, *mark) for text, mark in zip(self.texts, self.marks, strict=True) if mark])
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a text was made of, where it takes more renderings to find out."""
+
+    segments: Callable[[], Segments] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What prompts of one template have in common when their speakers follow each other in the same order.
+
+    It is made once for such an order, so that a prompt itself is little more than its text.
     """
 
-    text: str = ""
-    """The exact string: all pieces, joined; ``""`` for message templates."""
-    messages: tuple[Mapping[str, Any], ...] | None = None
-    """OpenAI messages, as they go on the wire; None for string templates."""
     stops: tuple[str, ...] = ()
     """The template's stop strings, in order of precedence (design 4.2)."""
     stop_token_ids: tuple[int, ...] = ()
@@ -67,19 +89,66 @@ class Prompt:
     bos_text: str = ""
     """With ``bos: text``: the BOS as the template writes it."""
     notices: tuple[Notice, ...] = ()
-    pieces: tuple[str, ...] = ()
-    marks: tuple[Mark | None, ...] = ()
-    """None: an empty piece that is no segment."""
     opened: str = ""
     """What the text ends with on the model's behalf: the beginning of a call that ``tool_choice`` demands."""
-    origins: Callable[[], tuple[Segment, ...]] | None = field(default=None, compare=False, repr=False)
-    """Finds the segments, for a text whose pieces are not known while it is made; may take long."""
+    segments_of: Callable[[Dialogue], Segments] | None = field(default=None, compare=False, repr=False)
+    """Finds the segments of a dialogue's prompt, for texts that are made without looking at their pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the model will see, and where its answer ends.
+
+    A string template makes a text; a message template makes messages, which are then the ``source``.
+    """
+
+    text: str = ""
+    """The exact string; ``""`` for message templates."""
+    manner: Manner = Manner()
+    source: Dialogue | Pieces | Sought | Messages = field(default=Pieces(), hash=False)
+    """What it was made of. With a dialogue, ``manner`` finds the segments when somebody asks."""
 
     @property
-    def segments(self) -> tuple[Segment, ...] | None:
+    def messages(self) -> Messages | None:
+        """What a message template makes; None for string templates."""
+        return self.source if isinstance(self.source, tuple) else None
+
+    @property
+    def segments(self) -> Segments | None:
         """The pieces with their marks, made when somebody looks at them; None for message templates."""
-        if self.messages is not None:
+        source = self.source
+        if isinstance(source, tuple):
             return None
-        if self.origins is not None:
-            return self.origins()
-        return tuple([Segment(text, *mark) for text, mark in zip(self.pieces, self.marks, strict=True) if mark])
+        if isinstance(source, Dialogue):
+            return self.manner.segments_of(source) if self.manner.segments_of is not None else ()
+        return source.segments()
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """See ``Manner``."""
+        return self.manner.stops
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """See ``Manner``."""
+        return self.manner.stop_token_ids
+
+    @property
+    def bos(self) -> Bos:
+        """See ``Manner``."""
+        return self.manner.bos
+
+    @property
+    def bos_text(self) -> str:
+        """See ``Manner``."""
+        return self.manner.bos_text
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """See ``Manner``."""
+        return self.manner.notices
+
+    @property
+    def opened(self) -> str:
+        """See ``Manner``."""
+        return self.manner.opened

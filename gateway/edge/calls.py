@@ -153,7 +153,7 @@ class Calls:
         prepared = await PREPARE[call.endpoint](route, call)
         asked.known = route, prepared
         progress.render = prepared.render_seconds
-        if prepared.prompt is not None and prepared.prompt.notices:
+        if prepared.prompt is not None and prepared.prompt.manner.notices:
             progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
         async with Run(route, prepared, progress) as events:
             if call.stream:

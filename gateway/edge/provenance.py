@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.backend.tokens import token_ids
 from gateway.core.call import Call
-from gateway.core.prompt import Segment
+from gateway.core.prompt import Segment, Sought
 from gateway.edge.replies import header_value
 from gateway.pipeline import Prepared, Route, prepare
 from gateway.progress import Progress
@@ -109,7 +109,8 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
     prompt, segments, ids = prepared.prompt, None, None
     if prompt is not None:
         # To find where a chat template's words come from takes two more renderings, which may be long ones.
-        segments = prompt.segments if prompt.origins is None else await asyncio.to_thread(prompt.origins)
+        source = prompt.source
+        segments = await asyncio.to_thread(source.segments) if isinstance(source, Sought) else prompt.segments
     if prompt is not None and segments is not None and route.tokens is not None:
         ids = await token_ids(route.tokens, prompt.text, special=prompt.bos != "text")
     return prepared, explanation(route, prepared, segments=segments, token_ids=ids)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, PlainMessages
-from gateway.core.prompt import Prompt
+from gateway.core.prompt import Manner, Prompt
 from gateway.template.speakers import refuse_variables
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import stop_strings, stop_token_ids
@@ -17,18 +17,14 @@ class ChatTemplate:
 
     def __init__(self, spec: TemplateSpec) -> None:
         self.spec = spec
-        self._stops = stop_strings(spec)
-        self._stop_token_ids = stop_token_ids(spec)
+        self._manner = Manner(stop_strings(spec), stop_token_ids(spec))
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``; every role is accepted, because the target decides."""
         refuse_variables(dialogue)
         said = dialogue.messages
-        return Prompt(
-            messages=tuple(said.raws if type(said) is PlainMessages else [as_sent(message) for message in said]),
-            stops=self._stops,
-            stop_token_ids=self._stop_token_ids,
-        )
+        sent = said.raws if type(said) is PlainMessages else [as_sent(message) for message in said]
+        return Prompt("", self._manner, tuple(sent))
 
 
 def as_sent(message: Message) -> Mapping[str, Any]:

@@ -6,32 +6,86 @@ into the gaps. The orders are the clients' choice: how many are kept, and how lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Generic, TypeVar
 
-from gateway.core.prompt import Notice
+from gateway.core.prompt import Manner
 
 ORDERS = 64
 """Orders of speakers whose frames a template keeps."""
 LONGEST = 512
 """Messages of the longest order that is kept; a longer one is laid out anew each time."""
 
+Roles = tuple[str, ...]
 Gap = int | tuple[str]
 """What belongs there: the text of ``messages[2]``, or the value of ``(variable,)``."""
 
+Laid = TypeVar("Laid")
 
-class Frame(NamedTuple):
+
+class Frame:
     """A conversation without its texts."""
 
-    words: list[str]
-    """The template's words, one more than there are gaps; between any two of them is a place for a text."""
-    notices: tuple[Notice, ...] = ()
+    __slots__ = ("around", "head", "manner", "words")
 
-    def filled(self, texts: Iterable[str]) -> str:
+    def __init__(self, words: Sequence[str], manner: Manner) -> None:
+        """``words``: the template's, one more than there are gaps."""
+        self.manner = manner
+        self.around = tuple(words) if len(words) == 2 else None
+        """The words, where there is one gap."""
+        # One character beyond ASCII makes every character of a string two bytes, and a join then widens piece by
+        # piece. If only the first word has such, the rest is joined narrow and widened once.
+        apart = not words[0].isascii() and all(map(str.isascii, words[1:]))
+        self.head = words[0] if apart else ""
+        self.words = with_gaps(["", *words[1:]] if apart else words)
+        """The words but ``head``, with a place for a text between any two of them."""
+
+    def filled(self, texts: Sequence[str]) -> str:
         """The whole, with a text in each gap."""
+        if self.around is not None:
+            return texts[0].join(self.around)
         pieces = self.words.copy()
         pieces[1::2] = texts
-        return "".join(pieces)
+        return self.head + "".join(pieces)
+
+
+class Orders(Generic[Laid]):
+    """What is laid out for each order of speakers, kept."""
+
+    __slots__ = ("_laid_out", "_lay_out", "latest")
+
+    def __init__(self, lay_out: Callable[[Roles], Laid]) -> None:
+        self._lay_out = lay_out
+        self._laid_out = lru_cache(maxsize=ORDERS)(lay_out)
+        self.latest: dict[int, tuple[Roles | None, Laid]] = {}
+        """By the number of messages: the order that came last, which is nearly always the next one too.
+
+        To compare two orders is to see that their roles are the same objects; to hash one costs three times that.
+        """
+
+    def of(self, roles: Roles) -> Laid:
+        """The one for this order. Raises what laying out raises."""
+        try:
+            known, laid = self.latest[len(roles)]
+        except KeyError:
+            return self.found(roles)
+        return laid if known == roles else self.found(roles)
+
+    def found(self, roles: Roles) -> Laid:
+        """The same for an order that is not among the latest."""
+        if len(roles) > LONGEST:
+            return self._lay_out(roles)
+        laid = self._laid_out(roles)
+        if len(self.latest) >= ORDERS:
+            self.latest.clear()
+        self.latest[len(roles)] = roles, laid
+        return laid
+
+
+def with_gaps(words: Sequence[str]) -> list[str]:
+    """The words with a place for a text between any two of them, at ``[1::2]``."""
+    return [piece for word in words for piece in ("", word)][1:]
 
 
 def spaced(words: Iterable[str | Gap]) -> tuple[list[str], list[Gap]]:
@@ -42,6 +96,6 @@ def spaced(words: Iterable[str | Gap]) -> tuple[list[str], list[Gap]]:
         if isinstance(word, str):
             pieces[-1] += word
         else:
-            pieces += ("", "")
+            pieces.append("")
             gaps.append(word)
     return pieces, gaps

@@ -6,18 +6,19 @@ Meta ``end`` closes a finished conversation, so a prompt that awaits an answer n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 
-from gateway.core.dialogue import NOTHING, Dialogue, Message, PlainMessages
-from gateway.core.prompt import Mark, Notice, Prompt, Segment
-from gateway.template.frame import LONGEST, ORDERS, Frame, spaced
+from gateway.core.dialogue import NOTHING, Dialogue, Message, PlainMessages, Wishes
+from gateway.core.prompt import Manner, Mark, Notice, Pieces, Prompt, Segment
+from gateway.template.frame import Frame, Orders, Roles, spaced
+from gateway.template.framed import FramedTemplate
 from gateway.template.natural import NaturalOrder
 from gateway.template.speakers import Speaker, Speakers, check_dialogue, content_of, unread_fields
 from gateway.template.spec import RoleSpec, TemplateSpec
-from gateway.template.stops import stop_strings, stop_token_ids
+from gateway.template.stops import manner_of
 
 KEPT = 256
 """Messages of one role whose marks are made once."""
@@ -73,13 +74,15 @@ class Voice:
         return _marks(self.role.role, bool(self.begin), bool(self.end), origin_of(number))
 
 
-class MetaTemplate:
+class MetaTemplate(FramedTemplate):
     """Renders dialogues into marked pieces, messages in their own order."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         generating = spec.generating
         if generating is None:
             raise ValueError("a meta template without a generating role passed the checks")
+        super().__init__(self._laid_out)
+        self._open_frames: Orders[Frame | None] = Orders(partial(self._laid_out, goes_on=True))
         self.spec = spec
         self._speakers = Speakers(spec)
         self._order = NaturalOrder(spec, self._speakers)
@@ -97,54 +100,36 @@ class MetaTemplate:
         self._generate = generating.begin
         self._generate_mark: Mark = (generating.role, "generate", True)
         self._own_words = tuple([_words(entry) for entry in spec.round])
-        self._stops = stop_strings(spec)
-        self._stop_token_ids = stop_token_ids(spec)
-        self._frame: Callable[[tuple[str, ...], bool], Frame] = lru_cache(maxsize=ORDERS)(self._laid_out)
+        self._manner = manner_of(spec, self._segments)
 
-    def render(self, dialogue: Dialogue) -> Prompt:
-        """One pass over the messages; see ``base.Template``."""
-        goes_on, messages = dialogue.continue_final, dialogue.messages
-        if dialogue.tools or goes_on or dialogue.variables:
-            check_dialogue(dialogue)
-        if type(messages) is not PlainMessages:
-            return self._in_pieces(dialogue)
-        roles = messages.roles
-        frame = (self._frame if len(roles) <= LONGEST else self._laid_out)(roles, goes_on)
-        spec = self.spec
-        return Prompt(  # where its pieces come from is told when somebody asks
-            frame.filled(messages.texts),
-            None,
-            self._stops,
-            self._stop_token_ids,
-            spec.bos,
-            spec.bos_text,
-            frame.notices,
-            (),
-            (),
-            "",
-            partial(self._segments, dialogue),
-        )
+    def _rendered(self, dialogue: Dialogue) -> Prompt:
+        check_dialogue(dialogue)
+        messages = dialogue.messages
+        if isinstance(messages, PlainMessages):
+            frame = (self._open_frames if dialogue.continue_final else self._frames).of(messages.roles)
+            if frame is not None:
+                return Prompt(frame.filled(messages.texts), frame.manner, dialogue)
+        return self._in_pieces(dialogue)
 
-    def _laid_out(self, roles: tuple[str, ...], goes_on: bool) -> Frame:
+    def _laid_out(self, roles: Roles, goes_on: bool = False) -> Frame:
         """What stands around the texts of such a conversation. Raises RoleNotSupported."""
         try:
             between = [self._joints[pair] for pair in pairwise(roles)]
             first, last = self._around[roles[0]], self._around[roles[-1]]
         except (KeyError, IndexError):  # a role that cannot speak or needs a notice, words of the template's, nobody
             return self._framed(roles, goes_on)
-        words = [""] * (2 * len(roles) + 1)
-        words[0] = self.spec.begin + first[0]
-        words[2:-1:2] = between
-        words[-1] = "" if goes_on else last[1] + self._generate
-        return Frame(words)
+        end = "" if goes_on else last[1] + self._generate
+        return Frame([self.spec.begin + first[0], *between, end], self._manner)
 
-    def _framed(self, roles: tuple[str, ...], goes_on: bool) -> Frame:
+    def _framed(self, roles: Roles, goes_on: bool) -> Frame:
         """The same, of the conversation as it is written with no text at all."""
         length = len(roles)
-        empty = self._in_pieces(Dialogue(PlainMessages(roles, [""] * length, [NOTHING] * length), goes_on))
-        said = zip(empty.pieces, empty.marks, strict=True)
+        silent = PlainMessages(roles, [""] * length, [NOTHING] * length)
+        empty = self._in_pieces(Dialogue(silent, Wishes(continue_final=goes_on)))
+        assert isinstance(empty.source, Pieces)
+        said = zip(empty.source.texts, empty.source.marks, strict=True)
         words, _ = spaced([text if mark is None or mark[2] else 0 for text, mark in said])
-        return Frame(words, empty.notices)
+        return Frame(words, empty.manner)
 
     def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
         return self._in_pieces(dialogue).segments or ()
@@ -173,18 +158,10 @@ class MetaTemplate:
         else:
             pieces.append(self._generate)
             marks.append(self._generate_mark)
-        spec = self.spec
-        return Prompt(
-            "".join(pieces),
-            None,
-            self._stops,
-            self._stop_token_ids,
-            spec.bos,
-            spec.bos_text,
-            tuple(notices),
-            tuple(pieces),
-            tuple(marks),
-        )
+        return Prompt("".join(pieces), self._telling(notices), Pieces(tuple(pieces), tuple(marks)))
+
+    def _telling(self, notices: Mapping[Notice, None]) -> Manner:
+        return replace(self._manner, notices=tuple(notices)) if notices else self._manner
 
     def _with_own_words(
         self, dialogue: Dialogue, pieces: list[str], marks: list[Mark | None], notices: dict[Notice, None]

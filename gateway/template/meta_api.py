@@ -12,11 +12,12 @@ send, is a system message of its own in front.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import NOTHING, Dialogue, Message
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Notice, Prompt
+from gateway.core.prompt import Manner, Notice, Prompt
 from gateway.template.api_parser import APIParser
 from gateway.template.chat import as_sent
 from gateway.template.meta import fallback_notice
@@ -48,8 +49,7 @@ class ApiTemplate:
         self._order = NaturalOrder(spec, self._speakers)
         self._parser = APIParser({**as_meta_template(spec), "begin": ""})
         self._opening: tuple[Said, ...] = (((), {"role": "system", "content": spec.begin}),) if spec.begin else ()
-        self._stops = stop_strings(spec)
-        self._stop_token_ids = stop_token_ids(spec)
+        self._manner = Manner(stop_strings(spec), stop_token_ids(spec))
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``; media and tool calls pass, because messages can carry them."""
@@ -58,12 +58,8 @@ class ApiTemplate:
         merged = [*self._opening, *_merged(said)]
         if len(merged) == len(self._opening):
             raise InvalidValue("no message to send: nothing is said before the model's turn", param="messages")
-        return Prompt(
-            messages=tuple(message for _, message in merged),
-            stops=self._stops,
-            stop_token_ids=self._stop_token_ids,
-            notices=tuple(self._notices(dialogue, merged)),
-        )
+        manner = replace(self._manner, notices=tuple(self._notices(dialogue, merged)))
+        return Prompt("", manner, tuple(message for _, message in merged))
 
     def _natural(self, dialogue: Dialogue) -> Iterator[Said]:
         for speaker, entry, number in self._order.turns(dialogue):

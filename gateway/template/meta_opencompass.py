@@ -10,16 +10,17 @@ generate point; the latter is told in a notice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Notice, Prompt, Segment
+from gateway.core.prompt import Notice, Pieces, Prompt, Segment
 from gateway.template.lm_parser import LMParser, Piece
 from gateway.template.meta import fallback_notice, origin_of
 from gateway.template.speakers import FALLBACKS, SYSTEM, Speakers, check_dialogue, content_of, role_names, unread_fields
 from gateway.template.spec import RoleSpec, TemplateSpec
-from gateway.template.stops import stop_strings, stop_token_ids
+from gateway.template.stops import manner_of
 
 
 class OpenCompassTemplate:
@@ -30,8 +31,7 @@ class OpenCompassTemplate:
         self._speakers = Speakers(spec)
         self._names = role_names(spec)
         self._parser = LMParser(as_meta_template(spec))
-        self._stops = stop_strings(spec)
-        self._stop_token_ids = stop_token_ids(spec)
+        self._manner = manner_of(spec)
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
@@ -43,16 +43,9 @@ class OpenCompassTemplate:
         if dialogue.continue_final:
             segments = self._continued(segments, texts[-1], len(texts) - 1)
         said = tuple([segment.text for segment in segments])
-        return Prompt(
-            text="".join(said),
-            pieces=said,
-            marks=tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments]),
-            stops=self._stops,
-            stop_token_ids=self._stop_token_ids,
-            bos=self.spec.bos,
-            bos_text=self.spec.bos_text,
-            notices=self._notices(dialogue, segments, texts),
-        )
+        marks = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])
+        manner = replace(self._manner, notices=self._notices(dialogue, segments, texts))
+        return Prompt("".join(said), manner, Pieces(said, marks))
 
     def _continued(self, segments: list[Segment], text: str, number: int) -> list[Segment]:
         """The generating role's begin, now the beginning of the last message, and what it has said so far."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.prompt import Mark, Notice, Prompt
+from gateway.core.prompt import Mark, Notice, Pieces, Prompt
 from gateway.template.meta import MetaTemplate, fallback_notice, origin_of
 from gateway.template.speakers import SYSTEM, check_open_turn, role_names, text_of, unread_fields
 from gateway.template.spec import TemplateSpec
@@ -39,11 +39,11 @@ class ToolTemplate(MetaTemplate):
         self._leads = {role for role, name in role_names(spec).items() if name == SYSTEM}
         """OpenAI roles whose message may lead as the system turn."""
 
-    def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``; a conversation without tools, calls and results is rendered as without ``tools``."""
+    def _rendered(self, dialogue: Dialogue) -> Prompt:
+        """A conversation without tools, calls and results is rendered as without ``tools``."""
         choice = choice_of(dialogue)
         if choice.mode == "none" and not any(_has_tools(message) for message in dialogue.messages):
-            return super().render(replace(dialogue, tools=(), tool_choice=None))
+            return super()._rendered(Dialogue(dialogue.messages, replace(dialogue.wishes, tools=(), tool_choice=None)))
         return _Rendering(self, dialogue, () if choice.mode == "none" else tools_of(dialogue)).prompt(
             forced(self._tools, dialogue, choice)
         )
@@ -69,7 +69,7 @@ class _Rendering:
 
     def prompt(self, force: tuple[str, str, str]) -> Prompt:
         """The whole prompt. ``force``: see ``tools.forced``."""
-        template, dialogue, spec = self._template, self._dialogue, self._template.spec
+        template, dialogue = self._template, self._dialogue
         if self._list and self._at is None:
             self._system_turn()
         said: set[int] = set()
@@ -84,18 +84,8 @@ class _Rendering:
         role = template._generate_mark[0]
         begin, name, end = force
         self._write([(begin, "generate", True), (name, "tool_choice", False), (end, "generate", True)], role)
-        return Prompt(
-            "".join(self.pieces),
-            None,
-            template._stops,
-            template._stop_token_ids,
-            spec.bos,
-            spec.bos_text,
-            tuple(self.notices),
-            tuple(self.pieces),
-            tuple(self.marks),
-            begin + name + end,
-        )
+        manner = replace(template._manner, notices=tuple(self.notices), opened=begin + name + end)
+        return Prompt("".join(self.pieces), manner, Pieces(tuple(self.pieces), tuple(self.marks)))
 
     # ---------------------------------------------------------------- turns
 

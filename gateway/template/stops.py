@@ -6,8 +6,17 @@ whatever comes next in the round; then ``stop``. ``eos_token_id`` goes along as 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from gateway.core.dialogue import Dialogue
+from gateway.core.prompt import Manner, Segment
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.spec_prompter import PrompterSpec
+
+
+def manner_of(spec: TemplateSpec, segments_of: Callable[[Dialogue], tuple[Segment, ...]] | None = None) -> Manner:
+    """What all prompts of a string template have in common, as long as there is nothing to tell of them."""
+    return Manner(stop_strings(spec), stop_token_ids(spec), spec.bos, spec.bos_text, segments_of=segments_of)
 
 
 def stop_strings(spec: TemplateSpec) -> tuple[str, ...]:

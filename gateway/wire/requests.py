@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.call import Call
-from gateway.core.dialogue import NOTHING, Dialogue, Message, plain_messages
+from gateway.core.dialogue import NO_WISHES, NOTHING, Dialogue, Message, Wishes, plain_messages
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Endpoint, RawPrompt
 from gateway.wire.contents import read_message, read_prompts
@@ -39,28 +39,29 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
         _check_last_turn(goes_on, opens)
     if messages is None:
         messages = tuple([read_message(raw, index) for index, raw in enumerate(body["messages"])])
-    dialogue = Dialogue(messages, bool(goes_on), tuple(body.get("tools") or ()))
+    wishes = Wishes(continue_final=True) if goes_on else NO_WISHES
     if "tools" in body or "tool_choice" in body:
-        dialogue = replace(
-            dialogue,
+        wishes = replace(
+            wishes,
+            tools=tuple(body.get("tools") or ()),
             tool_choice=body.get("tool_choice"),
             parallel_calls=body.get("parallel_tool_calls") is not False,
         )
     kwargs = body.get("chat_template_kwargs")
     if kwargs:
         refuse_lost_digits(kwargs, "chat_template_kwargs")
-        dialogue = replace(dialogue, template_kwargs=kwargs)
+        wishes = replace(wishes, template_kwargs=kwargs)
     known, unknown, given, loose = fields
     if loose or not ODD.isdisjoint(body):
         if variables := _variables(body):
-            dialogue = replace(dialogue, variables=variables)
-        return _call("chat", body, fields, request_id, received, dialogue)
+            wishes = replace(wishes, variables=variables)
+        return _call("chat", body, fields, request_id, received, Dialogue(messages, wishes))
     return Call(  # what ``_call`` would make of it
         "chat",
         body["model"],
         request_id,
         received,
-        dialogue,
+        Dialogue(messages, wishes),
         (),
         False,
         known,

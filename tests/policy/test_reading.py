@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, Wishes
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Prompt
+from gateway.core.prompt import Manner, Prompt
 from gateway.policy.admit.reading import Readings, readings
 from gateway.stream.reasoning import Thinking
 from gateway.template.spec import TemplateSpec
@@ -23,7 +23,7 @@ FIELDS = ("reasoning_content", "reasoning")
 
 
 def reading(spec: TemplateSpec, *messages: Any, **asked: Any) -> Any:
-    return Readings(spec).of(Dialogue(messages or (USER,), **asked), Prompt(opened="<tool_call>"))
+    return Readings(spec).of(Dialogue(messages or (USER,), Wishes(**asked)), Prompt("", Manner(opened="<tool_call>")))
 
 
 def spec(**declared: Any) -> TemplateSpec:
@@ -98,7 +98,7 @@ def test_a_message_that_goes_on_thinks_as_it_did(name: str) -> None:
 
 
 def test_stops_of_the_clients_own_are_foreign_to_the_model() -> None:
-    asked = Dialogue((USER,), tools=(ADD,))
-    found = Readings(spec(tools=TOOLS)).of(asked, Prompt(stops=("<eoa>",)), ("<eoa>", "\n"))
+    asked = Dialogue((USER,), Wishes(tools=(ADD,)))
+    found = Readings(spec(tools=TOOLS)).of(asked, Prompt("", Manner(stops=("<eoa>",))), ("<eoa>", "\n"))
     assert found is not None
     assert found.foreign_stops == {"\n"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message, Part, plain_messages
+from gateway.core.dialogue import NO_WISHES, Dialogue, Message, Part, Wishes, plain_messages
 from gateway.template.base import Template
 from gateway.template.build import build
 from gateway.template.check import parse_spec
@@ -42,4 +42,6 @@ def message(role: str, content: Any, **fields: Any) -> Message:
 def dialogue(*turns: tuple[str, Any], **settings: Any) -> Dialogue:
     """A dialogue from (role, content) pairs, as a request brings it."""
     messages = plain_messages([{"role": role, "content": content} for role, content in turns])
-    return Dialogue(messages or tuple(message(role, content) for role, content in turns), **settings)
+    others = tuple(message(role, content) for role, content in turns)
+    wishes = Wishes(**settings)
+    return Dialogue(messages or others, NO_WISHES if wishes == NO_WISHES else wishes)

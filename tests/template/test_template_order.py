@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import Dialogue, Message, plain_messages
+from gateway.core.dialogue import NO_WISHES, Dialogue, Message, Wishes, plain_messages
 from gateway.template.build import build
 from gateway.template.lm_parser import LMParser
 from gateway.template.promptlist import PromptList
@@ -56,8 +56,8 @@ def test_columns_are_written_as_the_same_messages_are(
     columns, made = plain_messages(raws), build(TemplateSpec("t", "meta", turns="natural", **keys))
     assert columns is not None
     goes_on = goes_on and turns[-1][0] == "assistant"
-    quick = made.render(Dialogue(columns, continue_final=goes_on))
-    careful = made.render(Dialogue(tuple(columns), continue_final=goes_on))
+    quick = made.render(Dialogue(columns, Wishes(goes_on) if goes_on else NO_WISHES))
+    careful = made.render(Dialogue(tuple(columns), Wishes(goes_on)))
     assert (quick.text, quick.notices, quick.segments) == (careful.text, careful.notices, careful.segments)
     assert "".join(segment.text for segment in quick.segments or ()) == quick.text
 

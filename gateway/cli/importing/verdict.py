@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from gateway.core.prompt import Prompt
+from gateway.core.prompt import Manner, Prompt
 from gateway.importer.draft import SUBSETS, Draft, Reference, has_system
 from gateway.template.base import Template
 from gateway.template.parity.cases import Case, matrix
@@ -63,7 +63,9 @@ def _led(case: Case, system: str) -> Case:
 
 def _with_bos(side: Side, reference: Reference) -> Side:
     """The reference's texts as the same engine sees them."""
-    return Side(lambda dialogue: Prompt(reference.render(dialogue), bos=reference.bos), side.whole, reference.bos)
+    return Side(
+        lambda dialogue: Prompt(reference.render(dialogue), Manner(bos=reference.bos)), side.whole, reference.bos
+    )
 
 
 def _excluded(case: Case, reference: Reference) -> str:

@@ -13,7 +13,7 @@ from jinja2.exceptions import TemplateError as JinjaError
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, TemplateError
-from gateway.core.prompt import Prompt
+from gateway.core.prompt import Manner, Prompt
 from gateway.template.chat_tokens import TOKENS
 from gateway.template.check_jinja import TOOL_USE
 from gateway.template.jinja.script import Script, told
@@ -57,7 +57,7 @@ class TransformersTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
         text = self._text(dialogue, opens=not dialogue.continue_final)
-        return Prompt(text, bos=self.spec.bos, bos_text=self.spec.bos_text)
+        return Prompt(text, Manner(bos=self.spec.bos, bos_text=self.spec.bos_text))
 
     def whole(self, dialogue: Dialogue) -> str:
         """The complete conversation, no turn left open."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ForbiddenParameter, InvalidValue
-from gateway.core.prompt import Notice, Prompt, Segment
+from gateway.core.prompt import Manner, Notice, Prompt, Segment, Sought
 from gateway.template.check_jinja import TOOL_USE
 from gateway.template.jinja.confined import Confined
 from gateway.template.jinja.environment import Refused
@@ -158,17 +158,9 @@ class JinjaTemplate:
             _check_kept(dialogue, text)
             text = _cut(text, job.tag)
         spec, opened = self.spec, "".join(job.opened)
-        return Prompt(
-            text + opened,
-            None,
-            self._stops,
-            self._stop_token_ids,
-            spec.bos,
-            spec.bos_text,
-            tuple(self._notices(dialogue, job, rendered, text)),
-            opened=opened,
-            origins=lambda: self._segments(job, text),
-        )
+        notices = tuple(self._notices(dialogue, job, rendered, text))
+        manner = Manner(self._stops, self._stop_token_ids, spec.bos, spec.bos_text, notices, opened)
+        return Prompt(text + opened, manner, Sought(lambda: self._segments(job, text)))
 
     def _notices(self, dialogue: Dialogue, job: Job, rendered: Rendered, text: str) -> dict[Notice, None]:
         script = self.scripts[job.script]

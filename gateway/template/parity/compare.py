@@ -13,7 +13,7 @@ from typing import Literal
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import GatewayError
-from gateway.core.prompt import Prompt
+from gateway.core.prompt import Manner, Prompt
 from gateway.template.base import Template
 from gateway.template.parity.cases import Case
 from gateway.template.parity.causes import Difference, causes_of
@@ -120,7 +120,7 @@ def _compared(case: Case, ours: Side, reference: Side, bos_token: str, tokenize:
 def _made(case: Case, side: Side) -> Prompt | GatewayError:
     try:
         if case.whole and side.whole is not None:
-            return Prompt(side.whole(case.dialogue), bos=side.bos)
+            return Prompt(side.whole(case.dialogue), Manner(bos=side.bos))
         return side.render(case.dialogue)
     except GatewayError as error:
         return error

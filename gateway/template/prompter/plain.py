@@ -7,14 +7,14 @@ same dialogue in its general way, which is also asked where the pieces come from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from gateway.core.dialogue import Dialogue, PlainMessages
-from gateway.core.prompt import Notice
-from gateway.template.frame import LONGEST, ORDERS, Frame, Gap, spaced
+from gateway.core.prompt import Manner
+from gateway.template.frame import Frame, Gap, Orders, Roles, spaced, with_gaps
 from gateway.template.prompter.assembly import ANSWER
 from gateway.template.prompter.filling import TOOL_NAMES, Filling, Part
 from gateway.template.prompter.history import history_runs
@@ -28,14 +28,68 @@ TOOLS = -1
 """The gap of the tools, whose text is shared by all layouts."""
 
 
-class Layout(NamedTuple):
-    """A conversation of one length without its texts."""
+class Slotted:
+    """A conversation without its texts, behind a front that has one slot, as most templates with slots write it."""
 
-    frame: Frame
-    slots: tuple[str, ...]
-    """The variables whose values stand in some gap."""
-    chosen: Callable[[list[str]], Iterable[str]] | None
-    """What stands in the gaps, of all texts, the values of ``slots`` and the tools; None: all, in their order."""
+    __slots__ = ("_around", "_last", "_slot", "_words", "manner")
+
+    def __init__(self, words: list[str], manner: Manner, slot: str) -> None:
+        self.manner = manner
+        self._slot = slot
+        self._around = (words[0], words[1])
+        """What stands before and after the slot's value."""
+        self._last = words[2] if len(words) == 3 else None
+        """What stands behind the only text."""
+        self._words = with_gaps(["", *words[2:]])
+
+    def filled(self, texts: list[str], variables: Mapping[str, Any]) -> str | None:
+        """The whole; None: there are other variables, or the value is no text."""
+        value = variables.get(self._slot)
+        if type(value) is not str or len(variables) > 1:
+            return None
+        head = value.join(self._around)
+        if self._last is not None:
+            return head + texts[0] + self._last
+        pieces = self._words.copy()
+        pieces[1::2] = texts
+        if not head.isascii():  # widened once: see ``Frame``
+            return head + "".join(pieces)
+        pieces[0] = head
+        return "".join(pieces)
+
+
+class Mingled:
+    """A conversation without its texts, whose gaps hold them in another order, or more than them."""
+
+    __slots__ = ("_chosen", "_slots", "_tools", "_words", "manner")
+
+    def __init__(self, words: list[str], manner: Manner, slots: tuple[str, ...], tools: str, places: list[int]) -> None:
+        """``places``: of what stands in the gaps, among the slots' values, the tools and the texts, in this order."""
+        self.manner = manner
+        self._words = with_gaps(words)
+        self._slots = slots
+        self._tools = (tools,) if tools else ()
+        self._chosen = None if places == [*range(len(places))] else _chooser(places)
+
+    def filled(self, texts: list[str], variables: Mapping[str, Any]) -> str | None:
+        """The whole; None: the variables are not those of the slots, or some are no texts."""
+        if len(variables) != len(self._slots):
+            return None
+        values = []
+        for slot in self._slots:
+            value = variables.get(slot)
+            if type(value) is not str:
+                return None
+            values.append(value)
+        everything = [*values, *self._tools, *texts]
+        pieces = self._words.copy()
+        pieces[1::2] = everything if self._chosen is None else self._chosen(everything)
+        return "".join(pieces)
+
+
+Layout = Slotted | Mingled
+Laid = tuple[list[str], list[Gap], Manner]
+"""The words of a conversation of one length, and what belongs between them."""
 
 
 class Plain:
@@ -44,34 +98,40 @@ class Plain:
     __slots__ = (
         "_alone",
         "_into",
-        "_layout",
         "_listed",
-        "_needed",
+        "_manner",
         "_open",
         "_preamble",
         "_prompter",
+        "_slots",
         "_system",
         "_user",
+        "unvaried",
+        "varied",
     )
 
-    def __init__(self, spec: PrompterSpec, prompter: Prompter, filling: Filling, tools: Any = None) -> None:
+    def __init__(
+        self, spec: PrompterSpec, prompter: Prompter, filling: Filling, manner: Manner, tools: Any = None
+    ) -> None:
         """``filling``: with the explanation of calls, if there are ``tools``."""
         names = tool_names(tools)
         self._prompter = prompter
+        self._manner = manner
         self._listed = write_tools(tools, prompter.dialect)
         self._system = _named(filling.system, names)
         self._preamble = _named(filling.preamble, names)
         self._user = _named(filling.user, names)
         self._into = spec.input_slot
         """The slot that the last message always fills."""
-        self._needed = frozenset(filling.slots) - {spec.input_slot}
+        self._slots = tuple([slot for slot in filling.slots if slot != spec.input_slot])
         """The slots that variables fill."""
         self._alone = filling.slots[0] if len(filling.slots) == 1 else ""
         """The only slot, which the message fills when there are no variables."""
         self._open = bool(self._system and self._system[-1][1])
         """The system part ends in a slot: what the user writes there decides how a system message joins it."""
-        self._layout: Callable[[tuple[str, ...], bool], Layout | None]
-        self._layout = lru_cache(maxsize=ORDERS)(self._laid_out)
+        self.unvaried: Orders[Layout | None] = Orders(partial(self._layout, varied=False))
+        self.varied: Orders[Layout | None] = Orders(partial(self._layout, varied=True))
+        """``varied``: the request fills the slots. None: such a conversation is not plain."""
 
     @staticmethod
     def fits(spec: PrompterSpec, prompter: Prompter, filling: Filling) -> bool:
@@ -81,43 +141,40 @@ class Plain:
         plain = spec.form != "empty" and not searched and prompter.dialect.modern
         return plain and bool(begins) and not begins.startswith("\n")
 
-    def write(self, dialogue: Dialogue) -> tuple[str, tuple[Notice, ...]] | None:
-        """The text; None: the dialogue is not plain. Its tools are those of this ``Plain``."""
-        messages, variables = dialogue.messages, dialogue.variables
-        if type(messages) is not PlainMessages:
-            return None
-        roles, texts = messages.roles, messages.texts
-        if variables and variables.keys() != self._needed:
-            return None  # names that a client has made up are nothing to keep
-        layout = (self._layout if len(roles) <= LONGEST else self._laid_out)(roles, bool(variables))
-        if layout is None:
-            return None
-        frame, slots, chosen = layout
-        if slots or self._listed:
-            texts = texts.copy()
-            for slot in slots:
-                value = variables[slot]
-                if not isinstance(value, str):
-                    return None
-                texts.append(value)
-            if self._listed:
-                texts.append(self._listed)
-        return frame.filled(texts if chosen is None else chosen(texts)), frame.notices
-
     def _chosen(self, varied: bool, turns: int) -> str | None:
         """The slot that the last message fills, empty for none; None: this is not for the plain way."""
         single, into = self._prompter.form == "alpaca", self._into
         if not varied:
             into = self._alone or into
-            if self._needed and not self._alone:
+            if self._slots and not self._alone:
                 return None
         elif single and not into:
             return None
         return None if single and turns > 1 else into
 
-    def _laid_out(self, roles: tuple[str, ...], varied: bool) -> Layout | None:
-        """``varied``: the request fills the slots. None: such a conversation is not plain."""
-        length, last, led = len(roles), len(roles) - 1, roles[:1] == ("system",)
+    def frame(self, roles: Roles) -> Frame | None:
+        """Of conversations that are nothing but their texts, in order; None: there is more to such a one."""
+        laid = self._laid_out(roles, varied=False)
+        if laid is None or laid[1] != [*range(len(roles))]:
+            return None
+        words, _, manner = laid
+        return Frame(words, manner)
+
+    def _layout(self, roles: Roles, varied: bool) -> Layout | None:
+        laid = self._laid_out(roles, varied)
+        if laid is None:
+            return None
+        words, gaps, manner = laid
+        slots = self._slots if varied else ()
+        texts: list[Gap] = [*range(len(roles))]
+        more: list[Gap] = [*[(slot,) for slot in slots], *([TOOLS] if self._listed else [])]
+        if gaps == [*more, *texts] and len(slots) == len(more) == 1:
+            return Slotted(words, manner, slots[0])
+        place = {gap: number for number, gap in enumerate([*more, *texts])}
+        return Mingled(words, manner, slots, self._listed, [place[gap] for gap in gaps])
+
+    def _laid_out(self, roles: Roles, varied: bool) -> Laid | None:
+        last, led = len(roles) - 1, roles[:1] == ("system",)
         turns = roles[led:]
         into = self._chosen(varied, len(turns))
         alternate = len(turns) % 2 and {*turns[::2]} == {"user"} and {*turns[1::2]} <= {"assistant"}
@@ -142,30 +199,17 @@ class Plain:
         words, gaps = spaced([*front, marks.soh] if last > led else front)
         tail, last_gaps = spaced(back)
         if last > led:  # the turns before the last, of which each answer ends where the next question begins
-            words += ["", marks.eoh + marks.soa, "", marks.eoa + marks.soh] * ((last - led) // 2)
+            words += [marks.eoh + marks.soa, marks.eoa + marks.soh] * ((last - led) // 2)
             words[-1] = marks.eoa
         words[-1] += tail[0]
-        return Layout(
-            Frame([*words, *tail[1:]], (folded_notice(0),) if led else ()),
-            *_order([*gaps, *range(led, last), *last_gaps], length),
-        )
+        manner = replace(self._manner, notices=(folded_notice(0),)) if led else self._manner
+        return [*words, *tail[1:]], [*gaps, *range(led, last), *last_gaps], manner
 
 
-def _order(gaps: list[Gap], length: int) -> tuple[tuple[str, ...], Callable[[list[str]], Iterable[str]] | None]:
-    """The variables among the gaps, and how the gaps' texts are chosen of all there are."""
-    if gaps == [*range(length)]:
-        return (), None
-    slots = tuple(dict.fromkeys([gap[0] for gap in gaps if isinstance(gap, tuple)]))
-    everything: tuple[Gap, ...] = (*range(length), *[(slot,) for slot in slots], TOOLS)
-    place = {gap: number for number, gap in enumerate(everything)}
-    return slots, _chooser([place[gap] for gap in gaps])
-
-
-def _chooser(places: list[int]) -> Callable[[list[str]], Iterable[str]]:
-    if len(places) == 1:
-        place = places[0]
-        return lambda texts: (texts[place],)
-    return itemgetter(*places)
+def _chooser(places: list[int]) -> Callable[[list[str]], Sequence[str]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda texts: [texts[place] for place in places]
 
 
 def _named(parts: Iterable[Part], names: str) -> tuple[Part, ...]:

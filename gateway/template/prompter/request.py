@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, Wishes
 from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Notice
 from gateway.template.prompter.history import Printed, json_result, tool_result
@@ -124,7 +124,7 @@ def _label(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     if not dialogue.continue_final:
         return None
     # Variables are the prompter's own business; only the turn is looked at.
-    check_open_turn(Dialogue(dialogue.messages, continue_final=True))
+    check_open_turn(Dialogue(dialogue.messages, Wishes(continue_final=True)))
     turn = turns.pop()
     if turn.item.get("tool_calls"):
         raise InvalidValue(

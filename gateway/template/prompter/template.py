@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import orjson
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Mark, Notice, Prompt, Segment
+from gateway.core.prompt import Mark, Pieces, Prompt, Segment
+from gateway.template.framed import FramedTemplate
 from gateway.template.meta import origin_of
 from gateway.template.prompter.assembly import text_runs
 from gateway.template.prompter.dialects import DIALECTS
@@ -33,7 +33,7 @@ from gateway.template.prompter.tools import tool_names, write_tools
 from gateway.template.prompter.values import Values, values_of
 from gateway.template.spec import TemplateSpec
 from gateway.template.spec_prompter import PrompterSpec
-from gateway.template.stops import stop_strings, stop_token_ids
+from gateway.template.stops import manner_of
 from gateway.template.tools import choice_of, forced, tools_of
 
 OWN: Mark = ("", "template", True)
@@ -83,7 +83,7 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
     return filling_of(prompter.instruction, spec.marks, tools=False).slots
 
 
-class PrompterTemplate:
+class PrompterTemplate(FramedTemplate):
     """Renders dialogues into marked pieces, as one prompter writes them."""
 
     def __init__(self, spec: TemplateSpec) -> None:
@@ -96,25 +96,31 @@ class PrompterTemplate:
         self._fillings = {
             tools: filling_of(self._prompter.instruction, spec.prompter.marks, tools=tools) for tools in (False, True)
         }
-        self._stops = stop_strings(spec)
-        self._stop_token_ids = stop_token_ids(spec)
+        self._manner = manner_of(spec, self._segments)
         fits = Plain.fits(self._said, self._prompter, self._fillings[False])
-        self._plain = Plain(self._said, self._prompter, self._fillings[False]) if fits else None
+        self._plain = Plain(self._said, self._prompter, self._fillings[False], self._manner) if fits else None
+        super().__init__(self._plain.frame if self._plain else lambda _: None)
         self._writes_tools = fits and spec.tools is not None and not spec.prompter.exact
         self._known: OrderedDict[bytes, Plain] = OrderedDict()
         """By their tools as JSON: the plain ways of the latest requests with tools."""
 
-    def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
-        if not (dialogue.continue_final or dialogue.tool_choice not in (None, "auto")):
-            plain = self._with_tools(dialogue) if dialogue.tools else self._plain
-            made = None if plain is None else plain.write(dialogue)
-            if made is not None:
-                text, notices = made
-                spec, origins = self.spec, partial(self._segments, dialogue)
-                return Prompt(
-                    text, None, self._stops, self._stop_token_ids, spec.bos, spec.bos_text, notices, (), (), "", origins
-                )
+    def _rendered(self, dialogue: Dialogue) -> Prompt:
+        messages, wishes = dialogue.messages, dialogue.wishes
+        if not wishes.continue_final and wishes.tool_choice in (None, "auto"):
+            plain = self._with_tools(dialogue) if wishes.tools else self._plain
+            if plain is not None and isinstance(messages, PlainMessages):
+                roles, variables = messages.roles, wishes.variables
+                layouts = plain.varied if variables else plain.unvaried
+                try:  # ``layouts.of``, written out
+                    known, layout = layouts.latest[len(roles)]
+                except KeyError:
+                    known = layout = None
+                if known != roles:
+                    layout = layouts.found(roles)
+                if layout is not None:
+                    text = layout.filled(messages.texts, variables)
+                    if text is not None:
+                        return Prompt(text, layout.manner, dialogue)
         return self._in_pieces(dialogue)
 
     def _with_tools(self, dialogue: Dialogue) -> Plain | None:
@@ -130,7 +136,8 @@ class PrompterTemplate:
         known = self._known.get(key)
         if known is None:
             tools = [dict(tool) for tool in tools_of(dialogue)]
-            known = self._known[key] = Plain(self._said, self._prompter, self._fillings[True], tools)
+            known = Plain(self._said, self._prompter, self._fillings[True], self._manner, tools)
+            self._known[key] = known
             while len(self._known) > KNOWN:
                 self._known.popitem(last=False)
         return known
@@ -151,12 +158,10 @@ class PrompterTemplate:
         for text, mark in ((begin, GENERATE), (name, CHOSEN), (end, GENERATE)):
             pieces += [text] if text else []
             marks += [mark] if text else []
-        prompt = self._prompt(tuple(pieces), tuple(marks), asked.notices)
-        if begin:
-            prompt = replace(prompt, opened=begin + name + end)
+        manner = replace(self._manner, notices=asked.notices, opened=begin + name + end)
         if tools and self._said.exact and self._said.marks.tool_end_token:
-            return replace(prompt, stops=(*self._stops, self._said.marks.tool_end_token))
-        return prompt
+            manner = replace(manner, stops=(*manner.stops, self._said.marks.tool_end_token))
+        return Prompt("".join(pieces), manner, Pieces(tuple(pieces), tuple(marks)))
 
     def _runs(self, asked: Asked, dialogue: Dialogue, tools: list[Any]) -> tuple[Runs, Values]:
         values = values_of(asked, dialogue.variables, self._slots, self._said)
@@ -199,14 +204,6 @@ class PrompterTemplate:
         instruction, rest = fill(prompter.prepared(tools, as_text=True), given, prompter.dialect)
         system, user = prompter.split(instruction)
         return _folded_in(system, folded) if folded else system, user, rest
-
-    def _prompt(
-        self, pieces: tuple[str, ...], marks: tuple[Mark | None, ...], notices: tuple[Notice, ...] = ()
-    ) -> Prompt:
-        spec = self.spec
-        return Prompt(
-            "".join(pieces), None, self._stops, self._stop_token_ids, spec.bos, spec.bos_text, notices, pieces, marks
-        )
 
 
 def _fold_place(instruction: str) -> int:

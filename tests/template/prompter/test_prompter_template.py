@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import Dialogue, Message, Part
+from gateway.core.dialogue import Dialogue, Message, Part, Wishes
 from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Prompt
 from gateway.template.build import build
@@ -164,7 +164,7 @@ def test_the_plain_way_and_the_general_way_write_the_same(
     tools = WEATHER if "tools" in raw else ()
     plain = made.render(dialogue(*turns, tools=tools, variables=variables))
     in_parts = [message(role, [{"type": "text", "text": text}]) for role, text in turns]
-    general = made.render(Dialogue(tuple(in_parts), tools=tools, variables=variables))
+    general = made.render(Dialogue(tuple(in_parts), Wishes(tools=tools, variables=variables)))
     assert (plain.text, plain.notices) == (general.text, general.notices)
     assert told(plain) == told(general)
 
@@ -288,7 +288,7 @@ def test_a_field_with_a_conversion_is_filled_by_the_message_too() -> None:
 def test_tools_and_their_results_are_content() -> None:
     said = Dialogue(
         (message(U, "q"), message(A, None, tool_calls=[CALL]), message(T, '{"ok": true}', tool_call_id="c")),
-        tools=(TOOL,),
+        Wishes(tools=(TOOL,)),
     )
     prompt = template(TOOLS).render(said)
     content = {origin: text for origin, scaffold, text in told(prompt) if not scaffold}
@@ -383,7 +383,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
         InvalidValue, "continue_final_message", "must be the assistant's",
     ),
     "a call to go on with": (
-        TOOLS, Dialogue((message(U, "q"), message(A, "", tool_calls=[CALL])), continue_final=True),
+        TOOLS, Dialogue((message(U, "q"), message(A, "", tool_calls=[CALL])), Wishes(continue_final=True)),
         InvalidValue, "continue_final_message", "is finished",
     ),
     "an unknown role": (CHAT, dialogue(("critic", "x"), (U, "q")), RoleNotSupported, "messages[0].role", "critic"),
@@ -415,7 +415,8 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
         MediaNotSupported, "messages[0].content[0]", "text only",
     ),
     "tool results where the message has a slot": (
-        {**TWO, "tools": {"parser": "lazyllm"}}, Dialogue((message(U, "q"), message(T, "r")), variables={"who": "w"}),
+        {**TWO, "tools": {"parser": "lazyllm"}},
+        Dialogue((message(U, "q"), message(T, "r")), Wishes(variables={"who": "w"})),
         InvalidValue, "messages", "end it with a user message",
     ),
 }  # fmt: skip
@@ -564,7 +565,7 @@ def test_tools_are_shared_by_conversations_of_all_lengths() -> None:
     tracemalloc.start()
     for length in range(1, 65):
         turns = [message((U, A)[number % 2], "a") for number in range(2 * length - 1)]
-        assert made.render(Dialogue(tuple(turns), tools=tools)).text.count("x" * 50_000) == 1
+        assert made.render(Dialogue(tuple(turns), Wishes(tools=tools))).text.count("x" * 50_000) == 1
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 2_000_000  # 3.2 MB of tools alone, if each length had its own

@@ -1,0 +1,210 @@
+"""Frames: the straight line, the line with wishes and the pieces write the same, and what is kept has an end."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages, Wishes, plain_messages
+from gateway.core.errors import RoleNotSupported
+from gateway.core.prompt import Manner, Prompt
+from gateway.template.frame import LONGEST, ORDERS, Frame, Orders
+from tests.template.samples import BOT, HUMAN, PLAIN, RESERVED, THINKING, dialogue, template
+
+A, S, U = "assistant", "system", "user"
+
+CHAT: dict[str, Any] = {"kind": "prompter", "class": "chat", "marks_of": "qwen"}
+TEMPLATES: dict[str, dict[str, Any]] = {
+    "narrow": PLAIN,
+    "with a system role": RESERVED,
+    "with words of its own": THINKING,
+    "a wide beginning": {**PLAIN, "begin": "书生\n"},
+    "wide between, too": {"round": [{**HUMAN, "begin": "问: "}, BOT], "begin": "ä"},
+    "nothing but a wide beginning": {"round": [{"role": "HUMAN"}, {"role": "BOT", "generate": True}], "begin": "😀"},
+    "a prompter": CHAT,
+    "a prompter with a wide beginning": {**CHAT, "marks_of": "internlm"},
+    "a prompter with wide words": {**CHAT, "instruction": "Antworte höflich.", "history": [["你", "好"]]},
+}
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["", "q", "é", "你好", "😀", "{x}", "%s"])
+TURNS = st.lists(st.tuples(st.sampled_from([U, A, S]), TEXTS), min_size=1, max_size=6)
+ALTERNATING = st.integers(0, 6).map(lambda rounds: [U, *[A, U] * rounds])
+
+
+def same(made: Any, raws: list[dict[str, str]]) -> None:
+    """The three lines tell and write the same."""
+    columns = plain_messages(raws)
+    assert columns is not None
+    said = [Dialogue(columns), Dialogue(columns, Wishes(parallel_calls=False)), Dialogue(tuple(columns))]
+    straight, wishing, general = [made.render(one) for one in said]
+    for other in (wishing, general):
+        assert (straight.text, straight.manner) == (other.text, other.manner)
+        assert straight.segments == other.segments
+    assert "".join(segment.text for segment in straight.segments) == straight.text
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if "prompter" not in name])
+@settings(max_examples=60, deadline=None)
+@given(TURNS)
+def test_a_meta_template_writes_the_same_on_every_line(name: str, turns: list[tuple[str, str]]) -> None:
+    same(template(TEMPLATES[name]), [{"role": role, "content": text} for role, text in turns])
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if "prompter" in name])
+@settings(max_examples=60, deadline=None)
+@given(st.booleans(), ALTERNATING, st.data())
+def test_a_prompter_writes_the_same_on_every_line(name: str, led: bool, order: list[str], data: st.DataObject) -> None:
+    raws = [{"role": role, "content": data.draw(TEXTS)} for role in ([S] if led else []) + order]
+    same(template(TEMPLATES[name]), raws)
+
+
+INSTRUCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "one slot": ("Use {a}.", ("a",)),
+    "one slot, and nothing else": ("{a}", ("a",)),
+    "one slot twice": ("{a} and {a}", ("a",)),
+    "two slots": ("{a} or {b}", ("a", "b")),
+    "two slots, the second first": ("{b} {a} {b}", ("a", "b")),
+    "wide words": ("Büch {a} 书", ("a",)),
+}
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+@settings(max_examples=60, deadline=None)
+@given(ALTERNATING, st.booleans(), st.data())
+def test_values_of_slots_stand_where_the_general_way_writes_them(
+    name: str, order: list[str], led: bool, data: st.DataObject
+) -> None:
+    instruction, names = INSTRUCTIONS[name]
+    variables = {one: data.draw(TEXTS) for one in names}
+    raws = [{"role": role, "content": data.draw(TEXTS)} for role in ([S] if led else []) + order]
+    columns, made = plain_messages(raws), template({**CHAT, "instruction": instruction})
+    assert columns is not None
+    quick, general = [made.render(Dialogue(one, Wishes(variables=variables))) for one in (columns, tuple(columns))]
+    assert (quick.text, quick.manner, quick.segments) == (general.text, general.manner, general.segments)
+
+
+# ---------------------------------------------------------------- the frame itself
+
+
+FILLED: dict[str, tuple[list[str], list[str], str]] = {
+    "no gap": (["all"], [], "all"),
+    "one gap": (["<", ">"], ["q"], "<q>"),
+    "two gaps": (["<", "|", ">"], ["q", "a"], "<q|a>"),
+    "a wide first word": (["书<", "|", ">"], ["q", "é"], "书<q|é>"),
+    "a wide first word, one gap": (["书", ""], ["q"], "书q"),
+    "wide words": (["书", "生", "。"], ["q", "a"], "书q生a。"),
+    "a wide text": (["<", "|", ">"], ["你", "😀"], "<你|😀>"),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_each_text_stands_in_its_gap(name: str) -> None:
+    words, texts, whole = FILLED[name]
+    frame = Frame(words, Manner())
+    assert (frame.filled(texts), frame.filled(texts)) == (whole, whole)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+class Counted:
+    """Lays out an order as its text, and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, roles: tuple[str, ...]) -> str:
+        self.times += 1
+        return " ".join(roles)
+
+
+def test_an_order_is_laid_out_once_and_so_are_two_of_one_length() -> None:
+    lay_out = Counted()
+    orders = Orders(lay_out)
+    for _ in range(3):
+        for roles in ((U,), (U, A, U), (S, A, U), ()):
+            assert orders.of(roles) == " ".join(roles)
+    assert lay_out.times == 4
+
+
+def test_orders_of_clients_choice_are_kept_up_to_a_number() -> None:
+    lay_out = Counted()
+    orders = Orders(lay_out)
+    for length in range(3 * ORDERS):
+        assert orders.of((U,) * length) == " ".join((U,) * length)
+        assert len(orders.latest) <= ORDERS
+    for number in range(3 * ORDERS):  # of one length
+        orders.of(tuple([(U, A)[number >> place & 1] for place in range(8)]))
+    assert lay_out.times == 6 * ORDERS  # the order of eight users had made room by then
+    assert len(orders.latest) <= ORDERS
+
+
+def test_a_long_order_is_not_kept() -> None:
+    lay_out = Counted()
+    orders = Orders(lay_out)
+    for _ in range(2):
+        for length in (LONGEST, LONGEST + 1):
+            assert orders.of((U,) * length).count(U) == length
+    assert lay_out.times == 3
+    assert orders.latest.keys() == {LONGEST}
+
+
+def test_a_refusal_comes_every_time() -> None:
+    made = template(PLAIN)
+    said = Dialogue(PlainMessages((U, "critic"), ["q", "x"], [{}, {}]))
+    for _ in range(2):
+        with pytest.raises(RoleNotSupported) as caught:
+            made.render(said)
+        assert caught.value.param == "messages[1].role"
+
+
+def test_threads_that_share_a_template_get_their_own_prompts() -> None:
+    made, wrong = template(THINKING), []
+    expected = {
+        roles: template(THINKING).render(dialogue(*[(role, "x") for role in roles])).text
+        for roles in (tuple(random.Random(seed).choices((U, A, S), k=1 + seed % 7)) for seed in range(150))
+    }
+
+    def render(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(1500):
+            roles = rng.choice([*expected])
+            if made.render(dialogue(*[(role, "x") for role in roles])).text != expected[roles]:
+                wrong.append(roles)
+
+    threads = [threading.Thread(target=render, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# ---------------------------------------------------------------- what prompts share
+
+
+def test_prompts_of_one_order_share_their_manner() -> None:
+    made = template(THINKING)
+    one, two, other = [made.render(dialogue(*turns)) for turns in ([(U, "a")], [(U, "b")], [(S, "s"), (U, "a")])]
+    assert one.manner is two.manner
+    assert [str(notice) for notice in one.notices] == ["default_prompt: THOUGHTS"]
+    assert (one.stops, one.stop_token_ids, one.bos, one.bos_text, one.opened) == (("<eob>",), (), "none", "", "")
+    assert other.manner.stops is one.manner.stops
+
+
+def test_prompts_are_equal_and_hashed_by_what_they_say() -> None:
+    made = template(PLAIN)
+    one, same_again, other = [made.render(dialogue((U, text))) for text in ("a", "a", "b")]
+    assert (one == same_again, one == other, hash(one) == hash(same_again)) == (True, False, True)
+    assert Prompt("x") == Prompt("x", Manner())
+    assert Prompt("x") != Prompt("x", Manner(bos="engine"))
+    assert (Prompt("x").segments, Prompt("x").messages) == ((), None)
+
+
+def test_no_wishes_is_what_a_dialogue_has() -> None:
+    assert Dialogue(()).wishes is NO_WISHES
+    assert Wishes() == NO_WISHES
