@@ -103,8 +103,9 @@ def run(scenarios: list[Scenario], args: argparse.Namespace, pythons: dict[str, 
 
 def _pythons(scenarios: list[Scenario], args: argparse.Namespace) -> dict[str, str]:
     """The Pythons of what renders, by subject. Raises OtherPython, before an hour is spent."""
-    named = {name: getattr(args, name) for name in ORIGINALS if getattr(args, name)}
-    if not named or all(scenario.kind != "renders" for scenario in scenarios):
+    measured = {subject.name for each in scenarios if each.kind == "renders" for subject in _subjects(each, args)}
+    named = {name: getattr(args, name) for name in ORIGINALS if name in measured and getattr(args, name)}
+    if not named:
         return {}
     found = {name: build_of(str(python)) for name, python in named.items()}
     for name, theirs in found.items():

@@ -11,7 +11,10 @@ import json
 import platform
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
 
 SECONDS = 60.0
 """For a Python to say what it is."""
@@ -22,8 +25,16 @@ class OtherPython(Exception):
 
 
 def build() -> str:
-    """The Python that runs this: ``CPython 3.11.2 (main, May 12 2026, 05:17:27) [GCC 12.2.0]``; a name of its own."""
-    return f"{platform.python_implementation()} {' '.join(sys.version.split())}"
+    """The Python that runs this: ``CPython 3.11.2 (main, May 12 2026, 05:17:27) [GCC 12.2.0], program 1f0c…``.
+
+    Version and date are not enough: a distribution gives all flavours of a release the same. So a digest of the program
+    itself comes with them, and of its library, if it has one; environments of one Python share both.
+    """
+    library = Path(sysconfig.get_config_var("LIBDIR") or "") / (sysconfig.get_config_var("INSTSONAME") or "")
+    shared = [library] if library.suffix != ".a" and library.is_file() else []
+    program = sha256(b"".join([path.read_bytes() for path in (Path(sys.executable).resolve(), *shared)]))
+    version = " ".join(sys.version.split())
+    return f"{platform.python_implementation()} {version}, program {program.hexdigest()[:12]}"
 
 
 def report(numbers: Mapping[str, float]) -> str:
@@ -39,7 +50,10 @@ def build_of(python: str) -> str:
         raise OtherPython(
             f"{python} does not say which Python it is ({error}); name an environment's bin/python"
         ) from error
-    return done.stdout.strip()
+    said = done.stdout.strip()
+    if not said:
+        raise OtherPython(f"{python} does not say which Python it is; name an environment's bin/python")
+    return said
 
 
 def check_same(name: str, theirs: str) -> None:

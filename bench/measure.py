@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import calls
 from bench.ask import ask_json
-from bench.interpreter import check_same
+from bench.interpreter import OtherPython, check_same
 from bench.lab import Lab, Running, headers_json
 from bench.processes import LOAD, PROXY, Child, Unfit, cpu_seconds, rss_bytes, running
 from bench.scenarios import Scenario
@@ -161,7 +161,7 @@ ORIGINALS = ("opencompass", "lazyllm")
 
 
 def measure_renders(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """Prompts a second, of each template and length. Raises OtherPython."""
+    """Prompts a second, of each template and length."""
     each = str(min(effort.seconds / 12, 0.25))
     if subject.name not in ORIGINALS:
         return _rendered(lab, [sys.executable, "-m", "bench.renders", each], subject)[0]
@@ -171,7 +171,10 @@ def measure_renders(lab: Lab, subject: Subject, scenario: Scenario, effort: Effo
     script = str(ROOT / "bench" / f"renders_{subject.name}.py")
     numbers, theirs = _rendered(lab, [str(python), script, each], subject)
     if not effort.any_python:
-        check_same(subject.name, theirs)
+        try:
+            check_same(subject.name, theirs)
+        except OtherPython as error:  # another one than it was when the run began
+            raise Unfit(str(error)) from error
     return numbers
 
 
@@ -228,5 +231,8 @@ def _json_of(lab: Lab, command: list[str], subject: Subject, seconds: float) -> 
             raise Unfit(f"no result after {seconds:.0f} s") from None
         if child.popen.returncode:
             child.check()
-    numbers: Numbers = json.loads(output.splitlines()[-1])
+    try:
+        numbers: Numbers = json.loads(output.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Unfit("the last line that it printed is not JSON") from None
     return numbers

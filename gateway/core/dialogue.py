@@ -141,6 +141,12 @@ NO_WISHES = Wishes()
 """Of most requests, and shared by them: whoever is in a hurry asks whether it is this one."""
 
 
+def wishes_of(**asked: Any) -> Wishes:
+    """The wishes with these fields, as a request has them: those of most requests where nothing is asked."""
+    wishes = Wishes(**asked)
+    return NO_WISHES if wishes == NO_WISHES else wishes
+
+
 @dataclass(frozen=True, slots=True)
 class Dialogue:
     """The conversation to render, and how it is meant."""

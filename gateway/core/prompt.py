@@ -51,6 +51,7 @@ Mark = tuple[str, str, bool]
 
 
 Segments = tuple[Segment, ...]
+"""All of a prompt's text, in order."""
 Messages = tuple[Mapping[str, Any], ...]
 """OpenAI messages, as they go on the wire."""
 

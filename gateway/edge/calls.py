@@ -154,7 +154,7 @@ class Calls:
         asked.known = route, prepared
         progress.render = prepared.render_seconds
         if prepared.prompt is not None and prepared.prompt.manner.notices:
-            progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.notices)
+            progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.manner.notices)
         async with Run(route, prepared, progress) as events:
             if call.stream:
                 speaker = _speaker(call, route, prepared, progress)

@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.backend.tokens import token_ids
 from gateway.core.call import Call
+from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Segment, Sought
 from gateway.edge.replies import header_value
 from gateway.pipeline import Prepared, Route, prepare
@@ -108,9 +109,9 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
     prepared = await prepare(route, call)
     prompt, segments, ids = prepared.prompt, None, None
     if prompt is not None:
-        # To find where a chat template's words come from takes two more renderings, which may be long ones.
-        source = prompt.source
-        segments = await asyncio.to_thread(source.segments) if isinstance(source, Sought) else prompt.segments
+        # Where the words come from may take further renderings to find, of a long conversation.
+        at_hand = not isinstance(prompt.source, Sought | Dialogue)
+        segments = prompt.segments if at_hand else await asyncio.to_thread(lambda: prompt.segments)
     if prompt is not None and segments is not None and route.tokens is not None:
         ids = await token_ids(route.tokens, prompt.text, special=prompt.bos != "text")
     return prepared, explanation(route, prepared, segments=segments, token_ids=ids)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from gateway.core.prompt import Manner
 
 ORDERS = 64
-"""Orders of speakers whose frames a template keeps."""
+"""Orders of speakers whose frames a template keeps; and one more for each of as many lengths, at worst."""
 LONGEST = 512
 """Messages of the longest order that is kept; a longer one is laid out anew each time."""
 
@@ -21,7 +21,7 @@ Roles = tuple[str, ...]
 Gap = int | tuple[str]
 """What belongs there: the text of ``messages[2]``, or the value of ``(variable,)``."""
 
-Laid = TypeVar("Laid")
+Layout = TypeVar("Layout")
 
 
 class Frame:
@@ -34,8 +34,8 @@ class Frame:
         self.manner = manner
         self.around = tuple(words) if len(words) == 2 else None
         """The words, where there is one gap."""
-        # One character beyond ASCII makes every character of a string two bytes, and a join then widens piece by
-        # piece. If only the first word has such, the rest is joined narrow and widened once.
+        # One character beyond Latin-1 makes every character of a string two bytes or four, and a join then widens
+        # piece by piece. If only the first word may have such, the rest is joined narrow and widened once.
         apart = not words[0].isascii() and all(map(str.isascii, words[1:]))
         self.head = words[0] if apart else ""
         self.words = with_gaps(["", *words[1:]] if apart else words)
@@ -50,21 +50,22 @@ class Frame:
         return self.head + "".join(pieces)
 
 
-class Orders(Generic[Laid]):
+class Orders(Generic[Layout]):
     """What is laid out for each order of speakers, kept."""
 
     __slots__ = ("_laid_out", "_lay_out", "latest")
 
-    def __init__(self, lay_out: Callable[[Roles], Laid]) -> None:
+    def __init__(self, lay_out: Callable[[Roles], Layout]) -> None:
         self._lay_out = lay_out
         self._laid_out = lru_cache(maxsize=ORDERS)(lay_out)
-        self.latest: dict[int, tuple[Roles | None, Laid]] = {}
-        """By the number of messages: the order that came last, which is nearly always the next one too.
+        self.latest: dict[int, tuple[Roles | None, Layout]] = {}
+        """By the number of messages: the order that came last, which is nearly always the next one too. (No order is
+        None; it lets whoever looks here say that there was none.)
 
         To compare two orders is to see that their roles are the same objects; to hash one costs three times that.
         """
 
-    def of(self, roles: Roles) -> Laid:
+    def of(self, roles: Roles) -> Layout:
         """The one for this order. Raises what laying out raises."""
         try:
             known, laid = self.latest[len(roles)]
@@ -72,12 +73,12 @@ class Orders(Generic[Laid]):
             return self.found(roles)
         return laid if known == roles else self.found(roles)
 
-    def found(self, roles: Roles) -> Laid:
+    def found(self, roles: Roles) -> Layout:
         """The same for an order that is not among the latest."""
         if len(roles) > LONGEST:
             return self._lay_out(roles)
         laid = self._laid_out(roles)
-        if len(self.latest) >= ORDERS:
+        if len(self.latest) >= ORDERS and len(roles) not in self.latest:
             self.latest.clear()
         self.latest[len(roles)] = roles, laid
         return laid

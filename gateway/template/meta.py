@@ -107,8 +107,8 @@ class MetaTemplate(FramedTemplate):
         messages = dialogue.messages
         if isinstance(messages, PlainMessages):
             frame = (self._open_frames if dialogue.continue_final else self._frames).of(messages.roles)
-            if frame is not None:
-                return Prompt(frame.filled(messages.texts), frame.manner, dialogue)
+            assert frame is not None  # a meta template lays every order out, or refuses it
+            return Prompt(frame.filled(messages.texts), frame.manner, dialogue)
         return self._in_pieces(dialogue)
 
     def _laid_out(self, roles: Roles, goes_on: bool = False) -> Frame:

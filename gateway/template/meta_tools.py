@@ -40,7 +40,7 @@ class ToolTemplate(MetaTemplate):
         """OpenAI roles whose message may lead as the system turn."""
 
     def _rendered(self, dialogue: Dialogue) -> Prompt:
-        """A conversation without tools, calls and results is rendered as without ``tools``."""
+        """Tools, calls and results as the template declares them; what has none of them, as without ``tools``."""
         choice = choice_of(dialogue)
         if choice.mode == "none" and not any(_has_tools(message) for message in dialogue.messages):
             return super()._rendered(Dialogue(dialogue.messages, replace(dialogue.wishes, tools=(), tool_choice=None)))

@@ -85,7 +85,7 @@ def test_a_wrong_argument_is_named(case: str) -> None:
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Path:
-    """Something that is asked for its Python and names another build."""
+    """Something that names another build, whatever it is asked."""
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho 'CPython 2.7.18 (default)'\n", encoding="utf-8")
     program.chmod(0o755)
@@ -101,10 +101,20 @@ def test_an_original_on_another_python_ends_the_run_before_it_begins(stranger: P
 
 def test_who_compares_pythons_anyway_reads_of_it_in_the_table(stranger: Path, tmp_path: Path) -> None:
     out = tmp_path / "odd.json"
-    asked = ["--smoke", "--only", "renders", "--lazyllm", str(stranger), "--any-python", "--out", str(out)]
+    asked = ["--smoke", "--only", "renders", "--peers", "gateway,lazyllm", "--lazyllm", str(stranger), "--any-python"]
+    asked += ["--out", str(out)]
     assert bench(*asked).returncode == 0
     table = out.with_suffix(".md").read_text(encoding="utf-8")
     assert "- `lazyllm` ran on CPython 2.7.18 (default): **another build**" in table
+    unfit = json.loads(out.read_text(encoding="utf-8"))["unfit"]
+    assert unfit == {"renders": {"lazyllm": "the last line that it printed is not JSON"}}
+
+
+def test_who_is_not_measured_is_not_asked(stranger: Path, tmp_path: Path) -> None:
+    out = tmp_path / "one.json"
+    asked = ["--smoke", "--only", "renders", "--peers", "gateway", "--lazyllm", str(stranger), "--out", str(out)]
+    assert bench(*asked).returncode == 0
+    assert "CPython 2.7" not in out.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_the_same_python_is_the_same_build() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.core.dialogue import NO_WISHES, Dialogue, Message, Part, Wishes, plain_messages
+from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, wishes_of
 from gateway.template.base import Template
 from gateway.template.build import build
 from gateway.template.check import parse_spec
@@ -43,5 +43,4 @@ def dialogue(*turns: tuple[str, Any], **settings: Any) -> Dialogue:
     """A dialogue from (role, content) pairs, as a request brings it."""
     messages = plain_messages([{"role": role, "content": content} for role, content in turns])
     others = tuple(message(role, content) for role, content in turns)
-    wishes = Wishes(**settings)
-    return Dialogue(messages or others, NO_WISHES if wishes == NO_WISHES else wishes)
+    return Dialogue(messages or others, wishes_of(**settings))

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages, Wishes, plain_messages
+from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages, Wishes, plain_messages, wishes_of
 from gateway.core.errors import RoleNotSupported
 from gateway.core.prompt import Manner, Prompt
+from gateway.template.build import dialogue_of
 from gateway.template.frame import LONGEST, ORDERS, Frame, Orders
+from gateway.template.spec import Example
+from gateway.wire.requests import read_chat
 from tests.template.samples import BOT, HUMAN, PLAIN, RESERVED, THINKING, dialogue, template
 
 A, S, U = "assistant", "system", "user"
@@ -143,6 +146,14 @@ def test_orders_of_clients_choice_are_kept_up_to_a_number() -> None:
     assert len(orders.latest) <= ORDERS
 
 
+def test_an_order_of_a_known_length_takes_no_other_place_than_that() -> None:
+    orders = Orders(Counted())
+    for length in range(1, ORDERS + 1):
+        orders.of((U,) * length)
+    orders.of((U, A, U))
+    assert orders.latest.keys() == {*range(1, ORDERS + 1)}
+
+
 def test_a_long_order_is_not_kept() -> None:
     lay_out = Counted()
     orders = Orders(lay_out)
@@ -208,3 +219,16 @@ def test_prompts_are_equal_and_hashed_by_what_they_say() -> None:
 def test_no_wishes_is_what_a_dialogue_has() -> None:
     assert Dialogue(()).wishes is NO_WISHES
     assert Wishes() == NO_WISHES
+    assert wishes_of() is wishes_of(tools=(), continue_final=False, variables={}) is NO_WISHES
+    assert wishes_of(continue_final=True) == Wishes(continue_final=True)
+
+
+def test_an_example_takes_the_line_that_a_request_takes() -> None:
+    """What is proved of a template (examples, parity, verdicts) would else be proved of another line."""
+    said = {"role": "user", "content": "q"}
+    asked = read_chat({"model": "m", "messages": [said]}, request_id="r", received=0.0).dialogue
+    assert asked is not None
+    example = dialogue_of(Example((said,), prompt="q"))
+    assert example == asked
+    assert example.wishes is asked.wishes is NO_WISHES
+    assert type(example.messages) is type(asked.messages) is PlainMessages

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +28,17 @@ def metered(source: str, **fields: Any) -> str:
     """What comes out here; ``fields`` are those of the only message."""
     variables = {"messages": [fields]}
     return Script(source, MeteredEnvironment(datetime.now)).render(variables, size_of(variables)).text
+
+
+def takes_at_most(seconds: float, render: Callable[[], object]) -> bool:
+    """Of processor time, in one of three tries: what is dear is so each time, what a busy machine delays is not."""
+    for _ in range(3):
+        began = time.process_time()
+        with contextlib.suppress(Beyond, TemplateError):
+            render()
+        if time.process_time() - began < seconds:
+            return True
+    return False
 
 
 DEAR: dict[str, tuple[str, dict[str, Any]]] = {  # name: (template, fields of the message)
@@ -104,10 +116,7 @@ DEAR: dict[str, tuple[str, dict[str, Any]]] = {  # name: (template, fields of th
 def test_no_step_takes_longer_than_it_costs(name: str) -> None:
     source, fields = DEAR[name]
     script, variables = Script(source, MeteredEnvironment(datetime.now)), {"messages": [fields]}
-    began = time.process_time()
-    with contextlib.suppress(Beyond, TemplateError):
-        script.render(variables, size_of(variables))
-    assert time.process_time() - began < MOST
+    assert takes_at_most(MOST, lambda: script.render(variables, size_of(variables)))
 
 
 def test_an_ordinary_number_is_rounded_here() -> None:
@@ -158,10 +167,7 @@ WORST = [
 @pytest.mark.parametrize("expression", WORST)
 def test_nothing_that_has_a_price_is_dearer_in_a_loop(expression: str, of: str) -> None:
     fields = TEXTS if of == "texts" else LISTS
-    began = time.process_time()
-    with contextlib.suppress(Beyond, TemplateError):
-        metered(_round_and_round(expression), **fields)
-    assert time.process_time() - began < MOST
+    assert takes_at_most(MOST, lambda: metered(_round_and_round(expression), **fields))
 
 
 ALIKE = (
