@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -354,21 +354,26 @@ def test_a_long_answer_does_not_hold_up_the_loop(batches: Batches) -> None:
     assert longest < 0.1  # half a second and more where it is read in the loop
 
 
-def test_a_call_that_is_given_up_while_it_is_read_keeps_its_text() -> None:
-    text = "a" + "<tool_call>x" * 40_000
+def given_up(text: str, reader: Reader, moment: Callable[[], Awaitable[object]], *, stream: bool) -> list[Event]:
+    """What is unsaid of a call whose only text is being looked at when it is cancelled, at that moment."""
 
     async def run() -> list[Event]:
         played = Played([[BEGUN], [Delta(0, text)]], None)
-        watched = Watched(exchange(), played, Progress("chat", "req_1", 0.0), None, Reader(READING))
+        watched = Watched(exchange(stream=stream), played, Progress("chat", "req_1", 0.0), None, reader)
         assert await watched.more() == [BEGUN]
         task = asyncio.ensure_future(watched.more())
-        await asyncio.sleep(0)  # now it is being read, beside the loop
+        await moment()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         return list(await watched.unsaid())
 
-    out = asyncio.run(run())
+    return asyncio.run(run())
+
+
+def test_a_call_that_is_given_up_while_it_is_read_keeps_its_text() -> None:
+    text = "a" + "<tool_call>x" * 40_000
+    out = given_up(text, Reader(READING), lambda: asyncio.sleep(0), stream=False)  # by then it is read beside the loop
     assert "".join(event.text for event in out if isinstance(event, Delta)) == text
     assert not any(isinstance(event, Finish) for event in out)
 
@@ -384,18 +389,7 @@ def test_a_call_that_is_given_up_while_its_end_is_read_keeps_what_was_ready() ->
             time.sleep(0.02)
             return super().close(last)
 
-    async def run() -> list[Event]:
-        played = Played([[BEGUN], [Delta(0, text)]], None)
-        watched = Watched(exchange(stream=True), played, Progress("chat", "r", 0.0), None, Slow(READING))
-        assert await watched.more() == [BEGUN]
-        task = asyncio.ensure_future(watched.more())
-        assert await asyncio.to_thread(closing.wait, 5.0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return list(await watched.unsaid())
-
-    out = asyncio.run(run())
+    out = given_up(text, Slow(READING), lambda: asyncio.to_thread(closing.wait, 5.0), stream=True)
     assert "".join(event.text for event in out if isinstance(event, Delta)) == text
 
 
