@@ -204,9 +204,8 @@ class Answer:
         """The last events; ``UpstreamIncomplete`` when the answer is not whole."""
         if not self._choices:
             raise UpstreamIncomplete("the model's server ended its answer before it said anything")
-        for choice in self._choices.values():
-            if not choice.finished:
-                raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
+        if not self.finished:
+            raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return [self._usage] if self._usage is not None else []
 
     def _fields(self, chunk: dict[str, Any], odd: bool) -> Mapping[str, Any]:

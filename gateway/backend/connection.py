@@ -224,14 +224,14 @@ class Connection(asyncio.Protocol):
             try:
                 self._parser.feed_data(data)
             except HTTP_FAULTS:
-                self._broken()
+                self._arrived(good=False)
                 return
             if not self.ended:
                 if not chunks or take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
                     chunks.clear()  # or there are none, as only a chunk's framing has come
                     return
                 self._waiting_bytes = sum(map(len, chunks))
-            self._arrived()
+            self._arrived(good=True)
             return
         self._heard = True
         self._waiting_bytes += len(data)
@@ -245,22 +245,16 @@ class Connection(asyncio.Protocol):
             good = False
         if headless and (self.status or not self._in_head):
             good = self._headed() and good
-        if not good or (not self.status and self._waiting_bytes > MAX_HEAD):
-            self._broken()
-            return
-        self._arrived()
+        self._arrived(good=good and bool(self.status or self._waiting_bytes <= MAX_HEAD))
 
-    def _broken(self) -> None:
-        """What came is not HTTP."""
+    def _arrived(self, *, good: bool) -> None:
+        """Something has come that the reader should look at; not ``good``: it is not HTTP."""
         if self.ended:
-            del self._chunks[self._said :]
-        self._fail(UpstreamInvalidResponse(NOT_HTTP))
-        self.close()
-
-    def _arrived(self) -> None:
-        """Something has come that the reader should look at."""
-        if self.ended and len(self._chunks) > self._said:
             del self._chunks[self._said :]  # of a second answer, which nobody asked for
+        if not good:
+            self._fail(UpstreamInvalidResponse(NOT_HTTP))
+            self.close()
+            return
         waiter = self._waiter
         if waiter is not None and self.status:
             self._waiter = None
