@@ -19,6 +19,10 @@ from gateway.runtime import Runtime
 ROOT = Path(__file__).resolve().parent.parent
 
 
+PATIENCE = 30.0
+"""Seconds after which a fact that has not become true is a failure: far more than a busy machine needs."""
+
+
 class Gateway:
     """A serving gateway; ``url`` ends in ``/v1``."""
 
@@ -27,7 +31,7 @@ class Gateway:
         self.port = port
         self.root = f"http://127.0.0.1:{port}"
         self.url = f"{self.root}/v1"
-        self.http = httpx.Client(base_url=self.root, timeout=30, trust_env=False)
+        self.http = httpx.Client(base_url=self.root, timeout=60, trust_env=False)
 
     def chat(self, model: str, text: str = "hi", **fields: object) -> httpx.Response:
         """One chat request with one user message."""
@@ -39,7 +43,7 @@ class Gateway:
         value = self.runtime.metrics.registry.get_sample_value(name, labels)
         return 0.0 if value is None else value
 
-    def settled(self, seconds: float = 2.0) -> bool:
+    def settled(self, seconds: float = PATIENCE) -> bool:
         """Wait until no call is under way; False if that does not happen in time."""
         return eventually(
             lambda: (
@@ -49,7 +53,7 @@ class Gateway:
         )
 
 
-def eventually(fact: object, seconds: float = 2.0) -> bool:
+def eventually(fact: object, seconds: float = PATIENCE) -> bool:
     """Ask until it is true, or the time is over."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -97,7 +101,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE)
     if failure:
         raise failure[0]
     served = Gateway(runtime, bound.getsockname()[1])
@@ -106,7 +110,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     finally:
         served.http.close()
         stop[0]()
-        thread.join(15)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "the gateway did not stop"
         if failure:
             raise failure[0]

@@ -101,7 +101,7 @@ def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.15):
                 await post(client, up.url("dribble-headers", ms=10))
-        assert await asyncio.to_thread(up.wait, lambda: up.active == 0, 0.25)
+        assert await asyncio.to_thread(up.wait, lambda: up.active == 0)
         await client.aclose()
 
     asyncio.run(run())
@@ -184,7 +184,7 @@ def test_a_flow_that_is_left_closes_the_connection(up: RudeServer) -> None:
         flowing.cancel()
         await asyncio.wait([flowing])
         answer.leave()
-        assert await asyncio.to_thread(up.wait, lambda: up.active == 0, 0.25)
+        assert await asyncio.to_thread(up.wait, lambda: up.active == 0)
         await client.aclose()
 
     asyncio.run(run())

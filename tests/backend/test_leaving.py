@@ -18,7 +18,8 @@ from tests.backend.clients import new_client
 from tests.events import singly
 from tests.upstream.server import RudeServer
 
-WITHIN = 0.25
+WITHIN = 2.5
+"""Seconds; ten times what is promised, because other work may hold this machine up. ``bench`` measures the promise."""
 
 Doors = Callable[[str, HttpClient], tuple[Backend, Exchange]]
 

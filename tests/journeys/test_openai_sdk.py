@@ -19,7 +19,7 @@ models:
   demo:    {{template: sft-demo, policy: eval, targets: [{{speaks: embedded, path: {ROOT}/demo/model}}]}}
   slow:
     template: sft-demo
-    targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_delay: 0.05}}}}]
+    targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_delay: 0.3}}}}]
   limited:  {{template: chat, targets: [{{speaks: scripted, script: limited.yaml}}]}}
   refused:  {{template: chat, targets: [{{speaks: scripted, script: refused.yaml}}]}}
   failing:  {{template: chat, targets: [{{speaks: scripted, script: failing.yaml}}]}}
@@ -62,7 +62,7 @@ def client(served: Gateway) -> Iterator[OpenAI]:
 def connect(served: Gateway, key: str = "none", retries: int = 0) -> OpenAI:
     """A client that talks to the gateway directly, whatever proxies the machine has."""
     http = openai.DefaultHttpxClient(trust_env=False)
-    return OpenAI(base_url=served.url, api_key=key, max_retries=retries, http_client=http, timeout=20)
+    return OpenAI(base_url=served.url, api_key=key, max_retries=retries, http_client=http, timeout=60)
 
 
 def user(text: str) -> list:
@@ -391,11 +391,13 @@ def busy(served: Gateway) -> int:
 
 def test_closing_a_stream_early_frees_the_engine(client: OpenAI, served: Gateway) -> None:
     before = served.metric("gateway_client_gone_total", phase="mid_stream")
-    stream = client.completions.create(model="slow", prompt=raw("1+1=?"), max_tokens=200, stream=True)
+    stream = client.completions.create(
+        model="slow", prompt=raw("1+1=?"), max_tokens=200, stream=True, extra_body={"ignore_eos": True}
+    )
     next(iter(stream))
     assert busy(served) == 1
     stream.close()
-    assert eventually(lambda: busy(served) == 0, 0.25 + 0.25)
+    assert eventually(lambda: busy(served) == 0)
     assert eventually(lambda: served.metric("gateway_client_gone_total", phase="mid_stream") == before + 1)
     assert served.settled()
 
@@ -406,7 +408,7 @@ def test_a_clients_timeout_frees_the_engine(client: OpenAI, served: Gateway) -> 
         client.completions.create(model="slow", prompt=raw("1+1=?"), max_tokens=200, timeout=0.3)
     with pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(model="silent", messages=user("hi"), stream=True, timeout=0.2)
-    assert eventually(lambda: busy(served) == 0, 0.25 + 0.25)
+    assert eventually(lambda: busy(served) == 0)
     assert eventually(lambda: served.metric("gateway_client_gone_total", phase="before_first") == before + 2)
     assert served.settled()
 

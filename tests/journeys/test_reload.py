@@ -71,7 +71,7 @@ def test_sighup_takes_in_an_edit(process: Process) -> None:
 
 def test_a_changed_file_is_taken_in_by_itself(process: Process) -> None:
     process.write("gateway.yaml", SECOND)
-    assert eventually(lambda: process.says("first") == "the second", 10), process.log
+    assert eventually(lambda: process.says("first") == "the second"), process.log
 
 
 BROKEN: dict[str, tuple[str, str, str]] = {
@@ -157,7 +157,7 @@ class Streaming:
         self.begun = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        assert self.begun.wait(5)
+        assert self.begun.wait(30)
 
     def _read(self) -> None:
         body = {"model": "slow", "messages": [{"role": "user", "content": "hi"}], "stream": True}
@@ -193,11 +193,11 @@ def test_sigterm_lets_a_stream_end_and_exits_with_zero(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process:
         stream = Streaming(process)
         process.signal(signal.SIGTERM)
-        assert eventually(lambda: not process.accepts(), 5)
+        assert eventually(lambda: not process.accepts())
         text = stream.end()
         assert " and ended" in text
         assert text.endswith("data: [DONE]\n\n")
-        assert process.process.wait(10) == 0
+        assert process.process.wait(30) == 0
         assert "Traceback" not in process.log
 
 
@@ -206,7 +206,7 @@ def test_an_idle_gateway_leaves_at_once(tmp_path: Path, number: signal.Signals) 
     with serving(tmp_path, FILES) as process:
         assert process.says("first") == "the first"
         process.signal(number)
-        assert process.process.wait(10) == 0
+        assert process.process.wait(30) == 0
         assert "Traceback" not in process.log
 
 

@@ -174,7 +174,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with (
         RudeServer() as up,
         gateway(folder, models(up)) as served,
-        OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=20) as client,
+        OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=60) as client,
     ):
         yield World(served, up, client)
 

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.journeys.process import Process, free_port, run, serving
 from tests.journeys.test_reload import TEMPLATE
-from tests.serving import ROOT, eventually
+from tests.serving import PATIENCE, ROOT, eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
 
@@ -84,15 +84,15 @@ def value(client: httpx.Client, name: str, **labels: str) -> float:
 
 
 def served_by(process: Process, number: int) -> bool:
-    return eventually(lambda: value(process.http, "gateway_workers") == number, 10)
+    return eventually(lambda: value(process.http, "gateway_workers") == number)
 
 
 def kill(process: Process, pid: int) -> None:
     """SIGKILL a worker, and wait until it is gone; our own connection may have been with it."""
     os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: not alive(pid), 5)
+    assert eventually(lambda: not alive(pid))
     process.http.close()
-    process.http = httpx.Client(base_url=f"http://127.0.0.1:{process.port}", timeout=10, trust_env=False)
+    process.http = httpx.Client(base_url=f"http://127.0.0.1:{process.port}", timeout=60, trust_env=False)
 
 
 @contextmanager
@@ -200,7 +200,7 @@ def test_log_lines_of_both_workers_stay_whole(running: Process) -> None:
     with one_on_each(running) as held, ThreadPoolExecutor(2) as pool:
         for answers in pool.map(lambda clients: [clients[0].post(CALLS, json=BODY) for _ in range(100)], held.values()):
             assert {answer.status_code for answer in answers} == {200}
-    assert eventually(lambda: len(running.log[logged:].splitlines()) >= 216, 2)
+    assert eventually(lambda: len(running.log[logged:].splitlines()) >= 216)
     lines = running.log[logged:].splitlines()
     whole = re.compile(r"[-0-9]{10} [:,0-9]{12} INFO req_[0-9a-f]{32} chat model=first status=200 outcome=ok .*\?\+\?")
     assert [line for line in lines if not whole.fullmatch(line)] == []
@@ -244,24 +244,24 @@ def test_a_worker_that_dies_during_a_reload_hides_nothing(tmp_path: Path, pause:
         process.signal(signal.SIGHUP)
         time.sleep(pause)
         os.kill(min(workers(process)), signal.SIGKILL)
-        assert eventually(lambda: "reload refused" in process.log, 10), process.log
+        assert eventually(lambda: "reload refused" in process.log), process.log
         assert "Traceback" not in process.log
         process.write("first.yaml", FILES["first.yaml"])
-        assert eventually(lambda: process.log.count("serves now") >= 1, 10), process.log
+        assert eventually(lambda: process.log.count("serves now") >= 1), process.log
 
 
 def test_sighup_at_a_worker_is_meant_for_all(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process, one_on_each(process) as held:
         process.write("gateway.yaml", SECOND)
         os.kill(next(iter(held)), signal.SIGHUP)
-        assert eventually(lambda: process.reloads("ok") == 1, 5), process.log
+        assert eventually(lambda: process.reloads("ok") == 1), process.log
         assert {says(client) for clients in held.values() for client in clients} == {"the second"}
 
 
 def test_a_changed_file_is_taken_in_by_all(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process, one_on_each(process) as held:
         process.write("gateway.yaml", SECOND)
-        assert eventually(lambda: process.reloads("ok") == 1, 10), process.log
+        assert eventually(lambda: process.reloads("ok") == 1), process.log
         assert {says(client) for clients in held.values() for client in clients} == {"the second"}
 
 
@@ -272,7 +272,7 @@ def test_a_replacement_serves_what_was_accepted_and_not_a_broken_edit(tmp_path: 
         process.write("gateway.yaml", "models: 5\n")
         process.reload("error")
         kill(process, workers(process)[0])
-        assert eventually(lambda: value(process.http, "gateway_worker_restarts_total") == 1, 5)
+        assert eventually(lambda: value(process.http, "gateway_worker_restarts_total") == 1)
         assert served_by(process, 2), process.log
         with one_on_each(process) as held:
             assert {says(client) for clients in held.values() for client in clients} == {"the second"}
@@ -291,7 +291,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
             while not stop.is_set():
                 try:
                     answer = httpx.post(
-                        f"http://127.0.0.1:{process.port}{CALLS}", json=BODY, timeout=5, trust_env=False
+                        f"http://127.0.0.1:{process.port}{CALLS}", json=BODY, timeout=30, trust_env=False
                     )
                     answered[str(answer.status_code)] += 1
                 except httpx.TransportError as error:
@@ -308,7 +308,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
                 os.kill(victim, signal.SIGKILL)
                 killed = time.monotonic()
                 whole = False
-                while not whole and time.monotonic() - killed < 10:  # a start takes as long as the machine is busy
+                while not whole and time.monotonic() - killed < PATIENCE:
                     assert says(held[survivor][0]) == "the first"
                     told = metrics(held[survivor][0])
                     back = [
@@ -325,24 +325,24 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
             finally:  # or a test that fails never ends
                 stop.set()
                 for thread in threads:
-                    thread.join(10)
+                    thread.join(PATIENCE)
         assert answered["200"] >= len(threads)
         assert "ConnectError" not in answered, answered
         assert sum(number for kind, number in answered.items() if kind != "200") <= len(threads), answered
         assert f"(process {victim}) died of signal 9; another takes its place" in process.log
-        assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat") == 0, 3)
+        assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat") == 0)
 
 
 def test_a_worker_that_keeps_dying_leaves_its_connections_to_the_other(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process:
         stays = workers(process)[0]
         for death in range(1, 5):
-            assert eventually(lambda: len(workers(process)) == 2, 5)
+            assert eventually(lambda: len(workers(process)) == 2)
             kill(process, next(pid for pid in workers(process) if pid != stays))
             for _ in range(10):
-                answer = httpx.post(f"http://127.0.0.1:{process.port}{CALLS}", json=BODY, timeout=5, trust_env=False)
+                answer = httpx.post(f"http://127.0.0.1:{process.port}{CALLS}", json=BODY, timeout=30, trust_env=False)
                 assert answer.status_code == 200
-            assert eventually(lambda death=death: value(process.http, "gateway_worker_restarts_total") == death, 5)  # type: ignore[misc]
+            assert eventually(lambda death=death: value(process.http, "gateway_worker_restarts_total") == death)  # type: ignore[misc]
         assert served_by(process, 2), process.log
         with connections(process, 24):
             held = holders(process)
@@ -355,7 +355,7 @@ def test_the_admin_listener_is_there_once_and_outlives_a_worker(tmp_path: Path) 
     with serving(tmp_path, files(f'workers: 2, admin: "127.0.0.1:{port}"')) as process:
 
         def ask(path: str) -> httpx.Response:
-            return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=5)
+            return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=30)
 
         assert process.http.get("/metrics").status_code == 404
         for _ in range(10):
@@ -363,7 +363,7 @@ def test_the_admin_listener_is_there_once_and_outlives_a_worker(tmp_path: Path) 
         for pid in workers(process):
             kill(process, pid)
             assert ask("/health/ready").json() == {"status": "ready"}
-            assert eventually(lambda: "gateway_workers 2.0" in ask("/metrics").text, 5), process.log
+            assert eventually(lambda: "gateway_workers 2.0" in ask("/metrics").text), process.log
         assert "gateway_worker_restarts_total 2.0" in ask("/metrics").text
 
 
@@ -383,7 +383,7 @@ def test_the_supervisors_death_leaves_no_orphan(tmp_path: Path) -> None:
         pids = workers(process)
         assert len(pids) == 2
         process.signal(signal.SIGKILL)
-        assert eventually(lambda: not any(alive(pid) for pid in pids), 5), process.log
+        assert eventually(lambda: not any(alive(pid) for pid in pids)), process.log
         assert not process.accepts()
 
 
@@ -432,19 +432,19 @@ def test_the_first_signal_drains_all(tmp_path: Path, number: signal.Signals, eve
         def begun() -> None:
             if not getattr(told, "once", False):
                 told.once = True
-                both.wait(5)
+                both.wait(30)
 
         streams = [pool.submit(stream, clients[0], begun) for clients in held.values()]
-        both.wait(5)
+        both.wait(30)
         process.signal(number)
         for pid in pids if everyone else []:
             os.kill(pid, number)
-        assert eventually(lambda: not process.accepts(), 2)
+        assert eventually(lambda: not process.accepts())
         for running in streams:
-            text = running.result(10)
+            text = running.result(30)
             assert " and ended" in text
             assert text.endswith("data: [DONE]\n\n")
-        assert process.process.wait(10) == 0
+        assert process.process.wait(30) == 0
         assert not any(alive(pid) for pid in pids)
         assert "Traceback" not in process.log
         assert "another takes its place" not in process.log
@@ -462,14 +462,12 @@ def test_the_second_signal_ends_all_at_once(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        assert begun.wait(5)
+        assert begun.wait(30)
         pids = workers(process)
         process.signal(signal.SIGTERM)
-        assert eventually(lambda: not process.accepts(), 2)
-        began = time.monotonic()
+        assert eventually(lambda: not process.accepts())
         process.signal(signal.SIGTERM)
-        assert process.process.wait(5) == 1
-        assert time.monotonic() - began < 3
+        assert process.process.wait(15) == 1  # the stream would go on for 20 s
         assert not any(alive(pid) for pid in pids)
         thread.join(5)
 
@@ -483,7 +481,7 @@ def test_a_signal_while_they_start_is_no_crash(tmp_path: Path, after: float) -> 
     with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(after)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=15)
+        _, said = process.communicate(timeout=60)
     assert process.returncode in (0, -signal.SIGTERM)  # the latter before Python has set its handlers
     assert "Traceback" not in said
 

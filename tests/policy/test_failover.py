@@ -157,7 +157,7 @@ def test_an_only_target_is_asked_again_after_the_time_it_names() -> None:
     backend = Refusing(UpstreamOverloaded, 0.1)
     heard = refused(backend)
     assert (heard.code, backend.asked) == ("upstream_overloaded", 2)
-    assert 0.09 < heard.seconds < 1
+    assert 0.09 < heard.seconds < 10
 
 
 def test_a_long_wait_is_the_clients_to_do() -> None:
@@ -165,7 +165,7 @@ def test_a_long_wait_is_the_clients_to_do() -> None:
     heard = refused(backend)
     assert heard.error is not None
     assert (heard.error.retry_after, heard.error.attempts, backend.asked) == (30.0, 1, 1)
-    assert heard.seconds < 0.5
+    assert heard.seconds < 10  # not slept through
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])

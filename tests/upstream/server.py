@@ -65,7 +65,7 @@ class RudeServer:
         tail = "".join(f";{name}={quote(str(value), safe='')}" for name, value in options.items())
         return f"http://127.0.0.1:{self.port}/{mode}{tail}/v1"
 
-    def wait(self, fact: Callable[[], bool], seconds: float = 2.0) -> bool:
+    def wait(self, fact: Callable[[], bool], seconds: float = 30.0) -> bool:
         """True as soon as ``fact`` holds, False when it does not within ``seconds``."""
         deadline = time.monotonic() + seconds
         while not fact():
@@ -76,14 +76,14 @@ class RudeServer:
 
     def __enter__(self) -> RudeServer:
         self._thread.start()
-        self._ready.wait(5)
+        self._ready.wait(30)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(30)
 
     # ------------------------------------------------------------------ the loop's side
 
