@@ -351,7 +351,7 @@ def test_a_long_answer_does_not_hold_up_the_loop(batches: Batches) -> None:
 
     said, longest = asyncio.run(run())
     assert said == sum(len(event.text) for batch in batches for event in batch if isinstance(event, Delta))
-    assert longest < 0.1  # half a second and more where it is read in the loop
+    assert longest < 0.3  # half a second and more where it is read in the loop
 
 
 def given_up(text: str, reader: Reader, moment: Callable[[], Awaitable[object]], *, stream: bool) -> list[Event]:

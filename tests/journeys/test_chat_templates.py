@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from gateway.template.jinja.confined import TIME
-from tests.serving import Gateway, gateway
+from tests.serving import PATIENCE, Gateway, gateway
 
 CONFIG = """
 models:
@@ -141,7 +141,7 @@ def test_a_template_that_cannot_be_metered_is_served(served: Gateway) -> None:
 def test_a_bad_template_is_stopped_and_the_next_call_goes_on(served: Gateway, model: str) -> None:
     began = time.monotonic()
     answer = served.chat(model, "go")
-    assert time.monotonic() - began < TIME + 2.0  # the process may have to be started
+    assert time.monotonic() - began < TIME + PATIENCE  # the process may have to be started
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "template_error"
     assert prompt_of(served, model, "hi") == "done"
@@ -149,7 +149,7 @@ def test_a_bad_template_is_stopped_and_the_next_call_goes_on(served: Gateway, mo
 
 def test_nobody_waits_for_a_template_that_never_ends(served: Gateway) -> None:
     """The longest pause of other calls, in the best of three tries: a machine with other work has pauses of its own."""
-    assert min(longest_pause(served) for _ in range(3)) < 0.1
+    assert min(longest_pause(served) for _ in range(3)) < TIME / 2
 
 
 def longest_pause(served: Gateway) -> float:
@@ -181,7 +181,7 @@ def test_a_changed_template_file_is_seen_by_a_reload(tmp_path: Path) -> None:
         before = found.chat("good", "hi").headers["x-gateway-template"]
         path = tmp_path / "meta_templates/good/chat_template.jinja"
         path.write_text(path.read_text(encoding="utf-8") + "{# new #}", encoding="utf-8")
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while found.chat("good", "hi").headers["x-gateway-template"] == before and time.monotonic() < end:
             time.sleep(0.05)
         assert found.chat("good", "hi").headers["x-gateway-template"] != before

@@ -88,12 +88,12 @@ def test_a_process_that_reads_nothing_does_not_hold_its_caller() -> None:
     assert process is not None
     process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
-    watch = threading.Timer(8, process.kill)
+    watch = threading.Timer(30, process.kill)
     watch.start()  # or this test would hang where the deadline is missing
     with pytest.raises(TemplateError, match="took longer"):
         said(worker, "a" * 1_000_000)  # more than a pipe holds
     watch.cancel()
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 25  # it would be for ever
     assert said(worker, "b") == "  b  "
 
 

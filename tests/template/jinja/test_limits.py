@@ -12,6 +12,7 @@ import pytest
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.jinja.confined import TIME, Confined
 from gateway.template.jinja.meter import Beyond
+from tests.serving import PATIENCE
 from tests.template.jinja.hostile import ENDLESS, ESCAPES, HEAVY, MUTATIONS
 from tests.template.jinja.samples import HELLO, dialogue, jinja
 
@@ -56,11 +57,11 @@ def test_what_does_not_end_is_stopped(name: str) -> None:
     began = time.thread_time()
     with pytest.raises((Beyond, TemplateError)):
         template.scripts[0].render(job.variables, job.size)
-    assert time.thread_time() - began < 0.1, "the event loop would have stood still"
+    assert time.thread_time() - began < 0.5, "the event loop would have stood still"
     began = time.monotonic()
     with contextlib.suppress(TemplateError):
         template.render(asked)
-    assert time.monotonic() - began < TIME + 2.0  # and the start of a process, on a machine with other work
+    assert time.monotonic() - began < TIME + PATIENCE  # and the start of a process, on a machine with other work
     assert jinja().render(asked).text.endswith("<|im_start|>assistant\n")
 
 
@@ -73,7 +74,7 @@ def test_the_largest_conversations_hold_nobody_up(name: str, conversation: str) 
     began = time.thread_time()
     with contextlib.suppress(Beyond):
         template.scripts[0].render(job.variables, job.size)
-    assert time.thread_time() - began < 0.1
+    assert time.thread_time() - began < 0.5
 
 
 def test_a_long_conversation_goes_to_the_worker_and_comes_out_the_same() -> None:

@@ -20,7 +20,7 @@ from gateway.template.jinja.methods import METHODS
 from gateway.template.jinja.proof import TESTS
 from gateway.template.jinja.script import Script, new_context
 
-MOST = 0.25
+MOST = 1.0
 """Seconds of processor time for the dearest render; the purse means to hold for a fraction of it."""
 
 

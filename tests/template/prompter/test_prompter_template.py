@@ -549,7 +549,7 @@ def test_a_result_is_printed_while_that_is_no_work(name: str) -> None:
     prompt = template(TOOLS).render(Dialogue(said))
     assert f"environment\n{printed}<|im_end|>" in prompt.text
     assert [notice.rule for notice in prompt.notices] == notices
-    assert time.process_time() - began < 1  # 10 s it was, for a list of JSON that fits into a request
+    assert time.process_time() - began < 4  # 10 s it was, for a list of JSON that fits into a request
 
 
 def test_many_results_share_one_allowance() -> None:
