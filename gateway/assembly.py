@@ -24,12 +24,11 @@ from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import ENGINES
 from gateway.backend.h1 import H1Client
-from gateway.backend.http import HttpClient
 from gateway.backend.litellm import LiteLLMBackend
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokens import LocalTokens, Tokens
 from gateway.config.blame import placed
-from gateway.config.snapshot import ModelSpec, ServerSpec, Snapshot, TargetSpec
+from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
 from gateway.config.templates import form
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINTS, Backend
@@ -49,14 +48,14 @@ from gateway.template.build import awaited, build
 class Doors:
     """What outlives a reload: connections, loaded engines, counters."""
 
-    client: HttpClient
+    client: H1Client
     engines: EngineCache
     metrics: Metrics
 
 
-def open_doors(server: ServerSpec, metrics: Metrics) -> Doors:
+def open_doors(metrics: Metrics) -> Doors:
     """What one process shares between all configurations it serves."""
-    return Doors(_CLIENTS[server.http_client](), EngineCache(), metrics)
+    return Doors(H1Client(), EngineCache(), metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def assemble(snapshot: Snapshot, doors: Doors) -> Stack:
 def rehearse(snapshot: Snapshot) -> tuple[Problem, ...]:
     """Every problem that would keep a snapshot from serving. Loads what serving would load, and drops it."""
     try:
-        assemble(snapshot, open_doors(snapshot.server, Metrics()))
+        assemble(snapshot, open_doors(Metrics()))
     except ConfigError as error:
         return error.problems
     return ()
@@ -174,14 +173,6 @@ def _scripted(target: TargetSpec, model: ModelSpec, doors: Doors) -> Backend:
     assert target.path is not None
     return ScriptedBackend.from_file(target.path, target.label)
 
-
-def _aiohttp() -> HttpClient:
-    from gateway.backend.aio import AioClient  # 40 ms and 10 MB that most gateways have no use for
-
-    return AioClient()
-
-
-_CLIENTS: dict[str, Callable[[], HttpClient]] = {"h1": H1Client, "aiohttp": _aiohttp}
 
 _DOORS: dict[str, Callable[[TargetSpec, ModelSpec, Doors], Backend]] = {
     "completions": lambda target, model, doors: CompletionsBackend(

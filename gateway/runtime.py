@@ -75,7 +75,7 @@ class Runtime:
     async def open(self, snapshot: Snapshot) -> None:
         """Build the first stack; raises if it cannot be built."""
         self.bound = snapshot.server
-        self.doors = open_doors(snapshot.server, self.metrics)
+        self.doors = open_doors(self.metrics)
         await self.prepare(snapshot)
         await self.take(snapshot)
 

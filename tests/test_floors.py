@@ -38,7 +38,6 @@ LAZY = {
     "numpy": "backend/embedded/",
     "transformers": "template/jinja/by_transformers.py",
     "tokenizers": ("backend/embedded/", "backend/tokens.py"),
-    "aiohttp": "backend/aio.py",
     "uvicorn": "cli/uvicorn_listener.py",
     "prometheus_client": ("telemetry/metrics.py", "telemetry/instruments.py", "telemetry/merge.py"),
     "yaml": ("config/", "backend/scripted.py"),

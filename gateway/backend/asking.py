@@ -5,9 +5,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from gateway.backend.http import HttpAnswer, HttpTarget, read_whole, refuse_encoded
+from gateway.backend.connection import Connection
+from gateway.backend.h1 import H1Target
 from gateway.backend.statuses import MAX_ERROR_BODY, error_for_status, parse_retry_after
-from gateway.core.errors import GatewayError, UpstreamError
+from gateway.core.errors import GatewayError, UpstreamError, UpstreamInvalidResponse, UpstreamTooLarge
+
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of an answer that is held whole."""
 
 
 class Asking:
@@ -18,10 +22,10 @@ class Asking:
 
     __slots__ = ("_content", "_http", "_request_id", "_way")
 
-    _http: HttpAnswer
+    _http: Connection
     """Set once it is entered."""
 
-    def __init__(self, way: HttpTarget, content: bytes, request_id: str) -> None:
+    def __init__(self, way: H1Target, content: bytes, request_id: str) -> None:
         self._way = way
         self._content = content
         self._request_id = request_id
@@ -44,7 +48,7 @@ class Asking:
         self._http.leave()
 
 
-async def _refusal(http: HttpAnswer) -> GatewayError:
+async def _refusal(http: Connection) -> GatewayError:
     """The error that a reply without success stands for, however its body fares."""
     retry_after = parse_retry_after(http.header("retry-after"), http.header("retry-after-ms"))
     try:
@@ -53,3 +57,22 @@ async def _refusal(http: HttpAnswer) -> GatewayError:
     except UpstreamError:
         body = b""  # the status alone has to do
     return error_for_status(http.status, body, http.content_type, retry_after)
+
+
+def refuse_encoded(http: Connection) -> None:
+    """``UpstreamInvalidResponse`` for a compressed body: identity was asked for, and inflating invites a bomb (B22)."""
+    encoding = http.header("content-encoding")
+    if encoding is not None and encoding.strip().lower() not in ("", "identity"):
+        raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not asked for")
+
+
+async def read_whole(http: Connection, limit: int = MAX_BODY, ahead: bytes = b"") -> bytes:
+    """The whole body, ``ahead`` being what was read of it before; ``UpstreamTooLarge`` beyond ``limit`` bytes."""
+    pieces = [ahead] if ahead else []
+    size = len(ahead)
+    while piece := await http.more():
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise UpstreamTooLarge(f"the model's server sent more than {limit} bytes")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

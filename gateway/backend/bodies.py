@@ -20,8 +20,9 @@ from typing import Any
 import orjson
 
 from gateway.backend.answers import Answer, Shape
-from gateway.backend.asking import Asking
-from gateway.backend.http import HttpAnswer, HttpTarget, read_whole
+from gateway.backend.asking import Asking, read_whole
+from gateway.backend.connection import Connection
+from gateway.backend.h1 import H1Target
 from gateway.backend.passing import Passing, Sample
 from gateway.backend.statuses import error_in_body
 from gateway.backend.whole import ordinary_whole
@@ -59,7 +60,7 @@ class BodyEvents(Asking):
 
     def __init__(
         self,
-        way: HttpTarget,
+        way: H1Target,
         content: bytes,
         request_id: str,
         shape: Shape,
@@ -219,7 +220,7 @@ def parse_json(body: bytes) -> Any:
         raise UpstreamInvalidResponse("the model's server answered with something that is not JSON") from None
 
 
-def _is_stream(ahead: bytes, http: HttpAnswer, *, ended: bool) -> bool | None:
+def _is_stream(ahead: bytes, http: Connection, *, ended: bool) -> bool | None:
     """What the body looks like decides; the content type only where the looks do not. None: too early to tell."""
     if ahead.startswith(b"data:"):
         return True

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 from gateway.backend.answers import CHAT
 from gateway.backend.engines import CHAT_PARAMS, ENGINES
-from gateway.backend.http import HttpClient
+from gateway.backend.h1 import H1Client
 from gateway.backend.request import common_fields, unsent_stops, unverified
 from gateway.backend.upstream import PATHS, Upstream
 from gateway.config.snapshot import TargetSpec
@@ -17,7 +17,7 @@ from gateway.core.exchange import Events, Exchange
 class ChatBackend:
     """``speaks: chat``: an OpenAI-compatible server that takes messages."""
 
-    def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
+    def __init__(self, target: TargetSpec, client: H1Client, connect_timeout: float = 2.0) -> None:
         self._upstream = Upstream(target, client, connect_timeout)
         dialect = self._dialect = ENGINES[target.engine]
         self._known = CHAT_PARAMS | dialect.sampling | dialect.chat

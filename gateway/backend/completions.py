@@ -9,7 +9,7 @@ from typing import Any, get_args
 from gateway.backend.answers import COMPLETIONS
 from gateway.backend.bos import BosRule, bos_rule, without_bos
 from gateway.backend.engines import COMPLETIONS_PARAMS, ENGINES
-from gateway.backend.http import HttpClient
+from gateway.backend.h1 import H1Client
 from gateway.backend.request import common_fields, unverified
 from gateway.backend.upstream import PATHS, Upstream
 from gateway.config.snapshot import TargetSpec
@@ -40,7 +40,7 @@ Asked = tuple[dict[str, Any], tuple[str, ...]]
 class CompletionsBackend:
     """``speaks: completions``: an OpenAI-compatible server that takes plain text."""
 
-    def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
+    def __init__(self, target: TargetSpec, client: H1Client, connect_timeout: float = 2.0) -> None:
         self._upstream = Upstream(target, client, connect_timeout)
         dialect = self._dialect = ENGINES[target.engine]
         self._adds_bos = dialect.adds_bos if target.adds_bos is None else target.adds_bos

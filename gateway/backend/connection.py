@@ -15,8 +15,7 @@ from typing import cast
 
 import httptools
 
-from gateway.backend.fields import HTTP_FAULTS, MAX_HEADERS, Fields
-from gateway.backend.http import MAX_LINE, media_type
+from gateway.backend.fields import HTTP_FAULTS, MAX_HEADERS, MAX_LINE, Fields, media_type
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
 
 MAX_HEAD = 64 * 1024
@@ -31,7 +30,7 @@ CLOSED = "the model's server closed the connection"
 
 
 class Connection(asyncio.Protocol):
-    """One connection and the answer that is being read from it; see ``HttpAnswer``."""
+    """One connection, and the answer that is being read from it: status, headers, and a body to be read once."""
 
     __slots__ = (
         "_chunks",
@@ -63,7 +62,11 @@ class Connection(asyncio.Protocol):
     )
 
     leave: Callable[[], None]
-    """See ``HttpAnswer``; set by whoever opened it, who knows where it goes."""
+    """End the exchange: pools the connection if the body was read to its end, else closes it. Set by the client."""
+    complete: bool
+    """Set by a reader that needs no more of the body, such as one that saw ``[DONE]``."""
+    plain: bool
+    """A success whose body is not encoded. False: ``status`` and the headers have to be looked at."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -139,7 +142,7 @@ class Connection(asyncio.Protocol):
             await self._waiter
 
     async def more(self) -> bytes:
-        """The next piece of the body; empty at its end."""
+        """The next piece of the body, of any size; empty at its end. Raises ``UpstreamError``."""
         chunks = self._chunks
         while not chunks:
             if self._failure is not None:
@@ -157,7 +160,10 @@ class Connection(asyncio.Protocol):
         return data
 
     async def flow(self, take: Callable[[bytes], bool]) -> None:
-        """See ``HttpAnswer``."""
+        """Hand each piece to ``take`` when it arrives, until it returns False: that piece is left for ``more``.
+
+        Ends as well where the body ends or fails.
+        """
         if self._chunks or self.ended or self._failure is not None:
             return
         self._take = take
@@ -168,7 +174,7 @@ class Connection(asyncio.Protocol):
             self._take = None
 
     def whole(self) -> bytes | None:
-        """See ``HttpAnswer``."""
+        """All of the body that was not read yet, if its end has come; None: use ``more``."""
         if not self.ended or self._paused:
             return None
         chunks = self._chunks
@@ -178,12 +184,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def content_type(self) -> str:
-        """See ``HttpAnswer``."""
+        """The media type without parameters, lower case; empty when the server gave none."""
         value = self.header("content-type")
         return "" if value is None else media_type(value)
 
     def header(self, name: str) -> str | None:
-        """See ``HttpAnswer``."""
+        """One header's first value; for our own decisions, never to be passed on. ``name`` is in lower case."""
         return self._read_fields().get(name)
 
     def close(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.backend.answers import read_usage
-from gateway.backend.asking import Asking
+from gateway.backend.asking import Asking, read_whole
 from gateway.backend.bodies import parse_json
-from gateway.backend.http import HttpTarget, read_whole
+from gateway.backend.h1 import H1Target
 from gateway.backend.statuses import error_in_body
 from gateway.core.errors import UpstreamInvalidResponse
 from gateway.core.events import Begun, Document, Event
@@ -19,7 +19,7 @@ class DocumentEvents(Asking):
 
     __slots__ = ("_target", "over")
 
-    def __init__(self, way: HttpTarget, content: bytes, request_id: str, target: str) -> None:
+    def __init__(self, way: H1Target, content: bytes, request_id: str, target: str) -> None:
         super().__init__(way, content, request_id)
         self._target = target
         self.over = False

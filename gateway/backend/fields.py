@@ -6,16 +6,24 @@ of ``connection.py`` while it listens.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import httptools
 
-from gateway.backend.http import MAX_LINE
-
+MAX_LINE = 8190
+"""Bytes of a status line, and of one header field."""
 MAX_HEADERS = 256
 HTTP_FAULTS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 """What llhttp raises for bytes that are no answer to a POST."""
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """The headers that tell where a body ends."""
+
+
+@lru_cache(maxsize=256)
+def media_type(value: str) -> str:
+    """A content type without its parameters, lower case."""
+    return value.partition(";")[0].strip().lower()
 
 
 class Fields:

@@ -3,7 +3,8 @@
 One request on a connection at a time. A request is one write: head and body together, and of the head only what
 differs between two requests is formatted for each. The answer is read in
 the pieces in which it arrives; a reader that falls behind stops the socket, not the loop.
-TLS verifies against the system's certificates. Proxies, pipelining and HTTP/2 are left to ``aio.py``.
+TLS verifies against the system's certificates. There are no redirects, no proxies, no compression, no pipelining and
+no HTTP/2; the only clock is the connect timeout (the others are content-based and live in ``policy/deliver``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from gateway.backend.connection import Connection
-from gateway.backend.http import KEEPALIVE, LINGER
 from gateway.core.dialogue import NOTHING
 from gateway.core.errors import (
     UpstreamConnectTimeout,
@@ -26,6 +26,11 @@ from gateway.core.errors import (
     UpstreamError,
     UpstreamUnreachable,
 )
+
+KEEPALIVE = 15.0
+"""Seconds a quiet connection stays in the pool."""
+LINGER = 0.05
+"""Seconds that an answer which has said everything may take to end its body, so that its connection can be pooled."""
 
 
 class Pool:
@@ -66,7 +71,7 @@ class Pool:
 
 
 class H1Target:
-    """See ``HttpTarget``: an address whose request head is written down once."""
+    """One address; the part of the request head that all its requests share is formatted once."""
 
     __slots__ = ("connect_timeout", "head", "pool")
 
@@ -77,7 +82,10 @@ class H1Target:
         self.connect_timeout = connect_timeout
 
     async def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> Connection:
-        """See ``HttpTarget``."""
+        """POST ``body`` and return the answer once its headers are read; the caller has to ``leave`` it.
+
+        ``headers`` are those of this request alone. Raises ``UpstreamError``.
+        """
         own = ""
         for name, value in headers.items():
             own += f"{name}: {value}\r\n"
@@ -104,7 +112,7 @@ class H1Target:
 
 
 class H1Client:
-    """See ``HttpClient``."""
+    """The process's HTTP client: make it anywhere, use it in one event loop, close it there."""
 
     def __init__(self) -> None:
         self._pools: dict[tuple[str, int, bool], Pool] = {}
@@ -115,7 +123,11 @@ class H1Client:
         """The loop it is used in; set by the first connection."""
 
     def target(self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0) -> H1Target:
-        """See ``HttpClient``."""
+        """An address to post to; raises ``UpstreamUnreachable`` for a URL that is not valid.
+
+        ``headers`` are sent with every request, beside those HTTP itself needs; no name or value has a line end.
+        ``connect_timeout`` is in seconds and covers the name lookup.
+        """
         try:
             parts = urlsplit(url)
             tls, host, port = parts.scheme == "https", parts.hostname, parts.port
@@ -133,7 +145,7 @@ class H1Client:
         return H1Target(self._pools[key], line + shared, connect_timeout)
 
     async def aclose(self) -> None:
-        """See ``HttpClient``."""
+        """Close every connection; running requests fail as disconnected."""
         self.closed = True
         for task, connection in tuple(self._lingering.items()):
             task.cancel()

@@ -10,7 +10,7 @@ import orjson
 from gateway.backend.answers import Shape
 from gateway.backend.bodies import EVENT_STREAM, BodyEvents
 from gateway.backend.documents import DocumentEvents
-from gateway.backend.http import HttpClient, HttpTarget
+from gateway.backend.h1 import H1Client, H1Target
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError, InvalidUnicode, InvalidValue
 from gateway.core.exchange import Exchange
@@ -24,13 +24,13 @@ class Upstream:
     ``connect_timeout`` is in seconds; every other clock belongs to ``policy/deliver``.
     """
 
-    def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float) -> None:
+    def __init__(self, target: TargetSpec, client: H1Client, connect_timeout: float) -> None:
         self._target = target
         self._model = target.model
         self._label = target.label
         self._client = client
         self._connect_timeout = connect_timeout
-        self._ways: dict[tuple[str, bool], HttpTarget] = {}
+        self._ways: dict[tuple[str, bool], H1Target] = {}
         """By path, and whether a stream is asked for."""
 
     def complete(
@@ -54,7 +54,7 @@ class Upstream:
         content = serialise({"model": self._model, **exchange.params})
         return DocumentEvents(way, content, exchange.request_id, self._label)
 
-    def _way(self, path: str, stream: bool) -> HttpTarget:
+    def _way(self, path: str, stream: bool) -> H1Target:
         """All that the requests to one path have in common: nothing of the client's but the id of its request goes up.
 
         Made by the first request, because an address that is none fails the calls, not the configuration.

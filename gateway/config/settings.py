@@ -54,8 +54,6 @@ ROWS: Final[tuple[Row, ...]] = (
         "The host names that are answered for, beside localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
     Row(GATEWAY, "server.admin", kinds.LISTENER, None,
         "A second listener for metrics and health; without it the main one serves them, `/metrics` on loopback only."),
-    Row(GATEWAY, "server.http_client", choice("h1", "aiohttp"), "h1",
-        "What speaks HTTP to the targets: the gateway's own client, or aiohttp."),
     Row(GATEWAY, "server.http_server", choice("h1", "uvicorn"), "h1",
         "What speaks HTTP to the clients: the gateway's own server, or uvicorn."),
     Row(GATEWAY, "server.insecure_no_keys", kinds.SWITCH, False,

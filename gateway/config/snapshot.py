@@ -37,8 +37,6 @@ class ServerSpec:
     """Host names answered for; empty: localhost, 127.0.0.1 and [::1] on a loopback listener."""
     admin: str | None = None
     """``host:port`` of a second listener for metrics and health; None: the main one has both, metrics on loopback."""
-    http_client: Literal["h1", "aiohttp"] = "h1"
-    """Which client speaks to the targets: the gateway's own, or aiohttp."""
     http_server: Literal["h1", "uvicorn"] = "h1"
     """Which server speaks to the clients: the gateway's own, or uvicorn."""
     insecure_no_keys: bool = False

@@ -9,13 +9,12 @@ from typing import Any
 
 from gateway.backend.chat import ChatBackend
 from gateway.backend.completions import CompletionsBackend
-from gateway.backend.http import HttpClient
+from gateway.backend.h1 import H1Client
 from gateway.config.secrets import Secret
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
-from tests.backend.clients import new_client
 from tests.events import singly
 
 USER = ({"role": "user", "content": "1+1=?"},)
@@ -80,11 +79,11 @@ async def listen(backend: Backend, asked: Exchange) -> Heard:
     return heard
 
 
-def ask(make: Callable[[HttpClient], Backend], *asked: Exchange) -> list[Heard]:
+def ask(make: Callable[[H1Client], Backend], *asked: Exchange) -> list[Heard]:
     """The same client and backend, one exchange after the other."""
 
     async def run() -> list[Heard]:
-        client = new_client()
+        client = H1Client()
         backend = make(client)
         try:
             return [await listen(backend, one) for one in asked]

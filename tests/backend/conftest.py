@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.backend.clients import CLIENTS, chosen
 from tests.upstream.server import RudeServer
 
 
@@ -21,11 +20,3 @@ def up(rude: RudeServer) -> Iterator[RudeServer]:
     """The server, whose last client must be gone within 250 ms of each test's end."""
     yield rude
     assert rude.wait(lambda: rude.active == 0, 0.25), "the upstream is still busy: its connection was not closed"
-
-
-@pytest.fixture(params=CLIENTS, autouse=True)
-def client(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test, once with each HTTP client."""
-    token = chosen.set(request.param)
-    yield
-    chosen.reset(token)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.backend.connection import HIGH_WATER, Connection
-from gateway.backend.fields import MAX_HEADERS
-from gateway.backend.http import MAX_LINE
+from gateway.backend.fields import MAX_HEADERS, MAX_LINE
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 
 

@@ -7,16 +7,16 @@ import json
 
 import pytest
 
+from gateway.backend.asking import read_whole
 from gateway.backend.connection import COPIED
-from gateway.backend.http import HttpClient, read_whole
+from gateway.backend.h1 import H1Client
 from gateway.core.errors import GatewayError, UpstreamTooLarge, UpstreamUnreachable
-from tests.backend.clients import new_client
 from tests.upstream.server import RudeServer
 
 HEADERS = {"content-type": "application/json"}
 
 
-async def post(client: HttpClient, url: str, limit: int = 1 << 20) -> bytes:
+async def post(client: H1Client, url: str, limit: int = 1 << 20) -> bytes:
     answer = await client.target(url + "/completions", HEADERS).post(b'{"prompt": "a"}')
     try:
         return await read_whole(answer, limit)
@@ -28,7 +28,7 @@ def posts(*urls: str) -> list[bytes | GatewayError]:
     """One client, one request after the other."""
 
     async def run() -> list[bytes | GatewayError]:
-        client = new_client()
+        client = H1Client()
         got: list[bytes | GatewayError] = []
         for url in urls:
             try:
@@ -85,7 +85,7 @@ def test_a_proxy_in_the_environment_is_ignored(up: RudeServer, monkeypatch: pyte
 
 def test_a_body_beyond_the_limit_is_an_error(up: RudeServer) -> None:
     async def run() -> None:
-        client = new_client()
+        client = H1Client()
         with pytest.raises(UpstreamTooLarge):
             await post(client, up.url("ok"), limit=10)
         await client.aclose()
@@ -97,7 +97,7 @@ def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
     """Row B07: the deadline is the caller's, and nothing resets it."""
 
     async def run() -> None:
-        client = new_client()
+        client = H1Client()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.15):
                 await post(client, up.url("dribble-headers", ms=10))
@@ -112,7 +112,7 @@ def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
     body = {"prompt": "x" * size}
 
     async def run() -> None:
-        client = new_client()
+        client = H1Client()
         target = client.target(up.url("ok") + "/completions", HEADERS)
         for number in ("1", "2"):
             answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
@@ -146,7 +146,7 @@ FLOWING = {
 @pytest.mark.parametrize("mode", FLOWING)
 def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode: str, refuses: int) -> None:
     async def read(flows: bool) -> tuple[bytes, str]:
-        client, said, asked = new_client(), [], 0
+        client, said, asked = H1Client(), [], 0
 
         def take(piece: bytes) -> bool:
             nonlocal asked
@@ -176,7 +176,7 @@ def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode
 
 def test_a_flow_that_is_left_closes_the_connection(up: RudeServer) -> None:
     async def run() -> None:
-        client = new_client()
+        client = H1Client()
         answer = await client.target(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')
         await answer.more()
         flowing = asyncio.create_task(answer.flow(lambda piece: True))

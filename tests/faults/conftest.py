@@ -33,10 +33,8 @@ def model(name: str, url: str, speaks: str = "completions", template: str = "sft
     return f'  "{name}": {{template: {template}, policy: fast, targets: [{target}]}}\n'
 
 
-@pytest.fixture(scope="session", params=["h1", "aiohttp"])
-def faulty(
-    up: RudeServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Gateway]:
+@pytest.fixture(scope="session")
+def faulty(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Model ``MODE`` takes a prompt, ``chat/MODE`` takes messages; some modes come with options."""
     folder = tmp_path_factory.mktemp("faulty")
     (folder / "policies").mkdir()
@@ -44,10 +42,10 @@ def faulty(
     (folder / "meta_templates").mkdir()
     (folder / "meta_templates" / "sft.yaml").write_text(TEMPLATE)
     with blackhole_url() as blackhole:
-        config = f"server: {{http_client: {request.param}}}\nmodels:\n"
+        config = "models:\n"
         for mode in sorted(MODES):
-            config += model(mode, up.url(mode, run=request.param))
-            config += model(f"chat/{mode}", up.url(mode, run=request.param), "chat", "chat")
+            config += model(mode, up.url(mode))
+            config += model(f"chat/{mode}", up.url(mode), "chat", "chat")
         for name, url in (
             ("refused", refused_url()),
             ("blackhole", blackhole),
@@ -55,7 +53,7 @@ def faulty(
         ):
             config += model(name, url)
         config += model("llamacpp-n", up.url("rude-n-ignored"), extra=", engine: llamacpp")
-        config += model("llamacpp-endless", up.url("stop-then-endless", run=request.param), extra=", engine: llamacpp")
+        config += model("llamacpp-endless", up.url("stop-then-endless"), extra=", engine: llamacpp")
         config += model("vllm-bos", up.url("rude-bos-echo"), extra=", engine: vllm")
         with gateway(folder, config) as served:
             yield served

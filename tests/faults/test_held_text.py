@@ -56,28 +56,26 @@ def names(how: str, name: str) -> str:
     return f"{how}-{name}".translate({32: "-", 39: ""})
 
 
-def configure(folder: Path, up: RudeServer, run: str) -> str:
+def configure(folder: Path, up: RudeServer) -> str:
     """A gateway.yaml with a model for each row, and one for each that is not read, under ``plain``."""
     (folder / "policies").mkdir()
     (folder / "policies" / "fast.yaml").write_text(POLICY)
     (folder / "meta_templates").mkdir()
     (folder / "meta_templates" / "sft.yaml").write_text(TEMPLATE)
     (folder / "meta_templates" / "reads.yaml").write_text(TEMPLATE + READS)
-    config = f"server: {{http_client: {run}}}\nmodels:\n"
+    config = "models:\n"
     for how, name in ROWS:
-        url = up.url("say-and-break", how=how, text=SAID[name][0], run=run)
+        url = up.url("say-and-break", how=how, text=SAID[name][0])
         config += model(names(how, name), url, template="reads")
         config += model("plain-" + names(how, name), url)
         config += model("single-" + names(how, name), url, template="reads", extra=", engine: llamacpp")
     return config
 
 
-@pytest.fixture(scope="module", params=["h1", "aiohttp"])
-def broken(
-    up: RudeServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Gateway]:
+@pytest.fixture(scope="module")
+def broken(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("broken")
-    with gateway(folder, configure(folder, up, request.param)) as served:
+    with gateway(folder, configure(folder, up)) as served:
         yield served
 
 
