@@ -119,6 +119,7 @@ class Answer:
         "_choices",
         "_notices",
         "_only_text",
+        "_private",
         "_shape",
         "_target",
         "_usage",
@@ -126,13 +127,17 @@ class Answer:
         "invalid",
     )
 
-    def __init__(self, shape: Shape, target: str, asked: int, notices: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, shape: Shape, target: str, asked: int, notices: tuple[str, ...] = (), private: tuple[str, ...] = ()
+    ) -> None:
+        """``private``: see ``statuses.one_safe_line``."""
         self._shape = shape
         self._only_text = shape.only_text
         self._target = target
         self._asked = asked
         """How many choices there may be."""
         self._notices = notices
+        self._private = private
         self.begun = False
         """A chunk has been read; until then none is ``ordinary``."""
         self._choices: dict[int, _Choice] = {}
@@ -158,7 +163,7 @@ class Answer:
         """
         if not isinstance(chunk, dict):
             raise self.invalid("the model's server sent JSON that is not an object")
-        if may_be_error(chunk) and (error := error_in_body(chunk)) is not None:
+        if may_be_error(chunk) and (error := error_in_body(chunk, self._private)) is not None:
             raise error
         usage = chunk.get("usage")
         choices = chunk.get("choices")

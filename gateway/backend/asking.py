@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from types import TracebackType
 from typing import Self
 
@@ -20,22 +22,24 @@ class Asking:
     One object for the request and for the events of its answer: nothing stands between them.
     """
 
-    __slots__ = ("_content", "_http", "_request_id", "_way")
+    __slots__ = ("_content", "_http", "_request_id", "_target", "_way")
 
     _http: Connection
     """Set once it is entered."""
 
-    def __init__(self, way: H1Target, content: bytes, request_id: str) -> None:
+    def __init__(self, way: H1Target, content: bytes, request_id: str, target: str) -> None:
+        """``target``: its label."""
         self._way = way
         self._content = content
         self._request_id = request_id
+        self._target = target
 
     async def __aenter__(self) -> Self:
-        self._http = http = await self._way.post(self._content, {"x-request-id": self._request_id})
+        self._http = http = await self._way.post(self._content, {"x-request-id": upstream_id(self._request_id)})
         if not http.plain:
             try:
                 if not 200 <= http.status < 300:
-                    raise await _refusal(http)
+                    raise await self._refusal(http)
                 refuse_encoded(http)
             except BaseException:
                 http.leave()
@@ -47,16 +51,30 @@ class Asking:
     ) -> None:
         self._http.leave()
 
+    async def _refusal(self, http: Connection) -> GatewayError:
+        """The error that a reply without success stands for, however its body fares."""
+        retry_after = parse_retry_after(http.header("retry-after"), http.header("retry-after-ms"))
+        try:
+            refuse_encoded(http)
+            body = await read_whole(http, MAX_ERROR_BODY)
+        except UpstreamError:
+            body = b""  # the status alone has to do
+        return error_for_status(
+            http.status, body, http.content_type, retry_after, target=self._target, private=self._way.private
+        )
 
-async def _refusal(http: Connection) -> GatewayError:
-    """The error that a reply without success stands for, however its body fares."""
-    retry_after = parse_retry_after(http.header("retry-after"), http.header("retry-after-ms"))
-    try:
-        refuse_encoded(http)
-        body = await read_whole(http, MAX_ERROR_BODY)
-    except UpstreamError:
-        body = b""  # the status alone has to do
-    return error_for_status(http.status, body, http.content_type, retry_after)
+
+_DIGITS = re.compile(r"(?:req_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})").fullmatch
+
+
+def upstream_id(request_id: str) -> str:
+    """The ``x-request-id`` of the request to a model's server: always a UUID, as llama-cpp-python's takes no other.
+
+    The digits of an id of the gateway's own, or of a UUID the client sent; for any other id of the client's its UUID
+    of version 5 in the namespace for object identifiers (RFC 9562, 6.6).
+    """
+    digits = _DIGITS(request_id)
+    return "-".join(digits.groups()) if digits is not None else str(uuid.uuid5(uuid.NAMESPACE_OID, request_id))
 
 
 def refuse_encoded(http: Connection) -> None:

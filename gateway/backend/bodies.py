@@ -42,6 +42,7 @@ EVENT_STREAM = "text/event-stream"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 NOT_JSON = "the model's server sent an event that is not JSON"
+STREAM_ERROR = "the model's server reported an error in its stream"
 MAX_BLANK = 64 * 1024
 """Bytes without any content that an answer may begin with."""
 MAX_SAMPLE = 4096
@@ -56,7 +57,7 @@ class BodyEvents(Asking):
     One object and no layers: everything that has arrived is turned into one batch.
     """
 
-    __slots__ = ("_answer", "_asked", "_failure", "_notices", "_parser", "_sample", "_shape", "_target", "over")
+    __slots__ = ("_answer", "_asked", "_failure", "_notices", "_parser", "_sample", "_shape", "over")
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class BodyEvents(Asking):
             if stream is None and len(ahead) > MAX_BLANK:
                 raise UpstreamInvalidResponse("the model's server sent nothing but blanks")
         if stream:
-            self._answer = Answer(self._shape, self._target, self._asked, self._notices)
+            self._answer = Answer(self._shape, self._target, self._asked, self._notices, self._way.private)
             self._parser = SseParser()
             self._take(ahead, self._parser, events)
             if ended and not self.over:
@@ -162,7 +163,7 @@ class BodyEvents(Asking):
             events = ordinary_whole(said, self._shape, self._target, self._notices)
             if events is not None:
                 return events
-        answer = Answer(self._shape, self._target, self._asked, self._notices)
+        answer = Answer(self._shape, self._target, self._asked, self._notices, self._way.private)
         answer.invalid = UpstreamInvalidResponse
         told = answer.take(said, odd=maybe_lone(body))
         if not answer.begun_choices:
@@ -177,7 +178,7 @@ class BodyEvents(Asking):
                 if _is_done(sse.data):
                     self._done(events)
                     return
-                events += _read_event(sse, answer)
+                events += self._read_event(sse, answer)
             return
         for said in plain:
             if len(said) < 16 and _is_done(said):
@@ -204,12 +205,26 @@ class BodyEvents(Asking):
     def _end_of_stream(self, parser: SseParser, events: list[Event]) -> None:
         for sse in parser.close():
             if not _is_done(sse.data):
-                events += _read_event(sse, self._answer)
+                events += self._read_event(sse, self._answer)
         self._close(events)
 
     def _close(self, events: list[Event]) -> None:
         self.over = True
         events += self._answer.end()
+
+    def _read_event(self, sse: SseEvent, answer: Answer) -> list[Event]:
+        if not sse.data:
+            return []
+        try:
+            chunk = loads(sse.data)
+        except ValueError:
+            if sse.event == "error":
+                raise UpstreamError(STREAM_ERROR) from None
+            raise UpstreamInvalidStream(NOT_JSON) from None
+        if sse.event == "error":  # an error with any data, even where the data does not look like one
+            told = error_in_body(chunk, self._way.private) if isinstance(chunk, dict) else None
+            raise told or UpstreamError(STREAM_ERROR)
+        return answer.take(chunk, odd=maybe_lone(sse.data))
 
 
 def parse_json(body: bytes) -> Any:
@@ -236,23 +251,3 @@ def _is_stream(ahead: bytes, http: Connection, *, ended: bool) -> bool | None:
 
 def _is_done(data: bytes) -> bool:
     return len(data) < 16 and data.strip() == b"[DONE]"
-
-
-def _read_event(sse: SseEvent, answer: Answer) -> list[Event]:
-    if not sse.data:
-        return []
-    try:
-        chunk = loads(sse.data)
-    except ValueError:
-        if sse.event == "error":
-            raise UpstreamError("the model's server reported an error in its stream") from None
-        raise UpstreamInvalidStream(NOT_JSON) from None
-    if sse.event == "error":
-        raise _stream_error(chunk)
-    return answer.take(chunk, odd=maybe_lone(sse.data))
-
-
-def _stream_error(chunk: object) -> GatewayError:
-    """``event: error`` with any data is an error, even where the data does not look like one."""
-    told = error_in_body(chunk) if isinstance(chunk, dict) else None
-    return told or UpstreamError("the model's server reported an error in its stream")

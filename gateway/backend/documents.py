@@ -17,11 +17,10 @@ from gateway.core.passage import Passage
 class DocumentEvents(Asking):
     """A request whose answer is no completion, and its events: embeddings."""
 
-    __slots__ = ("_target", "over")
+    __slots__ = ("over",)
 
     def __init__(self, way: H1Target, content: bytes, request_id: str, target: str) -> None:
-        super().__init__(way, content, request_id)
-        self._target = target
+        super().__init__(way, content, request_id, target)
         self.over = False
         """See ``Events``."""
 
@@ -36,7 +35,7 @@ class DocumentEvents(Asking):
         body = parse_json(await read_whole(self._http))
         if not isinstance(body, dict):
             raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
-        if (error := error_in_body(body)) is not None:
+        if (error := error_in_body(body, self._way.private)) is not None:
             raise error
         if not isinstance(body.get("data"), list):
             raise UpstreamInvalidResponse("the model's server sent an answer without data")

@@ -73,13 +73,15 @@ class Pool:
 class H1Target:
     """One address; the part of the request head that all its requests share is formatted once."""
 
-    __slots__ = ("connect_timeout", "head", "pool")
+    __slots__ = ("connect_timeout", "head", "pool", "private")
 
-    def __init__(self, pool: Pool, head: bytes, connect_timeout: float) -> None:
+    def __init__(self, pool: Pool, head: bytes, connect_timeout: float, private: tuple[str, ...]) -> None:
         self.pool = pool
         self.head = head
         """Request line and all headers but those of one request."""
         self.connect_timeout = connect_timeout
+        self.private = private
+        """What no error may show to a client: the server's host name, the operator's key."""
 
     async def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> Connection:
         """POST ``body`` and return the answer once its headers are read; the caller has to ``leave`` it.
@@ -122,11 +124,14 @@ class H1Client:
         self.loop: asyncio.AbstractEventLoop
         """The loop it is used in; set by the first connection."""
 
-    def target(self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0) -> H1Target:
+    def target(
+        self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0, secrets: tuple[str, ...] = ()
+    ) -> H1Target:
         """An address to post to; raises ``UpstreamUnreachable`` for a URL that is not valid.
 
         ``headers`` are sent with every request, beside those HTTP itself needs; no name or value has a line end.
-        ``connect_timeout`` is in seconds and covers the name lookup.
+        ``connect_timeout`` is in seconds and covers the name lookup. ``secrets``: values among the headers that no
+        error may show.
         """
         try:
             parts = urlsplit(url)
@@ -142,7 +147,7 @@ class H1Client:
         line = f"POST {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
         fields = {**headers, "accept-encoding": "identity"}
         shared = "".join([f"{name}: {value}\r\n" for name, value in fields.items()]).encode("latin-1")
-        return H1Target(self._pools[key], line + shared, connect_timeout)
+        return H1Target(self._pools[key], line + shared, connect_timeout, (host, *secrets))
 
     async def aclose(self) -> None:
         """Close every connection; running requests fail as disconnected."""

@@ -4,6 +4,9 @@ Servers complain in many shapes (``specs/clients.md`` 2.1): ``{"error": {…}}``
 code, ``{"error": "text"}``, ``{"detail": …}``, ``{"object": "error", …}``, plain text, HTML, tracebacks. They become
 one ``Complaint``, and tables name the error. Only a refusal of the *request* passes on a line of the
 server's own words, made safe by ``one_safe_line``, because a client has to learn what to change.
+
+A client may choose these words, through a server that echoes its request. So every expression is matched against
+``MAX_SEARCHED`` characters at most: some of them take time in the square of the length.
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ from gateway.core.errors import (
 
 MAX_ERROR_BODY = 64 * 1024
 """Bytes of an error body that are looked at."""
+MAX_SEARCHED = 500
+"""Characters of a server's own words, of its codes and types, that any expression is matched against."""
+MIN_ANYWHERE = 8
+"""Characters from which a private text is removed inside words too."""
 MAX_LINE = 200
 """Characters of a server's own words that may reach a client."""
 
@@ -111,10 +118,22 @@ _RETRY_OTHER_4XX = frozenset({409, 425})
 
 
 def error_for_status(
-    status: int, body: bytes, content_type: str = "", retry_after: float | None = None
+    status: int,
+    body: bytes,
+    content_type: str = "",
+    retry_after: float | None = None,
+    *,
+    target: str = "",
+    private: tuple[str, ...] = (),
 ) -> GatewayError:
-    """The error that a reply other than 200 stands for."""
-    return _judge(status, read_complaint(body, content_type), retry_after)
+    """The error that a reply other than 200 stands for.
+
+    ``target``: the label of the target that sent it, for a reply that gives no reason. ``private``: see
+    ``one_safe_line``.
+    """
+    size = f"a body of {len(body)} bytes" if body else "an empty body"
+    reply = f" (target {target} sent status {status} with {size})" if target else ""
+    return _judge(status, read_complaint(body, content_type), retry_after, private, reply)
 
 
 def may_be_error(value: Mapping[str, Any]) -> bool:
@@ -122,12 +141,15 @@ def may_be_error(value: Mapping[str, Any]) -> bool:
     return value.get("error") is not None or value.get("object") == "error" or "choices" not in value
 
 
-def error_in_body(value: Mapping[str, Any]) -> GatewayError | None:
-    """The error inside a JSON object that came with status 200, or None when it is none (row B20)."""
+def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
+    """The error inside a JSON object that came with status 200, or None when it is none (row B20).
+
+    ``private``: see ``one_safe_line``.
+    """
     complaint = _from_json(value)
     if complaint is None:
         return None
-    return _judge(_status_of(complaint), complaint, None)
+    return _judge(_status_of(complaint), complaint, None, private)
 
 
 def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: float | None = None) -> float | None:
@@ -157,30 +179,54 @@ def read_complaint(body: bytes, content_type: str = "") -> Complaint:
     return (_from_json(value) if isinstance(value, dict) else None) or Complaint()
 
 
-def one_safe_line(text: str) -> str:
-    """The first line of a server's message without addresses, paths, keys and markup; may be empty."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
+    """The first line of a server's message without addresses, host names, paths, keys and markup; may be empty.
+
+    ``private``: what is known to be private, such as the target's key and host name; removed in any letter case.
+    """
+    begun = text[: 64 * MAX_SEARCHED].lstrip()[: MAX_SEARCHED + 1]
+    line = begun.splitlines()[0] if begun else ""
     if line.startswith(("<", "Traceback", "{", "[")):
         return ""
+    if len(line) > MAX_SEARCHED:  # without the word that is cut off: half of a key is no longer known as one
+        line = line[: max(line.rfind(" "), 0)] + " …"
+    line = "".join(character for character in line if character.isprintable())
+    for known in private:
+        line = _known(known).sub("…", line)
     for pattern in _PRIVATE:
         line = pattern.sub("…", line)
-    line = "".join(character for character in line if character.isprintable())
+    line = line.strip()
     return line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…"
+
+
+def _known(text: str) -> re.Pattern[str]:
+    """A short one only as a word of its own: a host may be called ``a``."""
+    escaped = re.escape(text)
+    return re.compile(escaped if len(text) >= MIN_ANYWHERE else rf"(?<!\w){escaped}(?!\w)", re.IGNORECASE)
 
 
 _PRIVATE = (
     re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE),  # URLs
     re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"),  # IPv4 addresses
+    re.compile(r"\b(?:localhost|[a-z0-9]+(?:[.-][a-z0-9]+)+):\d{2,5}\b", re.IGNORECASE),  # a host and its port
+    re.compile(r"\b(?:[a-z0-9-]+\.)+(?:internal|intranet|local|localdomain|lan|corp|svc)\b", re.IGNORECASE),
     re.compile(r"(?<![\w/])(?:/[\w.@+-]+){2,}"),  # file paths
-    re.compile(r"\b(?:sk|pk|key|hf|api)[-_][\w*.-]{6,}|\bBearer\s+\S+", re.IGNORECASE),  # keys
+    # Keys: by their issuers' prefixes, behind the word, and anything long that is nothing but letters and digits.
+    re.compile(r"\b(?:sk|pk|rk|key|hf|api|gsk|xai|nvapi|fw|r8|gh[opsu])[-_][\w*.-]{6,}", re.IGNORECASE),
+    re.compile(r"\b(?:AIza|ya29\.|AKIA|ASIA|eyJ)[\w*.-]{8,}"),
+    re.compile(r"\bBearer\s+\S+|\bapi[ _-]?key\s*[:=]\s*\S+", re.IGNORECASE),
+    re.compile(r"\b(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{32,}\b", re.IGNORECASE),
 )
 
 
 # ---------------------------------------------------------------- inside
 
 
-def _judge(status: int, complaint: Complaint, retry_after: float | None) -> GatewayError:
-    words = f"{complaint.code}\n{complaint.type}\n{complaint.message.lower()}"
+def _judge(
+    status: int, complaint: Complaint, retry_after: float | None, private: tuple[str, ...], reply: str = ""
+) -> GatewayError:
+    """``reply``: what a client reads of a refusal that gives no reason."""
+    words = f"{complaint.code}\n{complaint.type}\n{complaint.message[:MAX_SEARCHED].lower()}"
     for pattern, kind, statuses in _MEANINGS:
         if status in statuses and pattern.search(words):
             return kind(_FIXED[kind], param=_param(complaint) if kind is ContextLengthExceeded else None)
@@ -190,8 +236,9 @@ def _judge(status: int, complaint: Complaint, retry_after: float | None) -> Gate
         )
     kind, message = _STATUSES.get(status, (UpstreamError, f"the model's server answered with status {status}"))
     if kind is UpstreamRejectedRequest:
-        said = one_safe_line(complaint.message)
-        return kind(f"{message}: {said}" if said else f"{message} without a usable reason", param=_param(complaint))
+        said = one_safe_line(complaint.message, private)
+        reason = f": {said}" if said else f" without a usable reason{reply}"
+        return kind(message + reason, param=_param(complaint))
     error = kind(message, retry_after=retry_after if status in (429, 503, 529) else None)
     if kind is UpstreamError and 400 <= status < 500 and status not in _RETRY_OTHER_4XX:
         error.retryable = False  # the same request would be refused again
@@ -210,7 +257,7 @@ def _from_json(value: Mapping[str, Any]) -> Complaint | None:
     if isinstance(error, dict):
         return _complaint(error)
     if isinstance(error, str) and error:
-        return Complaint(error, type=str(value.get("error_type", "")).lower())
+        return Complaint(error, type=_word(value.get("error_type")))
     if value.get("object") == "error":
         return _complaint(value)
     if "choices" in value or "data" in value:
@@ -221,20 +268,27 @@ def _from_json(value: Mapping[str, Any]) -> Complaint | None:
 
 
 def _complaint(error: Mapping[str, Any]) -> Complaint:
-    param = error.get("param")
+    message, param = error.get("message"), error.get("param")
     return Complaint(
-        message=str(error.get("message") or ""),
-        code=str(error.get("code") or "").lower(),
-        type=str(error.get("type") or "").lower(),
+        message=message if isinstance(message, str) else "",
+        code=_word(error.get("code")),
+        type=_word(error.get("type")),
         param=param if isinstance(param, str) else None,
     )
+
+
+def _word(value: object) -> str:
+    """A code or a type in lower case; empty for anything but a string or an integer."""
+    return str(value)[:MAX_SEARCHED].lower() if isinstance(value, str | int) else ""
 
 
 def _detail(detail: object) -> str:
     """FastAPI's ``detail``: a string, or a list of findings of which the first is told without its input."""
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
-        place = ".".join(str(step) for step in detail[0].get("loc", ()) if step != "body")
-        return f"{place}: {detail[0].get('msg', 'invalid')}"
+        steps, said = detail[0].get("loc"), detail[0].get("msg")
+        steps = steps if isinstance(steps, list) else []
+        place = ".".join([str(step) for step in steps if isinstance(step, str | int) and step != "body"])
+        return f"{place}: {said if isinstance(said, str) else 'invalid'}"
     return detail if isinstance(detail, str) else ""
 
 

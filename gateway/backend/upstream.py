@@ -64,10 +64,12 @@ class Upstream:
             "accept": EVENT_STREAM if stream else "application/json",
             "user-agent": "meta-gateway",
         }
+        secrets: tuple[str, ...] = ()
         if self._target.key is not None:
-            headers["authorization"] = f"Bearer {self._target.key.reveal()}"
+            secrets = (self._target.key.reveal(),)
+            headers["authorization"] = f"Bearer {secrets[0]}"
         url = self._target.url.rstrip("/") + path
-        way = self._ways[path, stream] = self._client.target(url, headers, self._connect_timeout)
+        way = self._ways[path, stream] = self._client.target(url, headers, self._connect_timeout, secrets)
         return way
 
 

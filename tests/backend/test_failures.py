@@ -8,6 +8,7 @@ import pytest
 
 from gateway.backend.completions import CompletionsBackend
 from gateway.backend.h1 import H1Client
+from gateway.config.secrets import Secret
 from tests.backend.ask import chat, complete, exchange, listen, target
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
 from tests.upstream.server import RudeServer, blackhole_url, refused_url
@@ -100,7 +101,8 @@ REASONS = {  # what a client may read of a refusal
     "rude-numeric-code": "max_tokens must be at least 1, got 0.",
     "rude-detail": "prompt must be a string.",
     "rude-detail-list": "prompt: Field required",
-    "400-html": "without a usable reason",
+    "400-html": "without a usable reason (target m/0 sent status 400 with a body of",
+    "400-empty": "without a usable reason (target m/0 sent status 400 with an empty body)",
 }
 
 
@@ -110,6 +112,36 @@ def test_a_refused_request_says_why(up: RudeServer, mode: str) -> None:
     assert error is not None
     assert error.status == 400
     assert REASONS[mode] in error.message
+
+
+PRIVATE = {  # what a server writes: what must not reach the client
+    "the key": ("key sk-op is invalid for this", "sk-op"),
+    "the key, in capitals": ("KEY SK-OP IS INVALID", "SK-OP"),
+    "a host name": ("connect to 127.0.0.1 failed", "127.0.0.1"),
+    "a host and its port": ("no answer from vllm-worker-3:8000", "vllm-worker"),
+    "an internal host": ("no answer from node7.gpu.svc.cluster.local today", "node7"),
+    "an AWS key": ("AKIAIOSFODNN7EXAMPLE is not valid", "AKIA"),
+    "a Google key": ("API key not valid: AIzaSyA1234567890abcdefghijklmnopqrst", "AIza"),
+    "a token": ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc expired", "eyJ"),
+    "a key without a prefix": ("denied: 0123456789abcdef0123456789abcdef", "0123456789abcdef"),
+}
+
+
+@pytest.mark.parametrize("mode", ["400-echo", "event-echo"])
+@pytest.mark.parametrize("case", PRIVATE)
+def test_keys_and_internal_names_in_a_servers_words_are_removed(up: RudeServer, case: str, mode: str) -> None:
+    said, private = PRIVATE[case]
+    error = complete(up.url(mode, said=said)).error
+    assert error is not None
+    assert error.code == "upstream_rejected_request"
+    assert "…" in error.message
+    assert private not in error.message
+
+
+def test_a_configured_key_of_any_form_is_removed(up: RudeServer) -> None:
+    heard = complete(up.url("400-echo", said="no: hunter2hunter2"), spec={"key": Secret("hunter2hunter2")})
+    assert heard.error is not None
+    assert heard.error.message.endswith("no: …")
 
 
 def test_a_refused_connection_is_unreachable() -> None:

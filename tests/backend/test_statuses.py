@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -47,12 +48,58 @@ LINES = {  # what the server said: what a client may read
     "a\x1b[31mred": "a[31mred",
     "1/2 of a/b": "1/2 of a/b",
     "x" * 300: "x" * 199 + "…",
+    "too long: " + "x" * 600: "too long: …",
+    "x" * 600: "…",
+    "s\u200bk-abcdef123456 is wrong": "… is wrong",
+    "tool get_weather_in_celsius_for_tomorrow_2 is unknown": "tool get_weather_in_celsius_for_tomorrow_2 is unknown",
+    "step 1:20 of max_tokens:4096": "step 1:20 of max_tokens:4096",
 }
 
 
 @pytest.mark.parametrize("said", LINES, ids=lambda said: repr(said[:24]))
 def test_only_a_safe_line_is_passed_on(said: str) -> None:
     assert one_safe_line(said) == LINES[said]
+
+
+def test_a_short_private_text_is_removed_as_a_word_only() -> None:
+    assert one_safe_line("a cat at a: A", ("a",)) == "… cat at …: …"
+
+
+LONG = {  # texts on which the expressions would take minutes, if they saw all of them
+    "schemes": "a." * 500_000,
+    "words": "a" * 1_000_000,
+    "addresses": "1." * 500_000,
+    "paths": "/a" * 500_000,
+    "hosts": "a-" * 500_000,
+    "blanks": " " * 1_000_000,
+    "lines": "\n" * 1_000_000,
+    "keys": "sk-" * 333_000,
+}
+
+
+@pytest.mark.parametrize("shape", ["message", "code", "type", "param"])
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_megabyte_of_any_words_is_judged_at_once(text: str, shape: str) -> None:
+    started = time.perf_counter()
+    error_in_body({"error": {"message": "m", "type": "invalid_request_error", shape: text}})
+    one_safe_line(text)
+    assert time.perf_counter() - started < 5
+
+
+NESTED: list[object] = []
+for _ in range(1000):
+    NESTED = [NESTED]
+ODD: list[object] = [NESTED, {"a": NESTED}, 1.5, True, 10**30, -1, [[]], {}]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: str(type(value)))
+@pytest.mark.parametrize("key", ["message", "code", "type", "param"])
+def test_a_complaint_of_odd_values_is_an_error_and_no_failure_of_ours(key: str, value: object) -> None:
+    for body in ({"error": {"message": "m", key: value}}, {"object": "error", key: value}, {"detail": value},
+                 {"detail": [{"loc": value, "msg": value}]}, {"error": "m", "error_type": value}):  # fmt: skip
+        error = error_in_body(body)
+        assert error is not None
+        assert error.status >= 400
 
 
 INSIDE = {  # an object that came with status 200: the error in it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from types import MappingProxyType
 from typing import Any
 
@@ -211,7 +212,7 @@ def test_the_headers_carry_the_operators_key_and_the_request_id(up: RudeServer) 
     chat(up.url("ok"))
     headers = up.heard[-1].headers
     assert headers["authorization"] == "Bearer sk-op"
-    assert headers["x-request-id"] == "req-1"
+    assert uuid.UUID(headers["x-request-id"])
     assert headers["accept"] == "text/event-stream"
 
 
@@ -246,3 +247,19 @@ def test_messages_to_a_text_target_and_prompts_to_a_chat_target_are_refused(up: 
 @pytest.mark.parametrize(("value", "code"), [("\ud83d", "invalid_unicode"), (2**70, "invalid_value")])
 def test_what_json_cannot_carry_is_refused(up: RudeServer, value: object, code: str) -> None:
     assert complete(up.url("ok"), params={"user": value}).code == code
+
+
+IDS = {  # the id of a call: the id the model's server sees
+    "req_0123456789abcdef0123456789abcdef": "01234567-89ab-cdef-0123-456789abcdef",
+    "8d3c7c1e-8f5f-4c39-9a3e-0e1a1f6d2b7a": "8d3c7c1e-8f5f-4c39-9a3e-0e1a1f6d2b7a",
+    "my-run-7": str(uuid.uuid5(uuid.NAMESPACE_OID, "my-run-7")),
+    "req_0123": str(uuid.uuid5(uuid.NAMESPACE_OID, "req_0123")),
+    "req_0123456789abcdef0123456789abcdeg": str(uuid.uuid5(uuid.NAMESPACE_OID, "req_0123456789abcdef0123456789abcdeg")),
+}
+
+
+@pytest.mark.parametrize("request_id", IDS)
+def test_a_server_that_takes_uuids_only_takes_every_id(up: RudeServer, request_id: str) -> None:
+    heard = complete(up.url("uuid-only"), False, request_id=request_id)
+    assert (heard.code, heard.text()) == (None, TEXT)
+    assert up.heard[-1].headers["x-request-id"] == IDS[request_id]

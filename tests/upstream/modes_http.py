@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import uuid
 from collections.abc import Awaitable, Callable
 
 from tests.upstream.modes_stream import play, say_ok
@@ -195,6 +196,38 @@ _error_mode("400-filter", "400 Bad Request", "The response was filtered due to t
 async def tgi_context(talk: Talk) -> None:
     message = "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 512. Given: 500 and 100"
     await talk.json({"error": message, "error_type": "validation"}, "422 Unprocessable Entity")
+
+
+@mode("400-empty")
+async def empty_400(talk: Talk) -> None:
+    await talk.body(b"", "400 Bad Request", "text/plain")
+
+
+@mode("400-echo")
+async def echo_400(talk: Talk) -> None:
+    """A server that quotes its own configuration and the request in its refusal."""
+    await talk.error("400 Bad Request", talk.heard.options["said"])
+
+
+@mode("event-echo")
+async def echo_event(talk: Talk) -> None:
+    """The same, as an event in a stream that has begun."""
+    await talk.stream_head()
+    await talk.tokens(TOKENS[:1])
+    error = {"message": talk.heard.options["said"], "type": "invalid_request_error"}
+    await talk.data(b"event: error\ndata: " + json.dumps({"error": error}).encode() + b"\n\n")
+    await talk.end()
+
+
+@mode("uuid-only")
+async def uuid_only(talk: Talk) -> None:
+    """llama-cpp-python's server: any ``x-request-id`` but a UUID is a 400 with an empty body."""
+    try:
+        uuid.UUID(talk.heard.headers["x-request-id"])
+    except ValueError:
+        await talk.body(b"", "400 Bad Request", "text/plain")
+    else:
+        await say_ok(talk)
 
 
 @mode("400-html")
