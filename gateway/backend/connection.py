@@ -99,8 +99,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """May another request go out on it?"""
-        return self.ended and self._keep_alive and bool(self._quiet) and not (self.lost or self._paused)
+        """May another request go out on it? Not while some of the last one's body waits to be sent."""
+        if not (self.ended and self._keep_alive and self._quiet) or self.lost or self._paused:
+            return False
+        return self._transport is not None and not self._transport.get_write_buffer_size()
 
     @property
     def silent(self) -> bool:

@@ -32,6 +32,15 @@ KEEPALIVE = 15.0
 LINGER = 0.05
 """Seconds that an answer which has said everything may take to end its body, so that its connection can be pooled."""
 
+STALE = 0.1
+"""Seconds after a request within which a reused connection that closes, without a byte, counts as closed before it.
+
+A server that closes a quiet connection cannot know that a request is on its way. The sign of it arrives within one
+round trip; a server that closes later has had the request and may have worked on it. Go's ``net/http`` and nginx do
+not send a POST again once any of it is written. Servers of models close quiet connections after 5 s (uvicorn), so one
+repeat is worth it; ``policy/deliver/failover.py`` makes it, and counts it as an attempt.
+"""
+
 
 class Pool:
     """Where connections go, and those that are quiet; requests to one place share it, whatever their path."""
@@ -59,6 +68,12 @@ class Pool:
             connection.close()
         return None
 
+    def clear(self) -> None:
+        """Close the quiet connections."""
+        for _, connection in self.idle:
+            connection.close()
+        self.idle.clear()
+
     def release(self, connection: Connection) -> None:
         """An exchange is over: what becomes of its connection?"""
         client = self.client
@@ -84,9 +99,10 @@ class H1Target:
         """What no error may show to a client: the server's host name, the operator's key."""
 
     async def post(self, body: bytes, headers: Mapping[str, str] = NOTHING) -> Connection:
-        """POST ``body`` and return the answer once its headers are read; the caller has to ``leave`` it.
+        """POST ``body`` once, and return the answer once its headers are read; the caller has to ``leave`` it.
 
-        ``headers`` are those of this request alone. Raises ``UpstreamError``.
+        ``headers`` are those of this request alone. Raises ``UpstreamError``; a connection that turned out to be
+        closed before the request is an ``UpstreamDisconnected`` that is ``stale``.
         """
         own = ""
         for name, value in headers.items():
@@ -95,22 +111,22 @@ class H1Target:
         pool = self.pool
         pooled = pool.take() if pool.idle else None
         connection = pooled or await pool.client.connect(pool, self.connect_timeout)
-        while True:
-            try:
-                await connection.send(head, body)
-                if not connection.status:
-                    await connection.head()
-                return connection
-            except UpstreamDisconnected:
-                connection.close()
-                # The server closed a pooled connection while our request was on its way: not a byte of an
-                # answer means that it was not served, so it goes out once more, on a connection of its own.
-                if connection is not pooled or not pooled.silent:
-                    raise
-            except BaseException:
-                connection.close()
-                raise
-            connection = await pool.client.connect(pool, self.connect_timeout)
+        clock = pool.client.loop.time
+        sent = clock()
+        try:
+            await connection.send(head, body)
+            if not connection.status:
+                await connection.head()
+        except UpstreamDisconnected as error:
+            connection.close()
+            if connection is pooled and pooled.silent and clock() - sent <= STALE:
+                error.stale = True
+                pool.clear()  # the server may have closed the others as well: what follows needs a new one
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 class H1Client:
@@ -156,9 +172,7 @@ class H1Client:
             task.cancel()
             connection.close()
         for pool in self._pools.values():
-            for _, connection in pool.idle:
-                connection.close()
-            pool.idle.clear()
+            pool.clear()
         await asyncio.sleep(0)  # the loop closes aborted transports in its next turn
 
     # ------------------------------------------------------------------ connections

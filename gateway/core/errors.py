@@ -288,6 +288,8 @@ class UpstreamDisconnected(UpstreamError):
     """The connection closed in the middle of the exchange."""
 
     code = "upstream_disconnected"
+    stale = False
+    """True: it was a reused connection that the server had closed before it can have read the request."""
 
 
 class UpstreamInvalidResponse(UpstreamError):

@@ -10,7 +10,7 @@ import pytest
 from gateway.backend.asking import read_whole
 from gateway.backend.connection import COPIED
 from gateway.backend.h1 import H1Client
-from gateway.core.errors import GatewayError, UpstreamTooLarge, UpstreamUnreachable
+from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamTooLarge, UpstreamUnreachable
 from tests.upstream.server import RudeServer
 
 HEADERS = {"content-type": "application/json"}
@@ -47,13 +47,37 @@ def test_a_whole_answer_leaves_its_connection_for_the_next(up: RudeServer) -> No
     assert up.connections == before + 1
 
 
-@pytest.mark.parametrize("mode", ["stale", "stale-reset"])
-def test_a_stale_connection_is_replaced_unseen(up: RudeServer, mode: str) -> None:
+CLOSES = {  # what the server does with a reused connection: is the connection stale, or did the call fail?
+    "stale": True,
+    "stale-reset": True,
+    "works-and-closes": False,
+}
+
+
+@pytest.mark.parametrize("mode", CLOSES)
+def test_a_request_is_sent_once_and_an_immediate_close_is_called_stale(up: RudeServer, mode: str) -> None:
     before = up.requests
-    first, second = posts(up.url(mode), up.url(mode))
+    first, error, third = posts(*[up.url(mode)] * 3)
     assert isinstance(first, bytes)
-    assert first == second
+    assert isinstance(error, UpstreamDisconnected)
+    assert error.stale is CLOSES[mode]
+    assert third == first
     assert [heard.position for heard in up.heard[before:]] == [0, 1, 0]
+
+
+def test_one_stale_connection_empties_the_pool(up: RudeServer) -> None:
+    async def run() -> list[object]:
+        client = H1Client()
+        warm = await asyncio.gather(*[post(client, up.url("slow-ttfb")) for _ in range(3)])
+        assert len(warm) == 3
+        with pytest.raises(UpstreamDisconnected):
+            await post(client, up.url("stale"))
+        before = up.connections
+        again = await post(client, up.url("stale"))
+        await client.aclose()
+        return [up.connections - before, again == warm[0]]
+
+    assert asyncio.run(run()) == [1, True]
 
 
 @pytest.mark.parametrize("mode", ["early-close", "reset"])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from gateway.backend.scripted import ERRORS, Script, ScriptedBackend
-from gateway.core.errors import UpstreamOverloaded, UpstreamRateLimited
+from gateway.core.errors import UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
 from gateway.core.events import Begun
-from gateway.core.exchange import Backend
+from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.begin import Begin
 from gateway.policy.deliver.failover import Failover, Replica
 from tests.policy.asking import Heard, ask, cancel_after, leave_after, listen
@@ -111,6 +112,43 @@ def test_failures_of_different_kinds_are_counted_apart() -> None:
     only = ScriptedBackend([{"error": "upstream_overloaded"}], [{"error": "upstream_disconnected"}], FINE)
     heard = ask(failover(only))
     assert (heard.texts, heard.begun[0].attempts) == ({0: "fine"}, 3)
+
+
+class Stale:
+    """Fails with stale connections so often, then answers."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.opened = 0
+
+    def open(self, asked: Exchange) -> AbstractAsyncContextManager[Events]:
+        self.opened += 1
+        if self.opened > self.times:
+            return ScriptedBackend(FINE).open(asked)
+        error = UpstreamDisconnected("closed")
+        error.stale = True
+        raise error
+
+
+@pytest.mark.parametrize(("times", "attempts", "opened", "code"), [
+    (1, 1, 2, None), (2, 1, 2, "upstream_disconnected"), (2, 2, 3, None), (3, 2, 3, "upstream_disconnected"),
+])  # fmt: skip
+def test_one_stale_connection_is_repeated_at_once_and_counted(
+    times: int, attempts: int, opened: int, code: str | None
+) -> None:
+    stale, seen = Stale(times), list[tuple[str, str]]()
+    stack = Failover(
+        (Replica("m/0", Begin(stale, 1.0)),), attempts, observe=lambda *one: seen.append(one), rng=random.Random(1)
+    )
+    heard = ask(stack)
+    assert (heard.code, stale.opened, len(seen)) == (code, opened, opened)
+    assert (heard.error.attempts if heard.error else heard.begun[0].attempts) == opened
+
+
+def test_a_stale_connection_is_repeated_at_the_same_target() -> None:
+    stale, other = Stale(1), ScriptedBackend(FINE)
+    heard = ask(Failover((Replica("m/0", Begin(stale, 1.0)), Replica("m/1", Begin(other, 1.0))), 3))
+    assert heard.begun == [Begun("m/0", attempts=2)]
 
 
 def test_each_call_starts_one_target_further_on() -> None:

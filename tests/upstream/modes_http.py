@@ -88,6 +88,16 @@ async def stale_reset(talk: Talk) -> None:
         await say_ok(talk)
 
 
+@mode("works-and-closes")
+async def works_and_closes(talk: Talk) -> None:
+    """Answers the first request of a connection, works on the second for ``ms``, then closes without an answer."""
+    if talk.heard.position:
+        await asyncio.sleep(talk.heard.number("ms", 400) / 1000)
+        await talk.drop()
+    else:
+        await say_ok(talk)
+
+
 # ---------------------------------------------------------------- HTTP (B08–B10, B26)
 
 

@@ -2,6 +2,9 @@
 
 The one retry loop of the gateway; it ends where the answer begins (``policy/deliver/begin.py``).
 What may be tried again, and where, is a table (``specs/reliability.md`` 4.1).
+
+One repeat comes on top of the attempts that are configured: of a request that met a connection which its server had
+closed already (``UpstreamDisconnected.stale``). It is counted as all others are.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 from gateway.core.errors import (
     GatewayError,
     UpstreamConnectTimeout,
+    UpstreamDisconnected,
     UpstreamDnsError,
     UpstreamError,
     UpstreamOverloaded,
@@ -78,7 +82,7 @@ class Failover:
     ) -> None:
         self.replicas = replicas
         self.attempts = attempts
-        """How many a call may make; at least one."""
+        """How many a call may make, beside the repeat for a stale connection; at least one."""
         self.observe = observe
         self._rng = rng or random.Random()
         self._next = 0
@@ -110,9 +114,9 @@ class _Trying:
     async def __aenter__(self) -> Events:
         failover, replicas = self._failover, self._failover.replicas
         survived: dict[type[GatewayError], int] = {}
-        attempt = 0
+        attempt = repeats = 0
         while True:
-            replica = replicas[(self._start + attempt) % len(replicas)]
+            replica = replicas[(self._start + attempt - repeats) % len(replicas)]
             attempt += 1
             try:
                 opened = replica.backend.open(self._exchange)
@@ -120,8 +124,12 @@ class _Trying:
             except GatewayError as error:
                 failover.observe(replica.label, error.code)
                 error.attempts = attempt
-                fresh = attempt < len(replicas)
-                if attempt == failover.attempts or not _may_go_on(error, survived, fresh):
+                if not repeats and isinstance(error, UpstreamDisconnected) and error.stale:
+                    repeats = 1
+                    continue
+                made = attempt - repeats
+                fresh = made < len(replicas)
+                if made == failover.attempts or not _may_go_on(error, survived, fresh):
                     raise
                 if not fresh:
                     await failover.pause(error)

@@ -1,0 +1,66 @@
+"""A request on a warm connection: how often the upstream gets it, and what header and metric say of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.serving import Gateway, gateway
+from tests.upstream.server import RudeServer
+
+MODES = ("stale", "stale-reset", "works-and-closes", "ok")
+
+
+@pytest.fixture(scope="module")
+def once(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A model for each mode and number of attempts: ``MODE-1`` and ``MODE-2``."""
+    folder = tmp_path_factory.mktemp("once")
+    (folder / "policies").mkdir()
+    config = "models:\n"
+    for attempts in (1, 2):
+        (folder / "policies" / f"tries{attempts}.yaml").write_text(
+            f"delivery: {{retry: {{attempts: {attempts}}}, timeout: {{connect: 300ms, total: 5s}}}}\n"
+        )
+        for mode in MODES:
+            target = f'{{speaks: chat, url: "{up.url(mode)}", model: m}}'
+            config += f"  {mode}-{attempts}: {{template: chat, policy: tries{attempts}, targets: [{target}]}}\n"
+    with gateway(folder, config) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(once: Gateway, up: RudeServer) -> Iterator[None]:
+    yield
+    assert once.settled()
+    assert up.wait(lambda: up.active == 0)
+
+
+ROWS = {  # mode and attempts: the status of the second call, and how often it was sent
+    "ok-1": (200, 1),
+    "stale-1": (200, 2),
+    "stale-reset-1": (200, 2),
+    "works-and-closes-1": (502, 1),
+    "stale-2": (200, 2),
+    "works-and-closes-2": (200, 2),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("model", ROWS)
+def test_upstream_header_and_metric_count_the_same(once: Gateway, up: RudeServer, model: str, stream: bool) -> None:
+    def attempts() -> float:
+        return sum(
+            once.metric("gateway_attempts_total", model=model, target=f"{model}/0", outcome=outcome)
+            for outcome in ("ok", "upstream_disconnected")
+        )
+
+    assert once.chat("ok-1").status_code == 200  # leaves a warm connection to the one server of all modes
+    sent, counted = up.requests, attempts()
+    answer = once.chat(model, stream=stream)
+    status, times = ROWS[model]
+    assert answer.status_code == status
+    assert up.requests - sent == times
+    assert attempts() - counted == times
+    if status == 200:
+        assert answer.headers["x-gateway-attempts"] == str(times)
