@@ -30,7 +30,6 @@ def _freeze() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def _keep_freed() -> None:

@@ -78,6 +78,18 @@ class GatewayError(Exception):
         """How many attempts at the upstream had been made when this one ended the call."""
 
 
+def drop_tracebacks(error: BaseException) -> None:
+    """Release the frames that an error has passed through, and those of the errors it replaced.
+
+    For an error that has been handled. An object that keeps it (a failed connection) is referred to by those frames:
+    a reference cycle, which would keep everything that the call has held in memory until the collector runs.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__context__
+
+
 # ---------------------------------------------------------------- the client's side
 
 

@@ -98,8 +98,9 @@ class _AsgiAsked(Asked):
 
     async def leave_off(self) -> None:
         """The app is done: say what is left."""
-        if self._listener is not None:
-            self._listener.cancel()
+        listener, self._listener = self._listener, None  # its cancellation refers to it and to this request
+        if listener is not None:
+            listener.cancel()
         await self._speak()
 
     async def _speak(self) -> None:

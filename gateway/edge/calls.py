@@ -13,7 +13,7 @@ import orjson
 
 from gateway.core.call import Call
 from gateway.core.completion import Completion
-from gateway.core.errors import GatewayError, InvalidValue, Overloaded
+from gateway.core.errors import GatewayError, InvalidValue, Overloaded, drop_tracebacks
 from gateway.core.events import Document
 from gateway.core.exchange import Events
 from gateway.core.passage import Passage
@@ -116,12 +116,14 @@ class Calls:
                 end = ("cancelled", asked.status or GONE, "")
                 asked.resign()
                 raise
-        except ClientGone:
+        except ClientGone as gone:
             end = ("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
+            drop_tracebacks(gone)
         except GatewayError as error:
             end = (error.code, asked.status or error.status, "")
             await _break_off(asked, error, progress)
             end = (error.code, asked.status, "")
+            drop_tracebacks(error)
         except Exception:  # a mistake of ours: the log gets the trace, the client an honest 500
             LOG.exception("%s failed inside the gateway", asked.request_id)
             failure = GatewayError("the gateway made a mistake; its log has the details under this request id")

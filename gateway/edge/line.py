@@ -94,10 +94,11 @@ class Line(asyncio.Protocol):
         self.lost = True
         self._deaf = True
         self._queue.clear()
+        current, self._current, self._incoming = self._current, None, None
         del self._parser  # it holds our methods
         self.resume_writing()
-        if self._current is not None:
-            self._current.leave(ClientGone())
+        if current is not None:
+            current.leave(ClientGone())
         self.listener.lost(self)
 
     def pause_writing(self) -> None:

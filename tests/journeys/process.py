@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,9 +85,12 @@ class Process:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
+SERVE = ("-m", "gateway", "serve")
+
+
 @contextmanager
-def serving(folder: Path, files: Mapping[str, str], **env: str) -> Iterator[Process]:
-    """Serve ``files`` (``gateway.yaml`` among them) until the block ends."""
+def serving(folder: Path, files: Mapping[str, str], command: Sequence[str] = SERVE, **env: str) -> Iterator[Process]:
+    """Serve ``files`` (``gateway.yaml`` among them) until the block ends; ``command``: Python's arguments."""
     port = free_port()
     log = folder / "stderr.log"
     for name, text in files.items():
@@ -95,7 +98,7 @@ def serving(folder: Path, files: Mapping[str, str], **env: str) -> Iterator[Proc
         (folder / name).write_text(text, encoding="utf-8")
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "serve"],
+            [sys.executable, *command],
             cwd=folder,
             env=environment(GATEWAY_SERVER__PORT=str(port), **env),
             stderr=stderr,

@@ -7,7 +7,7 @@ The gate holds what comes before it (a role, an empty delta), and lets all of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
@@ -40,14 +40,13 @@ class Begin:
 class Opening:
     """One exchange, entered when its answer has begun; then its events: those the gate has kept, and the rest."""
 
-    __slots__ = ("_first_token", "_inner", "_rest", "held", "more")
+    __slots__ = ("_first_token", "_inner", "_rest", "held")
 
     def __init__(self, inner: AbstractAsyncContextManager[Events], first_token: float | None) -> None:
         self._inner = inner
         self._first_token = first_token
         self.held: Sequence[Event] = ()
         """What the gate has kept; the first of them says who answers."""
-        self.more: Callable[[], Coroutine[Any, Any, Sequence[Event]]] = self._first
 
     @property
     def over(self) -> bool:
@@ -61,6 +60,10 @@ class Opening:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, bool | None]:
         return self._inner.__aexit__(kind, error, trace)
+
+    def more(self) -> Coroutine[Any, Any, Sequence[Event]]:
+        """See ``Events``: the held events first, then those of the upstream, without a coroutine in between."""
+        return self._take_held() if self.held else self._rest.more()
 
     async def flow(self, passage: Passage) -> None:
         """See ``Events``."""
@@ -90,10 +93,7 @@ class Opening:
             await self._inner.__aexit__(type(error), error, error.__traceback__)
             raise
 
-    async def _first(self) -> Sequence[Event]:
-        """What was kept; from then on nothing stands between the reader and the rest."""
-        rest = self._rest
-        self.more = rest.more
+    async def _take_held(self) -> Sequence[Event]:
         held, self.held = self.held, ()
         return held
 

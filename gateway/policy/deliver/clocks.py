@@ -114,8 +114,10 @@ class _Clocked(Clock):
         """See ``Events``."""
         self._listen()
         self._passage = passage
-        await self._events.flow(passage)
-        self._passage = None
+        try:
+            await self._events.flow(passage)
+        finally:
+            self._passage = None
         self._left = self._loop.time()
         if passage.moments:
             self._heard = passage.moments[-1]

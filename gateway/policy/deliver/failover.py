@@ -27,6 +27,7 @@ from gateway.core.errors import (
     UpstreamRateLimited,
     UpstreamTimeout,
     UpstreamUnreachable,
+    drop_tracebacks,
 )
 from gateway.core.events import Begun
 from gateway.core.exchange import Events, Exchange
@@ -131,6 +132,7 @@ class _Trying:
                 fresh = made < len(replicas)
                 if made == failover.attempts or not _may_go_on(error, survived, fresh):
                     raise
+                drop_tracebacks(error)
                 if not fresh:
                     await failover.pause(error)
             else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from gateway.core.dialogue import NOTHING
-from gateway.core.errors import UpstreamError, UpstreamRejectedRequest
+from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tracebacks
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.stream.batches import Singles
@@ -76,6 +76,7 @@ class FanOut:
         except (UpstreamRejectedRequest, UpstreamError) as error:
             unsure = len(exchange.prompts) > 1 and self._habits.lists is None
             if unsure and error.code in MAY_MEAN_LIST:
+                drop_tracebacks(error)
                 return None
             raise
 

@@ -1,0 +1,249 @@
+"""However a call ends, the memory of its request is free at once, without help from the cyclic collector."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journeys.process import serving
+from tests.journeys.without_collector import REPORT, marked
+from tests.serving import eventually
+from tests.upstream.server import RudeServer, refused_url
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs SIGUSR1 and /proc")
+
+KEY = "gk_test"
+
+FILES = {
+    "keys.yaml": f'tests: {{sha256: "{hashlib.sha256(KEY.encode()).hexdigest()}"}}\n',
+    "policies/patient.yaml": "params: {forbid: [seed]}\n",
+    "policies/hasty.yaml": "delivery: {timeout: {first_token: 100ms, idle: 100ms, total: 10s}, retry: {attempts: 2}}\n",
+    "policies/short.yaml": "delivery: {timeout: {total: 200ms}}\n",
+    "meta_templates/sft.yaml": (
+        'round:\n  - {role: HUMAN, begin: "H: ", end: "\\n"}\n'
+        '  - {role: BOT, begin: "B: ", end: "<eob>\\n", generate: true}\n'
+    ),
+}
+
+MODELS = {
+    "ok": ("ok", "patient"),
+    "embeds": ("ok", "patient"),
+    "error": ("500", "patient"),
+    "rejects": ("400", "patient"),
+    "limits": ("429", "patient"),
+    "flaky": ("flaky", "patient"),
+    "no-http": ("garbage", "patient"),
+    "closes": ("early-close", "patient"),
+    "silent": ("hang-headers", "hasty"),
+    "slow": ("hang-headers", "patient"),
+    "late": ("hang-headers", "short"),
+    "half": ("hang-body", "short"),
+    "stalls": ("stall-midstream", "hasty"),
+    "endless": ("stop-then-endless", "short"),
+    "goes-on": ("stop-then-endless", "patient"),
+    "flood": ("flood", "patient"),
+    "breaks": ("drop-midstream", "patient"),
+    "resets": ("reset-midstream", "patient"),
+    "says-error": ("error-midstream", "patient"),
+    "unfinished": ("no-finish", "patient"),
+    "garbled": ("malformed-sse", "patient"),
+    "ignores-n": ("rude-n-ignored", "patient"),
+}
+"""Model → what its server does, and the policy."""
+
+
+def configuration(up: RudeServer, server: str) -> str:
+    lines = [
+        f"server: {{http_server: {server}, max_body: 1MiB}}",
+        "keys: {file: keys.yaml}",
+        "models:",
+        f'  refused: {{template: sft, targets: [{{speaks: completions, url: "{refused_url()}"}}]}}',
+    ]
+    for name, (mode, policy) in MODELS.items():
+        url = up.url(mode, run=server + name)
+        lines += [
+            f"  {kind}{name}: {{template: {template}, policy: {policy}, targets: "
+            f'[{{speaks: {speaks}, url: "{url}", model: m}}, {{speaks: {speaks}, url: "{url}", model: n}}]}}'
+            for kind, template, speaks in (("", "sft", "completions"), ("chat-", "chat", "chat"))
+        ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call with a large body, and how it ends."""
+
+    model: str
+    outcome: str = "ok"
+    fields: dict[str, Any] = field(default_factory=dict)
+    path: str = "/v1/chat/completions"
+    leaves: str = ""
+    """Empty: the client reads the answer to its end. Else what it waits for: ``sent``, ``begun``, ``half sent``."""
+    key: str = KEY
+    raw: str = ""
+    """The body, if it is not the ordinary one; ``TEXT`` in it and in ``fields`` is the large text."""
+
+    def body(self, text: str) -> bytes:
+        said = {"messages": [{"role": "user", "content": "TEXT"}]} if "chat" in self.path else {}
+        body = self.raw or json.dumps({"model": self.model, **said, **self.fields})
+        return body.replace("TEXT", text).encode()
+
+
+STREAM = {"stream": True}
+RAW = "/v1/completions"
+CASES = {
+    "whole": Case("ok"),
+    "whole, messages": Case("chat-ok"),
+    "streamed": Case("ok", fields=STREAM),
+    "streamed, messages": Case("chat-ok", fields=STREAM),
+    "a completion": Case("ok", path=RAW, fields={"prompt": "TEXT"}),
+    "embeddings": Case("ok", path="/v1/embeddings", fields={"input": "TEXT"}),
+    "three choices": Case("ignores-n", fields={"n": 3}),
+    "three choices, streamed": Case("ignores-n", fields={"n": 3, **STREAM}),
+    "two prompts": Case("ok", path=RAW, fields={"prompt": ["TEXT", "TEXT"]}),
+    "three choices that break": Case("breaks", "upstream_disconnected", {"n": 3, **STREAM}),
+    "no JSON": Case("unknown", "invalid_json", raw='{"model": "TEXT'),
+    "not an object": Case("unknown", "invalid_body", raw='["TEXT"]'),
+    "a wrong value": Case("unknown", "invalid_value", {"messages": "TEXT"}),
+    "a wrong key": Case("unknown", "invalid_api_key", key="wrong"),
+    "an unknown model": Case("unknown", "model_not_found"),
+    "a forbidden parameter": Case("ok", "forbidden_parameter", {"seed": 1}),
+    "too large": Case("unknown", "body_too_large", {"user": "TEXT" * 5}),
+    "refused by the engine": Case("rejects", "upstream_rejected_request"),
+    "an engine that fails": Case("error", "upstream_error"),
+    "an engine that fails, streamed": Case("error", "upstream_error", STREAM),
+    "an engine that limits": Case("limits", "upstream_rate_limited"),
+    "nobody there": Case("refused", "upstream_unreachable"),
+    "not HTTP": Case("no-http", "upstream_invalid_response"),
+    "closed at once": Case("closes", "upstream_disconnected"),
+    "tried again": Case("flaky"),
+    "no first token": Case("silent", "upstream_timeout", STREAM),
+    "no head in time": Case("late", "upstream_timeout"),
+    "no end in time": Case("half", "upstream_timeout"),
+    "silent in the stream": Case("stalls", "upstream_idle_timeout", STREAM),
+    "too long a stream": Case("chat-endless", "deadline_exceeded", STREAM),
+    "broken in the stream": Case("breaks", "upstream_disconnected", STREAM),
+    "reset in the stream": Case("chat-resets", "upstream_disconnected", STREAM),
+    "an error in the stream": Case("says-error", "upstream_error", STREAM),
+    "no end of the stream": Case("unfinished", "upstream_incomplete", STREAM),
+    "a garbled stream": Case("garbled", "upstream_invalid_stream", STREAM),
+    "left before an answer": Case("slow", "client_gone", leaves="sent"),
+    "left before a stream": Case("slow", "client_gone", STREAM, leaves="sent"),
+    "left in a stream": Case("chat-goes-on", "client_gone", STREAM, leaves="begun"),
+    "left without reading": Case("flood", "client_gone", STREAM, leaves="begun"),
+    "left in the body": Case("unknown", "client_gone", leaves="half sent"),
+}
+
+
+@dataclass
+class Told:
+    """What a process that has served every case says."""
+
+    log: str
+    memory: dict[str, dict[str, list[str]]]
+
+    def outcome(self, name: str) -> str:
+        """How the call of a case has ended, from its line in the log."""
+        found = re.search(rf"{_id(name)} .* outcome=(\S+)", self.log)
+        return found[1] if found else "none"
+
+
+def _id(name: str) -> str:
+    return re.sub(r"\W+", "-", name)
+
+
+@pytest.fixture(scope="module", params=["h1", "uvicorn"])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    folder = tmp_path_factory.mktemp(request.param)
+    with RudeServer() as up:
+        files = {**FILES, "gateway.yaml": configuration(up, request.param)}
+        with serving(folder, files, ("-m", "tests.journeys.without_collector")) as process:
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda name: call(process.port, name), CASES))
+            assert eventually(lambda: process.log.count("outcome=") >= len(CASES), 20), process.log
+            assert process.http.get("/health").status_code == 200  # the last call's task has ended, too
+            process.signal(signal.SIGUSR1)
+            assert eventually((folder / REPORT).exists, 30), process.log
+            return Told(process.log, json.loads((folder / REPORT).read_text(encoding="utf-8")))
+
+
+def call(port: int, name: str) -> None:
+    """Send the case's request, and read the answer or leave."""
+    case = CASES[name]
+    body = case.body(marked(name))
+    head = (
+        f"POST {case.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        f"Authorization: Bearer {case.key}\r\nX-Request-Id: {_id(name)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+        link.sendall(head.encode())
+        link.sendall(body[: len(body) // 2])
+        if case.leaves == "half sent":
+            time.sleep(0.05)
+            return
+        link.sendall(body[len(body) // 2 :])
+        if case.leaves == "sent":
+            time.sleep(0.2)
+        while case.leaves != "sent" and link.recv(65536) and not case.leaves:
+            pass
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_that_has_ended_leaves_nothing_of_its_request(told: Told, name: str) -> None:
+    assert told.outcome(name) == CASES[name].outcome
+    assert name not in told.memory["garbage"], "a reference cycle holds the request"
+    assert name not in told.memory["live"]
+
+
+def test_no_other_large_text_is_left(told: Told) -> None:
+    assert "?" not in {**told.memory["garbage"], **told.memory["live"]}
+
+
+# ---------------------------------------------------------------- a gateway as it is started
+
+MEGABYTES_GROWN = 20
+
+FAILING = {
+    "refused": {"model": "refused"},
+    "forbidden": {"model": "forbids", "seed": 1},
+    "wrong": {"model": "refused", "temperature": "high"},
+}
+
+
+def resident(pid: int) -> float:
+    """Megabytes of memory in use."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) / 1024
+
+
+def test_a_hundred_large_calls_that_fail_leave_the_process_as_small_as_it_was(tmp_path: Path) -> None:
+    target = f'targets: [{{speaks: completions, url: "{refused_url()}"}}]'
+    config = (
+        f"models:\n  refused: {{template: sft, {target}}}\n  forbids: {{template: sft, policy: patient, {target}}}\n"
+    )
+    message = {"role": "user", "content": "many words " * 180_000}
+    with serving(tmp_path, {**FILES, "gateway.yaml": config}) as process:
+
+        def fail(times: int) -> None:
+            for number in range(times):
+                fields = list(FAILING.values())[number % len(FAILING)]
+                answer = process.http.post("/v1/chat/completions", json={"messages": [message], **fields})
+                assert answer.status_code in (400, 502)
+
+        fail(6)
+        before = resident(process.process.pid)
+        fail(99)
+        assert resident(process.process.pid) - before < MEGABYTES_GROWN

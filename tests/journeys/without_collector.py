@@ -1,0 +1,71 @@
+"""``gateway serve`` with the cyclic collector off. SIGUSR1 has it write down which large texts are still held.
+
+Run as ``python -m tests.journeys.without_collector`` in the folder of a ``gateway.yaml``. After SIGUSR1 there is a
+file ``memory.json``, for unreachable objects (``garbage``: only the collector could free them) and for all others
+(``live``): the name that ``marked`` gave to a text of ``LARGE`` characters or more → the types of what refers to it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gateway.cli import main
+
+LARGE = 100_000
+"""Characters or bytes; a request of the tests is larger, everything else in the process is smaller."""
+REPORT = "memory.json"
+MARK = re.compile(r"<<([^<>]*)>>")
+
+
+def marked(name: str) -> str:
+    """A large text that can be told from others."""
+    return f"<<{name}>>" + "many words " * (LARGE // 5)
+
+
+def holders(objects: Iterable[object]) -> dict[str, list[str]]:
+    """The types of those that refer to something large, by its name; through containers that are not tracked, too."""
+    found: dict[str, set[str]] = {}
+    for one in objects:
+        for name in {name for value in gc.get_referents(one) for name in _names(value)}:
+            found.setdefault(name, set()).add(_type(one))
+    return {name: sorted(types) for name, types in found.items()}
+
+
+def _names(value: object) -> Iterator[str]:
+    if isinstance(value, str | bytes | bytearray):
+        if len(value) >= LARGE:
+            mark = MARK.search(value[:1000] if isinstance(value, str) else value[:1000].decode("latin-1"))
+            yield mark[1] if mark else "?"
+    elif not gc.is_tracked(value):
+        for below in gc.get_referents(value):
+            yield from _names(below)
+
+
+def _type(value: object) -> str:
+    code = getattr(value, "f_code", None) or getattr(value, "cr_code", None)
+    return type(value).__qualname__ + (f" {code.co_name}" if code else "")
+
+
+def report(number: int, frame: object) -> None:
+    """The signal's handler."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    gc.collect()
+    gc.set_debug(0)
+    garbage = holders(gc.garbage)
+    gc.garbage.clear()
+    gc.collect()
+    draft = Path(REPORT + ".tmp")
+    draft.write_text(json.dumps({"garbage": garbage, "live": holders(gc.get_objects())}), encoding="utf-8")
+    draft.replace(REPORT)
+
+
+if __name__ == "__main__":
+    gc.disable()
+    signal.signal(signal.SIGUSR1, report)
+    sys.exit(main(["serve"]))
