@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ import httpx
 import uvloop
 
 from gateway.cli.listen import listening
+from gateway.cli.sockets import bind
 from gateway.runtime import Runtime
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,8 +70,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     path.write_text(config, encoding="utf-8")
     runtime = Runtime(path, env or {})
     snapshot = runtime.load()
-    bound = socket.socket()
-    bound.bind(("127.0.0.1", 0))
+    bound = bind("127.0.0.1", 0)
     bound.listen(512)
     ready = threading.Event()
     stop: list[Callable[[], object]] = []

@@ -15,7 +15,7 @@ from gateway.config.load import check_all
 from gateway.config.settings import GATEWAY, NOT_YET, ROWS, Row
 from gateway.config.targets import PROVIDER_OPTIONS
 from gateway.core.errors import ConfigError, GatewayError
-from gateway.telemetry.names import METRICS, Metric
+from gateway.telemetry.names import LABEL_VALUES, METRICS, Metric
 from gateway.template.parity.cases import matrix
 from gateway.template.parity.causes import CAUSES
 
@@ -106,6 +106,20 @@ def test_a_metric_has_its_line(row: Metric) -> None:
 def test_the_metrics_page_lists_no_metric_that_does_not_exist() -> None:
     named = [name for name in first_cells(METRICS_PAGE) if name.startswith("gateway_")]
     assert named == [row.name for row in METRICS]
+
+
+LABELS = {
+    label: tuple(word for word in re.findall(r"`([^`]+)`", values) if "." not in word)
+    for label, values in re.findall(
+        r"^\| ([\w() ]+?) \| (.*) \|$", METRICS_PAGE.partition("## Labels")[2], re.MULTILINE
+    )
+}
+"""Label → the values that the metrics page names, without the settings that it mentions."""
+
+
+@pytest.mark.parametrize("label", LABEL_VALUES)
+def test_the_values_of_a_label_are_those_the_page_lists(label: str) -> None:
+    assert LABELS[label] == LABEL_VALUES[label]
 
 
 def errors_below(error: type[GatewayError]) -> list[type[GatewayError]]:

@@ -18,6 +18,11 @@ DEALT = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 """Does the kernel deal connections out between sockets of one port?"""
 
 
+UNSENT = 128 * 1024
+"""Bytes the kernel takes for a client beyond those on the wire, instead of megabytes: so a client that reads slowly
+slows its engine down, and one that reads is told from one that does not."""
+
+
 class PortBusy(Exception):
     """The address cannot be listened on."""
 
@@ -29,6 +34,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)  # accepted connections inherit it
     if shared:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:

@@ -57,8 +57,11 @@ class UvicornListener:
         await self.abort()
 
     async def abort(self) -> None:
-        """Cut everything, now."""
+        """Cut everything, now: the calls under way are cancelled."""
         assert self._task is not None
+        for asked in self._asgi.running:
+            if asked.task is not None:
+                asked.task.cancel()
         self._server.should_exit = self._server.force_exit = True
         await self._task
 

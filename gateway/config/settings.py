@@ -110,7 +110,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(POLICY, "delivery.timeout.first_token", duration(positive=True), "60s",
         "How long a stream's first content may take; a whole answer has only the total."),
     Row(POLICY, "delivery.timeout.idle", duration(positive=True), "30s",
-        "How long the pause between two pieces of content may be."),
+        "How long the pause between two pieces of content may be, and how long a client may read nothing of a stream."),
     Row(POLICY, "delivery.timeout.total", duration(positive=True), "600s",
         "How long a call may take, retries included."),
     Row(POLICY, "delivery.retry.attempts", whole(1, 10), 3,

@@ -14,9 +14,9 @@ class Record:
     model: str
     """A configured name, or ``unknown``."""
     outcome: str
-    """``ok``, ``client_gone``, or the ``code`` of the error that ended the call."""
+    """``ok``, ``client_gone``, ``client_stalled``, ``cancelled``, or the ``code`` of the error that ended the call."""
     status: int
-    """The HTTP status; 499 when the client left."""
+    """The HTTP status; 499 when the client left or stalled."""
     stream: bool
     duration: float
     template: str = ""
@@ -43,7 +43,7 @@ class Record:
     """The template's notices, by rule."""
     bos_anomaly: bool = False
     gone_phase: str = ""
-    """With ``client_gone``: ``before_first`` or ``mid_stream``."""
+    """With ``client_gone``: ``before_first`` or ``mid_stream``; with ``client_stalled``: ``stalled``."""
     tool_parser: str = ""
     """The format in which tool calls were looked for; empty: in none."""
     tool_parse_failures: int = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.core.errors import RequestTimeout
 from gateway.edge.asked import Asked
-from gateway.edge.hangup import ClientGone
+from gateway.edge.hangup import ClientGone, ClientStalled
 from gateway.edge.request import BODY_SECONDS, too_large
 
 Scope = MutableMapping[str, Any]
@@ -81,10 +81,14 @@ class _AsgiAsked(Asked):
             rows.append((b"connection", b"close"))
         self._said.append({"type": "http.response.start", "status": status, "headers": rows})
 
-    async def write(self, frames: bytes) -> None:
-        """See ``Asked``."""
+    async def write(self, frames: bytes, seconds: float) -> None:
+        """See ``Asked``; the server does not say whether the client reads slowly or nothing at all."""
         self._said.append({"type": "http.response.body", "body": frames, "more_body": True})
-        await self._speak()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._speak()
+        except TimeoutError:
+            raise ClientStalled from None
 
     def end(self, last: bytes = b"") -> None:
         """See ``Asked``."""

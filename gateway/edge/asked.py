@@ -99,8 +99,11 @@ class Asked(Work, ABC):
         """A stream's head; it leaves with the first frames."""
 
     @abstractmethod
-    async def write(self, frames: bytes) -> None:
-        """A part of a stream; waits while the client reads too slowly."""
+    async def write(self, frames: bytes, seconds: float) -> None:
+        """A part of a stream; waits while the client reads too slowly.
+
+        Raises ``ClientStalled`` when the client reads nothing for so many seconds.
+        """
 
     @property
     def passes_on(self) -> bool:

@@ -43,7 +43,7 @@ READERS: dict[str, Callable[..., Call]] = {
 }
 
 GONE = 499
-"""The status of a call whose client left; for records only, nobody is there to read it."""
+"""The status of a call whose client left or stalled; for records only, nobody is there to read it."""
 
 STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
@@ -117,7 +117,7 @@ class Calls:
                 asked.resign()
                 raise
         except ClientGone as gone:
-            end = ("client_gone", GONE, "mid_stream" if progress.begun else "before_first")
+            end = (gone.outcome, GONE, gone.phase or ("mid_stream" if progress.begun else "before_first"))
             drop_tracebacks(gone)
         except GatewayError as error:
             end = (error.code, asked.status or error.status, "")
@@ -161,7 +161,7 @@ class Calls:
             if call.stream:
                 speaker = _speaker(call, route, prepared, progress)
                 asked.telling = events, speaker
-                last = await _stream(asked, events, speaker, progress)
+                last = await _stream(asked, events, speaker, progress, route.spec.policy.delivery.idle)
             else:
                 answer = await _whole(events)
         asked.settle()
@@ -217,7 +217,7 @@ def _report(asked: Asked, error: GatewayError, progress: Progress, last: bytes =
         asked.end(last + error_event(error))
 
 
-async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Progress) -> bytes:
+async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Progress, write_timeout: float) -> bytes:
     """All of a stream but its end; what it returns is to go out together with that."""
     while batch := await events.more():
         frames, over = speaker.frames(batch), events.over
@@ -229,7 +229,7 @@ async def _stream(asked: Asked, events: Watched, speaker: Speaker, progress: Pro
             return frames
         if not frames:
             continue
-        await asked.write(frames)
+        await asked.write(frames, write_timeout)
         progress.wrote(batch)
         # From here on plain text goes from socket to socket without waking this task; anything else comes back here.
         if asked.passes_on and (lanes := speaker.lanes()):

@@ -12,6 +12,17 @@ import asyncio
 class ClientGone(Exception):
     """The client closed its connection; nobody is left to be told."""
 
+    outcome = "client_gone"
+    phase = ""
+    """Set where it does not follow from how far the call was."""
+
+
+class ClientStalled(ClientGone):
+    """The client has read nothing of its stream for as long as the policy allows; its connection is closed."""
+
+    outcome = "client_stalled"
+    phase = "stalled"
+
 
 class Work:
     """The task that answers a request, and the reason why it has to stop."""

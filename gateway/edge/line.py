@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from gateway.core.errors import GatewayError, HeadTooLarge, RequestError, RequestTimeout
-from gateway.edge.hangup import ClientGone
+from gateway.edge.hangup import ClientGone, ClientStalled
 from gateway.edge.replies import error_body
 from gateway.edge.request import BODY_SECONDS, CLOSE, Request, status_line
 
@@ -221,6 +221,15 @@ class Line(asyncio.Protocol):
         """Bytes to the client, if it is there."""
         if not self.lost:
             self.transport.write(data)
+
+    async def drain_writes(self, seconds: float) -> None:
+        """Wait until the client has read enough; ``ClientStalled`` if it reads nothing for so many seconds."""
+        unread = self.transport.get_write_buffer_size()
+        while self.drained is not None:
+            await asyncio.wait([self.drained], timeout=seconds)
+            unread, before = self.transport.get_write_buffer_size(), unread
+            if self.drained is not None and unread >= before:
+                raise ClientStalled
 
     def done(self, request: Request) -> None:
         """An answer is complete: the next one may begin."""

@@ -74,9 +74,12 @@ class Listener:
         self._close()
 
     async def abort(self) -> None:
-        """Cut everything, now."""
+        """Cut everything, now: the calls under way are cancelled."""
         self.drain()
-        await self._cut(self._running())
+        work = self._running()
+        for task in work:
+            task.cancel()
+        await self._cut(work)
         self._close()
 
     # ---------------------------------------------------------------- for the lines

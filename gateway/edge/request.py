@@ -151,7 +151,7 @@ class Request(Asked):
             CLOSE if self.closing else b"", b"transfer-encoding: chunked\r\n" if self._chunked else b"",
         )  # fmt: skip
 
-    async def write(self, frames: bytes) -> None:
+    async def write(self, frames: bytes, seconds: float) -> None:
         """See ``Asked``."""
         if not frames:
             return
@@ -163,7 +163,7 @@ class Request(Asked):
         if not line.lost:
             line.transport.write(framed)
         if line.drained is not None:
-            await line.drained
+            await line.drain_writes(seconds)
 
     @property
     def passes_on(self) -> bool:

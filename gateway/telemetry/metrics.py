@@ -13,21 +13,20 @@ from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
 from gateway.telemetry.instruments import Count, Histogram, Labels, Number, Spread
-from gateway.telemetry.names import METRICS
+from gateway.telemetry.names import LABEL_VALUES, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 FROM_THE_START = {
     # Rare events whose rate should read 0, not "no data", before the first of them.
-    "gateway_reloads_total": ("ok", "error"),
-    "gateway_client_gone_total": ("before_first", "mid_stream"),
-    "gateway_shed_total": ("in_flight", "draining"),
+    "gateway_reloads_total": LABEL_VALUES["result"],
+    "gateway_client_gone_total": LABEL_VALUES["phase"],
+    "gateway_shed_total": LABEL_VALUES["reason (shed)"],
 }
 
-REJECTIONS = frozenset({"invalid_value", "unsupported_parameter", "forbidden_parameter"})
-AFTER_BEGIN = frozenset({
-    "upstream_disconnected", "upstream_incomplete", "upstream_invalid_stream", "upstream_idle_timeout",
-})  # fmt: skip
+REJECTIONS = frozenset(LABEL_VALUES["reason (param rejections)"])
+NOT_INCOMPLETE = frozenset({"ok", "client_gone", "client_stalled"})
+"""The outcomes after which no client is left with a part of a stream."""
 
 SAID_TWICE = {
     # Series of one metric that differ in a label which stands in no record.
@@ -182,7 +181,7 @@ class Metrics(Collector):
         if record.outcome == "ok" and tokens > 1:
             each = (record.duration - record.first_token) / (tokens - 1)
             spreads["gateway_time_per_output_token_seconds"].observe(each)
-        elif record.outcome in AFTER_BEGIN:
+        elif record.outcome not in NOT_INCOMPLETE:
             counts["gateway_stream_incomplete_total"].value += 1
 
     def _oddities(self, record: Record) -> None:

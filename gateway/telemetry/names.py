@@ -17,6 +17,21 @@ REQUEST = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 2
 OWN = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
+LABEL_VALUES = {
+    "endpoint": ("chat", "completions", "embeddings", "render"),
+    "outcome": ("ok", "client_gone", "client_stalled", "cancelled"),
+    "kind": ("meta", "prompter", "jinja", "chat"),
+    "direction": ("prompt", "completion"),
+    "source (tokens)": ("upstream", "estimated"),
+    "source (stop cuts)": ("engine", "gateway"),
+    "reason (shed)": ("in_flight", "draining"),
+    "reason (param rejections)": ("invalid_value", "unsupported_parameter", "forbidden_parameter"),
+    "phase": ("before_first", "mid_stream", "stalled"),
+    "result": ("ok", "error"),
+}
+"""The values of labels with a closed set, as ``docs/metrics.md`` lists them; ``outcome`` may be an error code, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One row: a metric as it is declared, documented and drawn."""
@@ -30,7 +45,7 @@ class Metric:
 
 METRICS = (
     Metric("gateway_requests_total", "counter", ("endpoint", "model", "outcome"),
-           "Finished calls; outcome is ok, client_gone, cancelled (cut at shutdown) or an error code."),
+           "Finished calls; outcome is ok, client_gone, client_stalled, cancelled (cut at shutdown) or an error code."),
     Metric("gateway_request_seconds", "histogram", ("endpoint", "model"),
            "From the request's head to the last byte of the answer.", REQUEST),
     Metric("gateway_first_token_seconds", "histogram", ("model",),
@@ -70,9 +85,9 @@ METRICS = (
     Metric("gateway_param_rejections_total", "counter", ("reason",),
            "Requests refused for a parameter; reason is the error code."),
     Metric("gateway_stream_incomplete_total", "counter", ("model",),
-           "Streams that broke off after they had begun."),
+           "Streams that broke off after they had begun, unless the client left or stalled."),
     Metric("gateway_client_gone_total", "counter", ("phase",),
-           "Clients that left; phase is before_first or mid_stream."),
+           "Clients that left or stopped reading; phase is before_first, mid_stream or stalled."),
     Metric("gateway_reloads_total", "counter", ("result",),
            "Configuration reloads; result is ok or error."),
     Metric("gateway_workers", "gauge", (),

@@ -53,7 +53,7 @@ class Spoken(Asked):
         self.status = status
         self.heads.append(status)
 
-    async def write(self, frames: bytes) -> None:
+    async def write(self, frames: bytes, seconds: float) -> None:
         self.said += frames
 
     def end(self, last: bytes = b"") -> None:

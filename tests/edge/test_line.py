@@ -71,7 +71,7 @@ class Served:
     async def stream(self, asked: Asked) -> None:
         asked.begin(200, TYPE)
         for part in (b"one ", b"two "):
-            await asked.write(part)
+            await asked.write(part, 10)
             await asyncio.sleep(0.01)
         asked.end(b"three")
 
@@ -82,14 +82,14 @@ class Served:
     async def endless(self, asked: Asked) -> None:
         asked.begin(200, TYPE)
         while True:
-            await asked.write(b"x" * 65536)
+            await asked.write(b"x" * 65536, 10)
             self.written += 65536
             await asyncio.sleep(0)
 
     async def drip(self, asked: Asked) -> None:
         asked.begin(200, TYPE)
         while True:
-            await asked.write(b".")
+            await asked.write(b".", 10)
             await asyncio.sleep(0.02)
 
     async def heavy(self, asked: Asked) -> None:

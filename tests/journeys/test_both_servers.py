@@ -6,12 +6,15 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.edge.raw import HEAD
 from tests.serving import Gateway, eventually, gateway
+from tests.upstream.server import RudeServer
 
 CONFIG = """\
 server: {{http_server: {server}, max_body: 1KiB}}
@@ -20,6 +23,7 @@ models:
   slow: {{template: chat, targets: [{{speaks: scripted, script: slow.yaml}}]}}
   broken: {{template: chat, targets: [{{speaks: scripted, script: broken.yaml}}]}}
   flood: {{template: chat, policy: short, targets: [{{speaks: scripted, script: flood.yaml}}]}}
+  pours: {{template: chat, policy: idle, targets: [{{speaks: chat, url: "{url}"}}]}}
 """
 FLOOD = "x" * 50_000 + "@@", "y" * 50_000 + "##"
 """Pieces of 15 MB, more than any socket takes; each ends in half a stop, which is held until the next piece."""
@@ -29,17 +33,41 @@ SCRIPTS = {
     "broken.yaml": "[begun, {error: upstream_disconnected}]\n",
     "flood.yaml": f'[&a "{FLOOD[0]}", &b "{FLOOD[1]}"{", *a, *b" * 150}, {{finish: stop}}]\n',
     "policies/short.yaml": "delivery: {timeout: {total: 1s}}\n",
+    "policies/idle.yaml": "delivery: {timeout: {idle: 500ms, total: 60s}}\n",
 }
 
 
+@pytest.fixture(scope="module")
+def up() -> Iterator[RudeServer]:
+    with RudeServer() as server:
+        yield server
+
+
 @pytest.fixture(scope="module", params=["h1", "uvicorn"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def served(
+    up: RudeServer, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "policies").mkdir()
     for name, text in SCRIPTS.items():
         (folder / name).write_text(text)
-    with gateway(folder, CONFIG.format(server=request.param)) as one:
+    with gateway(folder, CONFIG.format(server=request.param, url=up.url("flood"))) as one:
         yield one
+
+
+POURS = json.dumps({"model": "pours", "stream": True, "messages": [{"role": "user", "content": "hi"}]}).encode()
+
+
+@contextmanager
+def small_window(served: Gateway, body: bytes) -> Iterator[socket.socket]:
+    """A chat call on a connection that takes little without being read."""
+    with socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        link.settimeout(10)
+        link.connect(("127.0.0.1", served.port))
+        link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n%bConnection: close\r\n" % HEAD)
+        link.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        yield link
 
 
 def test_a_whole_answer_with_all_its_headers(served: Gateway) -> None:
@@ -96,12 +124,7 @@ def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: G
     message = {"role": "user", "content": "hi"}
     asked = {"model": "flood", "stream": True, "stop": ["@@@", "###"], "messages": [message]}
     body = json.dumps(asked).encode()
-    with socket.socket() as link:
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
-        link.settimeout(10)
-        link.connect(("127.0.0.1", served.port))
-        link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n%bConnection: close\r\n" % HEAD)
-        link.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    with small_window(served, body) as link:
         time.sleep(1.5)  # the total has passed
         answer = httpx.Response(200, content=_unchunked(link))
     events = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
@@ -111,6 +134,32 @@ def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: G
     assert said == "".join(FLOOD * 151)[: len(said)]
     assert len(said) % len(FLOOD[0]) == 0  # what was held of the last piece came, too
     assert served.settled()
+
+
+def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gateway, up: RudeServer) -> None:
+    before = served.metric("gateway_client_gone_total", phase="stalled")
+    with small_window(served, POURS) as link:
+        assert eventually(lambda: up.active == 1, 10)
+        assert eventually(lambda: up.active == 0, 20), "the engine goes on"
+        assert served.settled(10)
+        with link.makefile("rb") as answer:
+            assert b"[DONE]" not in answer.read()  # up to the end of the connection
+    assert served.metric("gateway_client_gone_total", phase="stalled") == before + 1
+    assert served.metric("gateway_requests_total", endpoint="chat", model="pours", outcome="client_stalled") == 1
+
+
+def test_a_client_that_reads_slowly_is_served_on(up: RudeServer, tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "idle.yaml").write_text("delivery: {timeout: {idle: 1s}}\n")
+    model = (
+        f'models: {{pours: {{template: chat, policy: idle, targets: [{{speaks: chat, url: "{up.url("flood")}"}}]}}}}'
+    )
+    with gateway(tmp_path, model) as served, small_window(served, POURS) as link:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert link.recv(16 * 1024)
+            time.sleep(0.05)
+        assert up.active == 1
 
 
 def _unchunked(link: socket.socket) -> bytes:

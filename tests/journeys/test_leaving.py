@@ -117,4 +117,4 @@ def test_a_second_signal_cuts_what_runs(tmp_path: Path, server: str) -> None:
         assert eventually(lambda: not process.accepts())
         process.signal(signal.SIGTERM)
         assert process.process.wait(15) == 1
-        assert process.log.count("endless status=") == 1
+        assert process.log.count("outcome=cancelled") == 1

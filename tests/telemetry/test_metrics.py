@@ -106,6 +106,19 @@ ENDS: dict[str, tuple[Record, set[str]]] = {  # name: (record, what else it move
         "gateway_stream_incomplete_total{m}",
         "gateway_first_token_seconds_count{m}", "gateway_first_token_seconds_sum{m}",
     }),
+    **{
+        f"a stream that ended with {outcome}": (replace(BARE, outcome=outcome, stream=True, first_token=0.5), {
+            "gateway_stream_incomplete_total{m}",
+            "gateway_first_token_seconds_count{m}", "gateway_first_token_seconds_sum{m}",
+        })
+        for outcome in ("upstream_error", "deadline_exceeded", "server_draining", "internal_error", "cancelled")
+    },
+    "a client that stalled": (
+        replace(BARE, outcome="client_stalled", stream=True, first_token=0.5, gone_phase="stalled"), {
+            "gateway_client_gone_total{stalled}",
+            "gateway_first_token_seconds_count{m}", "gateway_first_token_seconds_sum{m}",
+        },
+    ),
     "a stream that never began": (replace(BARE, outcome="upstream_disconnected", status=502, stream=True), set()),
 }  # fmt: skip
 
