@@ -188,7 +188,7 @@ def main(wanted: str = "") -> None:
 
 async def served(wanted: str, stream: TextIO) -> None:
     """As in ``gateway serve``: the log is written by a handler of ours, inside an event loop."""
-    logging.basicConfig(level=logging.INFO, handlers=[Lines(stream)])
+    logging.basicConfig(level=logging.INFO, handlers=[Lines(stream.write)])
     main(wanted)
 
 

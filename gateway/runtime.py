@@ -156,7 +156,18 @@ class Runtime:
         return self.metrics.exposition()
 
     async def _look(self) -> None:
+        blind = False
         while True:
             await asyncio.sleep(POLL)
-            if await asyncio.to_thread(self._watch.changed):
+            try:
+                changed = await asyncio.to_thread(self._watch.changed)
+            except OSError as error:  # too many open files, a file system that is gone: it may come back
+                if not blind:
+                    LOG.error("the configuration's files cannot be looked at, changes go unseen: %s", error)
+                blind = True
+                continue
+            if blind:
+                LOG.info("the configuration's files can be looked at again")
+            blind = False
+            if changed:
                 await self.reload()

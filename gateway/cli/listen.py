@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import uvloop
@@ -54,7 +55,7 @@ class Place:
 
 def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, place: Place | None = None) -> int:
     """Serve until a signal ends it; the exit code. Without a ``place`` its own sockets are bound (``PortBusy``)."""
-    log_to_stderr(log_level)
+    log_to_stderr(log_level, partial(runtime.metrics.count, "gateway_log_lines_dropped_total"))
     if place is None:
         place = _own_place(snapshot)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

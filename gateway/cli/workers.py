@@ -54,8 +54,8 @@ class GaveUp(Exception):
 
 def serve(config: Path, env: Mapping[str, str], log_level: str) -> int:
     """Serve until a signal ends it; the exit code. Raises ``ConfigError`` and ``PortBusy`` before anything listens."""
-    log_to_stderr(log_level)
     fleet = Fleet(config, env, log_level)
+    log_to_stderr(log_level, partial(fleet.metrics.count, "gateway_log_lines_dropped_total"))
     try:
         return asyncio.run(fleet.serve(fleet.load()))
     except GaveUp as error:

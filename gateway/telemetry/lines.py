@@ -1,48 +1,67 @@
-"""How do lines reach the log at ten thousand calls a second? Many in one write, ten times a second at most.
+"""How do lines reach the log at ten thousand calls a second? A thread writes them, many at once, ten times a second.
 
-The first line after a quiet moment is written at once, what follows within ``EVERY`` waits for a timer; a warning, or
-worse, takes all that waits along at once. At the end of the process ``logging`` flushes its handlers, so an orderly end
-loses nothing. Order is kept.
+Serving never waits for the reader of standard error: lines that the reader does not take wait, up to ``MOST`` of them,
+and further ones are dropped and counted. The first line after a quiet moment is written at once, and so is a warning,
+or worse, with all that waits before it. At the end of the process ``logging`` flushes its handlers, so an orderly end
+loses nothing that is read. Order is kept.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TextIO
+from functools import partial
 
 EVERY = 0.1
 """Seconds between two writes, while there are only lines without hurry."""
+MOST = 4096
+"""Lines that may wait for the reader of the log."""
+PATIENCE = 1.0
+"""Seconds that ``flush`` waits for the reader of the log."""
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
-def log_to_stderr(level: str) -> None:
-    """Set this process's logging up: lines of ``level`` and above go to standard error."""
-    logging.basicConfig(level=level.upper(), handlers=[Lines(sys.stderr)])
+def log_to_stderr(level: str, dropped: Callable[[], object]) -> None:
+    """Set this process's logging up: lines of ``level`` and above go to standard error.
+
+    ``dropped`` is called for each line that is dropped, in the thread that has said it.
+    """
+    # The descriptor, not ``sys.stderr``: a write that is stuck would keep that object's lock, also from the exit.
+    logging.basicConfig(level=level.upper(), handlers=[Lines(partial(_write_all, sys.stderr.fileno()), dropped)])
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
 class Lines(logging.Handler):
-    """A log handler for standard error. Without a running event loop each line is written as it comes."""
+    """A log handler whose lines are written by a thread of its own."""
 
-    def __init__(self, stream: TextIO, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        dropped: Callable[[], object] = lambda: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``write`` takes whole lines and may block; what it raises as ``OSError`` or ``ValueError`` is ignored."""
         super().__init__()
-        self._stream = stream
+        self._write = write
+        self._dropped = dropped
         self._now = now
-        self._held: deque[str] = deque()  # filled without a lock: other threads may log too
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """Where a timer runs that will write what is held."""
-        self._written = 0.0
-        """Loop time of the last write that a line without hurry has caused."""
+        self._held: deque[str | threading.Event] = deque()
+        """Lines to be written, and events to be set when all before them have been."""
+        self._wake = threading.Event()
+        """There is something to write."""
+        self._hurry = threading.Event()
+        """It shall be written at once."""
         self._second = -1
         self._date = ""
         self._format = logging.Formatter(FORMAT)
         self.setFormatter(self._format)
+        threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def takes_all_of(self, logger: logging.Logger) -> bool:
         """Is this handler, as it was made, all that a record of the logger would meet? Then no record is needed."""
@@ -65,11 +84,7 @@ class Lines(logging.Handler):
         if second != self._second:
             self._second, self._date = second, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
         name = "INFO" if level == logging.INFO else logging.getLevelName(level)
-        line = f"{self._date},{int((now - second) * 1000):03d} {name} {message}\n"
-        if level < logging.WARNING and self._loop is not None and not self._loop.is_closed():
-            self._held.append(line)  # what ``_take`` would do, while a timer runs
-        else:
-            self._take(level, line)
+        self._put(level, f"{self._date},{int((now - second) * 1000):03d} {name} {message}\n")
 
     def emit(self, record: logging.LogRecord) -> None:
         """``logging.Handler``: any other record."""
@@ -78,49 +93,52 @@ class Lines(logging.Handler):
         except Exception:  # as every handler of the standard library: a record that cannot be printed ends no call
             self.handleError(record)
         else:
-            self._take(record.levelno, f"{line}\n")
+            self._put(record.levelno, f"{line}\n")
 
     def flush(self) -> None:
-        """Write what is held."""
-        self.acquire()
-        try:
-            lines = []
-            while self._held:
-                lines.append(self._held.popleft())
-            if lines:
-                self._write("".join(lines))
-        finally:
-            self.release()
+        """Wait until what has been said is written, or ``PATIENCE`` is over."""
+        written = threading.Event()
+        self._held.append(written)
+        self._hurry.set()
+        self._wake.set()
+        written.wait(PATIENCE)
 
-    def _take(self, level: int, line: str) -> None:
+    def _put(self, level: int, line: str) -> None:
+        if len(self._held) >= MOST:
+            self._dropped()
+            return
         self._held.append(line)
         if level >= logging.WARNING:
-            self.flush()
-        elif self._loop is None or self._loop.is_closed():
-            self._flush_soon()
+            self._hurry.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
-    def _flush_soon(self) -> None:
+    def _run(self) -> None:
+        while self._wake.wait():
+            self._wake.clear()
+            self._write_held()
+            self._hurry.wait(EVERY)
+            self._hurry.clear()
+
+    def _write_held(self) -> None:
+        lines: list[str] = []
+        written: list[threading.Event] = []
+        while self._held:
+            one = self._held.popleft()
+            if isinstance(one, str):
+                lines.append(one)
+            else:
+                written.append(one)
         try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # another thread, or nothing is served yet
-            self.flush()
-            return
-        if loop.time() - self._written >= EVERY:
-            self._flush_in_time(loop)
-        else:
-            self._loop = loop
-            loop.call_later(EVERY, self._flush_in_time, loop)
-
-    def _flush_in_time(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = None
-        self._written = loop.time()
-        self.flush()
-
-    def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
+            if lines:
+                self._write("".join(lines))
         except (OSError, ValueError):
-            # Whoever read the log has gone, or has closed it: that is no reason to stop serving, and there is
-            # nowhere left to tell. logging's own handlers do the same.
-            return
+            pass  # the reader of the log has gone, or has closed it: serving goes on, as with logging's own handlers
+        for event in written:
+            event.set()
+
+
+def _write_all(descriptor: int, text: str) -> None:
+    data = text.encode("utf-8", "backslashreplace")
+    while data:
+        data = data[os.write(descriptor, data) :]

@@ -81,7 +81,8 @@ class Metrics(Collector):
         for name, values in FROM_THE_START.items():
             for value in values:
                 self.count(name, value, by=0)
-        self.count("gateway_worker_restarts_total", by=0)
+        for name in ("gateway_worker_restarts_total", "gateway_log_lines_dropped_total"):
+            self.count(name, by=0)
         self.process = ProcessCollector(registry=self.registry)
         """What the operating system tells of this process."""
         self.registry.register(self)

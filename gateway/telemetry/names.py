@@ -94,6 +94,8 @@ METRICS = (
            "Processes that serve; less than `server.workers` while one is being replaced."),
     Metric("gateway_worker_restarts_total", "counter", (),
            "Workers that ended by themselves or were killed, and were replaced."),
+    Metric("gateway_log_lines_dropped_total", "counter", (),
+           "Log lines that were dropped because standard error was not read."),
     Metric("gateway_build_info", "gauge", ("version", "revision"),
            "Always 1; which build and which configuration serve."),
 )  # fmt: skip

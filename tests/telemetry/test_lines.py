@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from gateway.core.record import Record
-from gateway.telemetry.lines import EVERY, FORMAT, Lines
+from gateway.telemetry.lines import EVERY, FORMAT, MOST, PATIENCE, Lines
 from gateway.telemetry.log import CALLS, log_call
 from tests.journeys.process import serving
+from tests.serving import eventually
 
 RECORD = Record("req_1", "chat", "m", "ok", 200, False, duration=0.0123, target="m/0", attempts=1, prompt_tokens=9)
 SAID = "req_1 chat model=m status=200 outcome=ok target=m/0 attempts=1 seconds=0.0123 tokens=9+?"
@@ -58,79 +59,92 @@ def test_a_line_is_what_loggings_own_formatter_makes_of_it(moment: float, level:
     stream, record = Stream(), logging.LogRecord("x", level, "", 0, "said", None, None)
     record.created = moment
     record.msecs = int((moment - int(moment)) * 1000) + 0.0
-    lines = Lines(stream, now=lambda: moment)
+    lines = Lines(stream.write, now=lambda: moment)
     lines.say(level, "said")
+    lines.flush()
     assert stream.getvalue() == logging.Formatter(FORMAT).format(record) + "\n"
 
 
 def test_the_date_moves_on() -> None:
     moments = iter([0.0, 0.5, 86400.0, 0.25])
     stream = Stream()
-    lines = Lines(stream, now=lambda: next(moments))
+    lines = Lines(stream.write, now=lambda: next(moments))
     for _ in range(4):
         lines.say(logging.INFO, "")
-    days = [line.split()[0] for line in stream.writes]
+    lines.flush()
+    days = [line.split()[0] for line in stream.getvalue().splitlines()]
     assert days[0] == days[1] == days[3] != days[2]
-
-
-def test_without_an_event_loop_each_line_is_written_as_it_comes() -> None:
-    stream = Stream()
-    with only_handler(Lines(stream)):
-        for _ in range(3):
-            log_call(RECORD)
-    assert [line[24:] for line in stream.writes] == [f"INFO {SAID}\n"] * 3
 
 
 def test_under_load_lines_share_their_writes_and_the_last_is_not_forgotten() -> None:
     stream = Stream()
-
-    async def load() -> None:
+    with only_handler(Lines(stream.write)):
+        log_call(RECORD)
+        assert eventually(lambda: len(stream.writes) == 1)  # the first after a quiet moment is written at once
         for _ in range(50):
             log_call(RECORD)
-        assert len(stream.writes) == 1  # the first after a quiet moment waits for nobody
-        await asyncio.sleep(EVERY * 1.5)
-
-    with only_handler(Lines(stream)):
-        asyncio.run(load())
-    assert len(stream.writes) == 2
-    assert stream.getvalue().count(SAID) == 50
+        assert eventually(lambda: stream.getvalue().count(SAID) == 51, 10 * EVERY)
+    assert len(stream.writes) < 20
 
 
 def test_a_warning_takes_along_what_waits_and_keeps_the_order() -> None:
     stream = Stream()
-
-    async def story() -> None:
+    lines = Lines(stream.write)
+    with only_handler(lines):
         for number in range(3):
             log_call(replace(RECORD, request_id=f"req_{number}"))
         log_call(replace(FAILED, request_id="req_3"))
         log_call(replace(RECORD, request_id="req_4"))
         logging.getLogger("gateway.runtime").warning("req_5 something else")
-
-    with only_handler(Lines(stream)):
-        asyncio.run(story())
+        lines.flush()
     assert re.findall(r"(\w+) req_(\d)", stream.getvalue()) == [
         ("INFO", "0"), ("INFO", "1"), ("INFO", "2"), ("WARNING", "3"), ("INFO", "4"), ("WARNING", "5"),
     ]  # fmt: skip
 
 
-def test_a_loop_that_ends_leaves_nothing_stuck() -> None:
-    stream = Stream()
+class Stuck:
+    """A log that nobody reads, until somebody does."""
 
-    async def two() -> None:
-        log_call(RECORD)
-        log_call(RECORD)
+    def __init__(self) -> None:
+        self.reads = threading.Event()
+        self.dropped = 0
+        self.text = ""
 
-    lines = Lines(stream)
-    with only_handler(lines):
-        asyncio.run(two())
-        assert stream.getvalue().count(SAID) == 1
-        log_call(RECORD)  # the timer went with its loop
-        assert stream.getvalue().count(SAID) == 3
+    def write(self, text: str) -> None:
+        self.reads.wait()
+        self.text += text
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+
+def test_lines_that_nobody_reads_are_dropped_and_counted_and_saying_them_never_waits() -> None:
+    stuck = Stuck()
+    lines = Lines(stuck.write, stuck.drop)
+    lines.say(logging.INFO, "0")
+    assert eventually(lambda: not lines._held)  # the thread is stuck in its write
+    for number in range(1, MOST + 101):
+        lines.say(logging.WARNING, str(number))
+    assert stuck.dropped == 100
+    stuck.reads.set()
+    lines.flush()
+    assert [line.rsplit(" ", 1)[1] for line in stuck.text.splitlines()] == [str(number) for number in range(MOST + 1)]
+
+
+def test_a_flush_gives_a_reader_up_that_does_not_read() -> None:
+    stuck = Stuck()
+    lines = Lines(stuck.write)
+    lines.say(logging.INFO, "said")
+    started = time.monotonic()
+    lines.flush()
+    assert time.monotonic() - started < 20 * PATIENCE
+    assert not stuck.text
+    stuck.reads.set()
 
 
 def test_threads_lose_no_line() -> None:
     stream = Stream()
-    lines = Lines(stream)
+    lines = Lines(stream.write)
 
     def talk(name: int) -> None:
         for number in range(200):
@@ -153,19 +167,24 @@ def test_threads_lose_no_line() -> None:
     assert len(said) == 1000
 
 
-def test_a_reader_that_has_gone_stops_nobody() -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w", closefd=False) as stream, only_handler(Lines(stream)):
-        log_call(FAILED)
-        log_call(RECORD)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)  # or the stream complains when it is closed
-    os.close(writing)
+@pytest.mark.parametrize("error", [BrokenPipeError, ValueError])
+def test_a_reader_that_has_gone_stops_nobody(error: type[Exception]) -> None:
+    seen: list[str] = []
+
+    def write(text: str) -> None:
+        seen.append(text)
+        raise error
+
+    lines = Lines(write)
+    for _ in range(2):
+        lines.say(logging.WARNING, "said")
+        lines.flush()
+    assert len(seen) == 2
 
 
 def test_a_message_that_cannot_be_printed_is_reported_as_logging_does(capsys: pytest.CaptureFixture[str]) -> None:
     stream = Stream()
-    with only_handler(Lines(stream)):
+    with only_handler(Lines(stream.write)):
         logging.getLogger("x").warning("%d", "no number")
     assert not stream.getvalue()
     assert "Logging error" in capsys.readouterr().err
@@ -184,7 +203,7 @@ class Seen(logging.Handler):
 
 def test_whoever_sets_up_logging_gets_records() -> None:
     seen = Seen()
-    for handlers in ([seen], [Lines(Stream()), seen]):
+    for handlers in ([seen], [Lines(Stream().write), seen]):
         with only_handler(*handlers):
             log_call(RECORD)
     assert [record.getMessage() for record in seen.records] == [SAID] * 2
@@ -210,7 +229,7 @@ CHANGES: dict[str, tuple[Callable[[Lines], object], bool]] = {  # what somebody 
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_record_is_left_out_only_if_nobody_would_see_the_difference(case: str) -> None:
     change, alone = CHANGES[case]
-    lines = Lines(Stream())
+    lines = Lines(Stream().write)
     with only_handler(lines):
         try:
             change(lines)
@@ -222,10 +241,12 @@ def test_a_record_is_left_out_only_if_nobody_would_see_the_difference(case: str)
 
 def test_a_raised_threshold_holds() -> None:
     stream = Stream()
-    with only_handler(Lines(stream)):
+    lines = Lines(stream.write)
+    with only_handler(lines):
         logging.getLogger().setLevel(logging.WARNING)
         log_call(RECORD)
         log_call(FAILED)
+    lines.flush()
     assert stream.getvalue().count("model=m") == 1
 
 

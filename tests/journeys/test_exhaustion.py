@@ -1,0 +1,100 @@
+"""A process that runs out of something: descriptors, or a reader of its log. It serves on, and it ends in order."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.process import Process, serving
+from tests.serving import eventually
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and RLIMIT_NOFILE")
+
+FILES = {"says.yaml": "[hi, {finish: stop}]\n"}
+CONFIG = "server: {{{server}}}\nmodels: {{m: {{template: chat, targets: [{{speaks: scripted, script: says.yaml}}]}}}}\n"
+
+FEW_DESCRIPTORS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+from gateway.cli import main
+sys.exit(main(["serve"]))
+"""
+
+UNREAD_LOG = """
+import os, sys
+_, write = os.pipe()
+os.dup2(write, 2)
+from gateway.cli import main
+sys.exit(main(["serve"]))
+"""
+
+
+def files(server: str) -> dict[str, str]:
+    return {**FILES, "gateway.yaml": CONFIG.format(server=server)}
+
+
+def seconds_of_work(process: Process) -> float:
+    """Processor time that the process has used."""
+    fields = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+@contextmanager
+def without_descriptors(folder: Path, server: str) -> Iterator[tuple[Process, ExitStack]]:
+    """A process whose descriptors are all in use, until the connections in the stack are closed."""
+    with serving(folder, files(server), ("-c", FEW_DESCRIPTORS)) as process, ExitStack() as links:
+        assert process.says("m") == "hi"
+        for _ in range(100):
+            links.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=20))
+        assert eventually(lambda: "changes go unseen" in process.log, 20), process.log
+        yield process, links
+
+
+@pytest.mark.parametrize("server", ["http_server: h1", "http_server: uvicorn"])
+def test_a_process_without_free_descriptors_ends_in_order(tmp_path: Path, server: str) -> None:
+    with without_descriptors(tmp_path, server) as (process, _):
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(20) == 0
+    assert "Traceback" not in process.log
+
+
+def test_a_process_without_free_descriptors_rests_and_then_goes_on(tmp_path: Path) -> None:
+    with without_descriptors(tmp_path, "http_server: h1") as (process, links):
+        before = seconds_of_work(process)
+        assert not eventually(lambda: seconds_of_work(process) - before > 0.5, 1.0), "it spins"
+        links.close()
+        assert eventually(lambda: "can be looked at again" in process.log, 20), process.log
+        assert process.log.count("changes go unseen") == 1
+        process.write("says.yaml", "[changed, {finish: stop}]\n")
+        assert eventually(lambda: process.says("m") == "changed", 20), process.log
+
+
+@pytest.mark.parametrize("server", ["http_server: h1", "http_server: uvicorn", "workers: 2"])
+def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path, server: str) -> None:
+    call = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    bad = call + b"Content-Length: 2\r\n\r\n[]"
+    with serving(tmp_path, files(server), ("-c", UNREAD_LOG)) as process:
+
+        def dropped() -> float:
+            found = re.search(r"^gateway_log_lines_dropped_total (\S+)", process.http.get("/metrics").text, re.M)
+            return float(found[1]) if found else 0.0
+
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", process.port), timeout=20) as link:
+                link.sendall(bad * 99 + call + b"Connection: close\r\nContent-Length: 2\r\n\r\n[]")
+                while link.recv(65536):
+                    pass
+            if dropped():
+                break
+        assert dropped() > 0
+        assert process.http.get("/health").status_code == 200
+        assert process.says("m") == "hi"
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(20) == 0
