@@ -34,6 +34,7 @@ from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINTS, Backend
 from gateway.pipeline import Route
 from gateway.policy.admit.keys import Keyring
+from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.params import Terms
 from gateway.policy.admit.reading import readings
 from gateway.policy.deliver.begin import Begin
@@ -122,6 +123,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
             endpoint: Terms(model.policy.params, endpoint, takes, defaults, tools=model.template.tools is not None)
             for endpoint in ENDPOINTS
         },
+        media=MediaRule(model.policy.media),
         template_id=f"{model.template.name}@sha256:{model.template.digest}",
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,

@@ -17,12 +17,13 @@ import orjson
 from gateway.backend.tokens import Tokens, count
 from gateway.config.snapshot import ModelSpec
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue
 from gateway.core.events import Usage
 from gateway.core.exchange import Backend, Endpoint, Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
+from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.params import Form, Terms
 from gateway.policy.admit.reading import Readings
 from gateway.progress import Progress
@@ -47,6 +48,7 @@ class Route:
     backend: Backend
     terms: Mapping[Endpoint, Terms]
     """What the policy comes to for each endpoint."""
+    media: MediaRule
     template_id: str
     """``name@sha256:12hex``, for ``x-gateway-template``."""
     eos_stops: tuple[str, ...] = ()
@@ -150,9 +152,11 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         raise ForbiddenParameter(
             f"model {route.spec.name} has no chat template that takes variables", param="chat_template_kwargs"
         )
+    text = route.form == "text"
+    if not text and type(dialogue.messages) is not PlainMessages:
+        route.media.check(dialogue.messages)
     prompt = route.template.render(dialogue) if route.awaited is None else await route.awaited(dialogue)
     rendered = time.perf_counter() - started
-    text = route.form == "text"
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
         raise _overlong(length, "messages")

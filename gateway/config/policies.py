@@ -11,7 +11,7 @@ from gateway.config.files import Blame, Files
 from gateway.config.names import shown
 from gateway.config.settings import POLICY
 from gateway.config.shape import INVALID, check
-from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, PolicySpec
+from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec
 from gateway.config.yaml import Document
 
 # Parameter → why no policy may set it.
@@ -79,6 +79,7 @@ def _spec(name: str, values: Mapping[str, Any]) -> PolicySpec:
         name=name,
         description=values["description"],
         params=ParamsPolicy(**params),
+        media=MediaPolicy(**values["media"]),
         delivery=DeliveryPolicy(
             **delivery["timeout"],
             attempts=delivery["retry"]["attempts"],

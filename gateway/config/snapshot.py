@@ -82,6 +82,16 @@ class ParamsPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaPolicy:
+    """What messages may carry to a target that takes messages."""
+
+    https: Literal["allow", "refuse"] = "allow"
+    """Addresses, which the target fetches."""
+    data: Literal["allow", "refuse"] = "allow"
+    """``data:`` URIs and base64."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
     """Clocks and attempts (``specs/reliability.md`` 4)."""
 
@@ -103,6 +113,7 @@ class PolicySpec:
     description: str = ""
     params: ParamsPolicy = ParamsPolicy()
     delivery: DeliveryPolicy = DeliveryPolicy()
+    media: MediaPolicy = MediaPolicy()
 
 
 @dataclass(frozen=True, slots=True)

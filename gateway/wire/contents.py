@@ -10,7 +10,6 @@ from gateway.core.errors import InvalidValue
 from gateway.core.exchange import RawPrompt
 from gateway.wire.fields import MAX_PROMPTS
 from gateway.wire.json import refuse_lost_digits
-from gateway.wire.media import refuse_remote_media
 
 
 def read_message(raw: Mapping[str, Any], number: int) -> Message:
@@ -28,7 +27,6 @@ def read_message(raw: Mapping[str, Any], number: int) -> Message:
         return Message(role, content, (), raw)
     parts = []
     for index, part in enumerate(content):
-        refuse_remote_media(part, f"{param}.content[{index}]")
         text = part.get("text")
         if text is None and part["type"] == "text":
             raise InvalidValue(f"{param}.content[{index}].text is missing", param=f"{param}.content[{index}].text")

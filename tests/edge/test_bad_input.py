@@ -280,14 +280,15 @@ CASES = {
     "A18 an unknown key of ours": Case(chat(gateway={"exlpain": True}), "invalid_value", param="gateway.exlpain"),
     # --- A19: media
     **{
-        f"A19 {url[:40]}": Case(
+        f"A19 {url.strip()[:40]}": Case(
             said({"type": "image_url", "image_url": {"url": url}}), "media_not_allowed",
             param="messages[0].content[0].image_url",
         )
         for url in (
-            "http://169.254.169.254/latest/meta-data", "http://127.0.0.1:1/", "https://example.com/a.png",
+            "http://169.254.169.254/latest/meta-data", "http://127.0.0.1:1/", "https://127.0.0.1/a.png",
+            "http:/127.0.0.1",
             "file:///etc/passwd", "//127.0.0.1/a.png", "data:text/html;base64,AAAA", "data:image/svg+xml;base64,AAAA",
-            " http://127.0.0.1/", "", "gs://bucket/a.png",
+            " http://127.0.0.1/", " " * 257 + "http://127.0.0.1/", "", "gs://bucket/a.png", "/etc/passwd",
         )
     },
     "A19 an image as a plain string": Case(
@@ -301,13 +302,25 @@ CASES = {
         said({"type": "video_url", "video_url": {"url": "http://127.0.0.1/"}}), "media_not_allowed",
         param="messages[0].content[0].video_url",
     ),
-    "A19 a type we do not know": Case(
+    "A19 a type of another API": Case(
         said({"type": "input_image", "image_url": "http://127.0.0.1/"}), "media_not_allowed",
-        param="messages[0].content[0]",
+        param="messages[0].content[0].image_url",
+    ),
+    "A19 a type we do not know": Case(
+        said({"type": "made-up", "image": "//127.0.0.1/"}), "media_not_allowed", param="messages[0].content[0]",
     ),
     "A19 a file by address": Case(
         said({"type": "file", "file": {"file_id": "ht\ntps://127.0.0.1/"}}), "media_not_allowed",
-        param="messages[0].content[0]",
+        param="messages[0].content[0].file",
+    ),
+    "A19 an address beside the content": Case(
+        chat(model="talk", messages=[{"role": "user", "content": "a", "images": ["http://127.0.0.1/"]}]),
+        "media_not_allowed", param="messages[0].images",
+    ),
+    "A19 an address for a text model": Case(
+        chat(messages=[{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "http://127.0.0.1/a.png"}}
+        ]}]), "media_not_supported", param="messages[0].content[0]",
     ),
     "A19 an image for a text model": Case(
         chat(messages=[{"role": "user", "content": [

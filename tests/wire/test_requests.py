@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.call import Call
 from gateway.core.dialogue import Part
-from gateway.core.errors import ForbiddenParameter, InvalidValue, MediaNotAllowed, RequestError
+from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.fields import FORBIDDEN
 from gateway.wire.requests import _call, read_chat, read_completion, read_embedding
 from gateway.wire.shapes import CHAT, sorted_fields
@@ -176,10 +176,6 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
     ),
     "a user without content": (
         chat, {"messages": [{"role": "user"}]}, InvalidValue, "messages[0].content", "only an assistant message",
-    ),
-    "media by address": (
-        chat, {"messages": [USER, {"role": "user", "content": [{"type": "image_url", "image_url": "http://a"}]}]},
-        MediaNotAllowed, "messages[1].content[0].image_url", "fetches no addresses",
     ),
     "a misspelt option of ours in an embedding": (
         embedding, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian", "not permit",

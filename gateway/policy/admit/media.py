@@ -1,0 +1,180 @@
+"""Which media may a message carry to a target? One table of slots; what has no slot carries none.
+
+The gateway fetches nothing, and a target fetches what it is sent: an address inside its network, a ``file:``, a path
+(row A19 of ``specs/reliability.md``; vLLM CVE-2025-6242). So a string goes to a target in one of three kinds of slots:
+text, media (a ``data:`` URI, or an ``https`` address in strict form), or plain words, which are neither an address nor
+a path to any reader. Nothing has to be normalised: what a reader would strip or skip, the strict forms do not have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv6Address, ip_address
+from typing import Any, Final
+
+from gateway.config.snapshot import MediaPolicy
+from gateway.core.dialogue import Message
+from gateway.core.errors import MediaNotAllowed
+
+HTTPS = re.compile(
+    r"https://(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)\.?(?::[0-9]{1,5})?(?:[/?#]|$)"
+)
+"""The beginning of an address in lower case, without a user."""
+ODD_IN_ADDRESS = re.compile(r"[^!-\[\]-~]")
+"""A blank, a control character, a backslash or anything outside ASCII: readers of addresses disagree about these."""
+MAX_ADDRESS = 8192
+"""Characters of an address."""
+DATA = re.compile(r"data:([a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127})[;,]")
+MAX_HEAD = 256
+"""Characters within which a ``data:`` URI says its type."""
+BASE64_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
+PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,128}")
+LOCAL_NAMES = frozenset(
+    {"arpa", "corp", "home", "internal", "intranet", "lan", "local", "localdomain", "localhost", "svc"}
+)
+"""Last labels of names that only a machine or a local network resolves (RFC 6761, 6762, 8375; Kubernetes)."""
+
+TEXT: Final = "text"
+"""A slot for text, in whatever structure: no target reads an address in it."""
+BASE64: Final = "base64"
+"""A slot for media in base64."""
+IMAGE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+VIDEO: Final = ("video/mp4", "video/webm", "video/mpeg")
+AUDIO: Final = ("audio/wav", "audio/mpeg", "audio/mp3", "audio/ogg")
+FILE: Final = ()
+"""Slots for media: the types of a ``data:`` URI, which may stand under ``url``. A file has any type, and no address."""
+
+Slot = str | tuple[str, ...] | Mapping[str, Any]
+"""What a field may hold; a mapping has a slot for each field of an object."""
+
+PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
+    # By the type of a part: OpenAI's, and those that vLLM and SGLang add.
+    "text": {"text": TEXT},
+    "refusal": {"refusal": TEXT},
+    "thinking": {"thinking": TEXT, "text": TEXT, "signature": TEXT},
+    "reasoning": {"thinking": TEXT, "text": TEXT},
+    "image_url": {"image_url": IMAGE},
+    "video_url": {"video_url": VIDEO},
+    "audio_url": {"audio_url": AUDIO},
+    "input_image": {"image_url": IMAGE},
+    "input_audio": {"input_audio": {"data": BASE64}},
+    "file": {"file": {"file_data": FILE, "filename": TEXT}},
+}
+
+FIELDS: Final[Mapping[str, Slot]] = {
+    # Of a message, beside its content; what an answer brought comes back in them.
+    **dict.fromkeys(
+        ("role", "name", "refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking_blocks",
+         "tool_call_id", "tool_calls", "function_call", "tools", "annotations", "provider_specific_fields"),
+        TEXT,
+    ),
+    "audio": {"data": BASE64, "transcript": TEXT},
+}  # fmt: skip
+
+
+class MediaRule:
+    """A policy's decision about the media of messages that go to a target."""
+
+    def __init__(self, policy: MediaPolicy) -> None:
+        self._https = policy.https == "allow"
+        self._data = policy.data == "allow"
+
+    def check(self, messages: Sequence[Message]) -> None:
+        """Raise ``MediaNotAllowed`` for the first string that may not go to a target."""
+        for number, message in enumerate(messages):
+            for field, value in message.raw.items():
+                if field != "content":
+                    self._check(value, FIELDS.get(field), f"messages[{number}].{field}")
+                elif isinstance(value, list):
+                    for index, part in enumerate(value):
+                        self._part(part, f"messages[{number}].content[{index}]")
+
+    def _part(self, part: Mapping[str, Any], where: str) -> None:
+        slots = PARTS.get(part["type"], {})
+        for field, slot in slots.items():
+            if field in part or isinstance(slot, tuple):  # a part for media has some
+                self._check(part.get(field), slot, f"{where}.{field}")
+        for field, value in part.items():
+            if field not in slots:
+                self._check(value, None, where)
+
+    def _check(self, value: object, slot: Slot | None, where: str) -> None:
+        """One value in its slot; the recursion is bounded by the depth of a body."""
+        if slot == TEXT:
+            return
+        if isinstance(slot, tuple) or slot == BASE64:
+            self._medium(value, slot, where)
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                self._check(item, slot.get(key) if isinstance(slot, Mapping) else None, where)
+        elif isinstance(value, list):
+            for item in value:
+                self._check(item, None, where)
+        elif isinstance(value, str) and PLAIN_WORD.fullmatch(value) is None:
+            raise MediaNotAllowed(
+                f"{where} holds what a target could read as an address or a path; "
+                "send media in a part of its own type, such as image_url",
+                param=where,
+            )
+
+    def _medium(self, value: object, slot: Slot, where: str) -> None:
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                if key != "url":
+                    self._check(item, None, where)
+            value = value.get("url")
+        if isinstance(value, str) and self._takes(value, slot, where):
+            return
+        forms = []
+        if self._https and slot not in (BASE64, FILE):
+            forms.append("an https address")
+        if self._data:
+            kinds = f" of one of these types: {', '.join(slot)}" if slot not in (BASE64, FILE) else ""
+            forms.append(BASE64 if slot == BASE64 else f"a data: URI{kinds}")
+        if not forms:
+            raise MediaNotAllowed(f"this model's policy refuses {where} (policy key media)", param=where)
+        raise MediaNotAllowed(f"{where} must be {' or '.join(forms)}; the gateway fetches no addresses", param=where)
+
+    def _takes(self, value: str, slot: Slot, where: str) -> bool:
+        if slot == BASE64:
+            return self._data and value.isascii() and not value.encode().translate(None, BASE64_SIGNS)
+        data = DATA.match(value[:MAX_HEAD].lower())
+        if data is not None:
+            return self._data and (slot == FILE or data[1] in slot)
+        if self._https and slot != FILE and value[:8].lower() == "https://":
+            refuse_unsafe_address(value, where)
+            return True
+        return False
+
+
+def refuse_unsafe_address(url: str, where: str) -> None:
+    """Raise ``MediaNotAllowed`` unless ``url`` is a strict ``https`` address of a host that may be public.
+
+    Names are not resolved: a public name that leads into a private network is for the target to refuse.
+    """
+    found = HTTPS.match(url.lower()) if len(url) <= MAX_ADDRESS else None
+    if found is None or ODD_IN_ADDRESS.search(url) is not None:
+        raise MediaNotAllowed(
+            f"{where} is not an address in strict form: https://HOST/PATH in ASCII, without a user, blanks or "
+            f"backslashes, at most {MAX_ADDRESS} characters",
+            param=where,
+        )
+    if _is_local(found[1].strip("[]")):
+        raise MediaNotAllowed(
+            f"{where} names a host of a local network; send the media as a data: URI, or from a public host",
+            param=where,
+        )
+
+
+def _is_local(host: str) -> bool:
+    """True for a special address (loopback, private, link-local …), and for a name that is not a public one."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        # A last label that begins with a digit is read as IPv4 by some: 127.1, 0x7f.1, 2130706433.
+        labels = host.split(".")
+        return len(labels) == 1 or "" in labels or labels[-1] in LOCAL_NAMES or labels[-1][0].isdigit()
+    # Of IPv6 only global unicast, 2000::/3, and no tunnel: the others may hold an IPv4 address.
+    tunnel = isinstance(address, IPv6Address) and (address.packed[0] >> 5 != 1 or address.sixtofour is not None)
+    return tunnel or not address.is_global or address.is_multicast
