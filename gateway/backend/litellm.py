@@ -13,7 +13,7 @@ import gc
 import logging
 import os
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -27,6 +27,7 @@ from gateway.backend.request import refuse_stream_options, unsent_stops
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import (
     GatewayError,
+    MediaNotAllowed,
     UnsupportedParameter,
     UpstreamIncomplete,
     UpstreamInvalidResponse,
@@ -44,6 +45,14 @@ CLOSING = 2.0
 """Seconds that closing a stream may take."""
 OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
 """Providers that speak OpenAI's own dialect, where no parameter needs translating."""
+MEDIA = ("image_url", "video_url", "audio_url")
+"""Fields of a part that may be an address."""
+PASSES_ADDRESSES = OPENAI_LIKE | {
+    "anthropic", "azure", "azure_ai", "databricks", "fireworks_ai", "groq", "mistral", "openrouter", "perplexity",
+    "together_ai", "xai",
+}  # fmt: skip
+"""Providers to which LiteLLM hands on the address of an image (seen at 1.106.2). For others it downloads the image, or
+leaves it out."""
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # the default fetches a price list when imported
@@ -101,6 +110,8 @@ class LiteLLMBackend:
                 model = self._target.model
                 known = litellm.get_supported_openai_params(model=model, custom_llm_provider=self._dialect)
                 self._known = None if known is None else frozenset(known)
+        if self._dialect not in PASSES_ADDRESSES:
+            _refuse_addresses(exchange)
         if self._dialect in OPENAI_LIKE:
             given["allowed_openai_params"] = sorted(given)  # or some are dropped for models it has not heard of
         elif self._known is not None:
@@ -216,6 +227,28 @@ def _check_names(exchange: Exchange) -> None:
     refuse_stream_options(exchange)
 
 
+def _refuse_addresses(exchange: Exchange) -> None:
+    """For providers whose images LiteLLM would download, inside the gateway; admission has left no other addresses."""
+    for number, message in enumerate(exchange.messages):
+        content = message.get("content")
+        for index, part in enumerate(content if isinstance(content, list) else ()):
+            for field in MEDIA:
+                medium = part.get(field)
+                url = medium.get("url") if isinstance(medium, Mapping) else medium
+                if isinstance(url, str) and url[:6].lower() == "https:":
+                    where = f"messages[{number}].content[{index}].{field}"
+                    raise MediaNotAllowed(
+                        f"{where} is an address, which this model's provider does not fetch, nor does the gateway; "
+                        "send the media as a data: URI",
+                        param=where,
+                    )
+
+
+def _fetch_nothing(url: str) -> tuple[str, str]:
+    """In place of LiteLLM's check of an address that it is about to fetch, for a token count for example."""
+    raise MediaNotAllowed("the gateway fetches no addresses; send the media as a data: URI")
+
+
 def _unsupported(name: str) -> UnsupportedParameter:
     return UnsupportedParameter(f"this model's provider does not take {name}; leave it out", param=name)
 
@@ -245,12 +278,14 @@ def load() -> Any:
         raise GatewayError(
             "this model needs LiteLLM, which is not installed: pip install 'meta-gateway[litellm]'"
         ) from None
+    from litellm.litellm_core_utils import url_utils
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     # LiteLLM's own transport, but no redirects: it would carry the key wherever a server points (row B10).
     litellm.aclient_session = httpx.AsyncClient(
         transport=AsyncHTTPHandler.create_async_transport(), follow_redirects=False, trust_env=False
     )
+    url_utils.validate_url = _fetch_nothing
     litellm.telemetry = False
     litellm.drop_params = False
     litellm.suppress_debug_info = True

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from gateway.backend.litellm import LiteLLMBackend, load
+from gateway.core.errors import MediaNotAllowed
 from gateway.core.events import Document
 from gateway.core.exchange import Exchange
 from tests.backend.ask import Heard, chat_exchange, exchange, listen, target
@@ -58,6 +59,48 @@ def test_a_chat_through_litellm_is_the_same_chat(up: RudeServer, ask: Ask, strea
     body = up.heard[-1].body
     assert (body["model"], body["temperature"], body["seed"], body["stop"]) == ("tiny", 0, 7, ["<eob>"])
     assert up.heard[-1].headers["authorization"] == "Bearer sk-op"
+
+
+def seen_image(detail: str = "auto", url: str = "https://example.com/a.png") -> tuple[dict[str, Any], ...]:
+    part = {"type": "image_url", "image_url": {"url": url, "detail": detail}}
+    return ({"role": "user", "content": [{"type": "text", "text": "see"}, part]},)
+
+
+def test_the_address_of_an_image_reaches_the_provider(up: RudeServer, ask: Ask) -> None:
+    heard = ask(up.url("ok"), chat_exchange(messages=seen_image()))
+    assert heard.code is None
+    assert up.heard[-1].body["messages"] == list(seen_image())
+
+
+PROVIDERS = {
+    "a provider whose images LiteLLM downloads": "bedrock/anthropic.claude-3-sonnet-20240229-v1:0",
+    "another one": "gemini/gemini-1.5-pro",
+    "a provider that gets no image at all": "deepseek/deepseek-chat",
+}
+
+
+@pytest.mark.parametrize("model", PROVIDERS.values(), ids=PROVIDERS)
+def test_an_address_is_refused_where_litellm_would_download_it(
+    up: RudeServer, runner: asyncio.Runner, model: str
+) -> None:
+    before = up.requests
+    error = runner.run(listen(backend(up.url("ok"), model=model), chat_exchange(messages=seen_image()))).error
+    assert isinstance(error, MediaNotAllowed)
+    assert error.param == "messages[0].content[1].image_url"
+    assert "data: URI" in error.message
+    assert up.requests == before
+
+
+def test_a_token_count_of_an_image_that_is_not_fetched_breaks_no_stream(up: RudeServer, ask: Ask) -> None:
+    heard = ask(up.url("rude-no-usage"), chat_exchange(messages=seen_image("high")))
+    assert (heard.text(), heard.finishes) == (TEXT, {0: "stop"})
+
+
+def test_litellm_fetches_no_address_for_itself(runner: asyncio.Runner) -> None:
+    from litellm.litellm_core_utils.url_utils import async_safe_get
+
+    with pytest.raises(MediaNotAllowed):
+        runner.run(async_safe_get(load().module_level_aclient, "https://example.com/"))
 
 
 def test_embeddings_go_through(up: RudeServer, ask: Ask) -> None:
