@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.backend.control_fields import CONTROL_FIELDS
 from gateway.cli import VERBS
 from gateway.config.load import check_all
 from gateway.config.settings import GATEWAY, NOT_YET, ROWS, Row
@@ -75,6 +76,12 @@ def test_a_setting_of_a_later_version_is_listed_as_such(name: str) -> None:
 def test_the_options_of_providers_are_those_that_are_taken() -> None:
     line = next(line for line in CONFIGURATION.splitlines() if "target takes these options" in line)
     assert tuple(re.findall(r"`(\w+)`", line.partition("options:")[2])) == PROVIDER_OPTIONS
+
+
+@pytest.mark.parametrize("engine", CONTROL_FIELDS)
+def test_the_fields_that_steer_an_engine_are_those_that_are_refused(engine: str) -> None:
+    line = next(line for line in CONFIGURATION.splitlines() if line.startswith(f"| {engine} |"))
+    assert set(re.findall(r"`([\w.]+)`", line)) == CONTROL_FIELDS[engine]
 
 
 EXAMPLES = re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", CONFIGURATION, re.MULTILINE | re.DOTALL)

@@ -13,6 +13,7 @@ from gateway.config.settings import POLICY
 from gateway.config.shape import INVALID, check
 from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec
 from gateway.config.yaml import Document
+from gateway.wire.fields import FORBIDDEN
 
 # Parameter → why no policy may set it.
 RESERVED: Mapping[str, str] = {
@@ -27,6 +28,8 @@ RESERVED: Mapping[str, str] = {
 }
 ESSENTIAL = ("model", "messages", "prompt", "input")
 """Without these no call can be made, so they cannot be forbidden either."""
+
+NEVER_ALLOWED: Mapping[str, str] = dict.fromkeys(FORBIDDEN, "no policy can allow it")
 
 
 def read_policy(files: Files, path: Path, name: str, blame: Blame) -> PolicySpec | None:
@@ -48,13 +51,15 @@ def _params(files: Files, document: Document, params: Mapping[str, Any]) -> None
         for name in names:
             if name in why:
                 message = f"{shown(name)} cannot stand here: {why[name]}"
-                path = ("params", section, name) if section != "forbid" else ("params", section)
+                path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
                 files.problems.append(document.problem(path, message))
 
     refuse("force", params["force"] or (), RESERVED)
     refuse("default", params["default"] or (), RESERVED)
     refuse("clamp", params["clamp"] or (), RESERVED)
     refuse("forbid", params["forbid"] or (), dict.fromkeys(ESSENTIAL, "every call needs it"))
+    refuse("allow", params["allow"] or (), NEVER_ALLOWED)
+    refuse("allow", params["allow"] or (), dict.fromkeys(params["forbid"] or (), "params.forbid refuses it; keep one"))
     for name in params["default"] or ():
         if params["force"] is not INVALID and name in params["force"]:
             message = "is never used: params.force gives the same parameter; keep one"

@@ -79,6 +79,8 @@ class ParamsPolicy:
     """Tell engines OpenAI's sampling defaults in so many words."""
     max_tokens: int = 2048
     """Sent with a templated call that sets no limit of its own (design 5.1)."""
+    allow: tuple[str, ...] = ()
+    """Fields beyond OpenAI's that are sent whatever ``unknown`` says, those that steer an engine included."""
 
 
 @dataclass(frozen=True, slots=True)

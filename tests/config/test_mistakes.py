@@ -452,6 +452,14 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         policy("params:\n  forbid: [messages]\n"),
         ['policies/mine.yaml:2 params.forbid: "messages" cannot stand here: every call needs it'],
     ),
+    "allowing what no request may set": (
+        policy("params:\n  allow: [api_base]\n"),
+        ['policies/mine.yaml:2 params.allow: "api_base" cannot stand here: no policy can allow it'],
+    ),
+    "allowing what is forbidden": (
+        policy("params:\n  forbid: [top_k]\n  allow: [top_k]\n"),
+        ['policies/mine.yaml:3 params.allow: "top_k" cannot stand here: params.forbid refuses it; keep one'],
+    ),
     "a default that a force hides": (
         policy("params:\n  force: {seed: 1}\n  default: {seed: 2}\n"),
         ["policies/mine.yaml:3 params.default.seed: is never used: params.force gives the same parameter; keep one"],

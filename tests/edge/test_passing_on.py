@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.backend.control_fields import STEERING
 from tests.serving import Gateway, gateway
 from tests.upstream.server import RudeServer
 
@@ -16,10 +17,16 @@ CONFIG = """
 models:
   text: {{template: sft-demo, targets: [{{speaks: completions, url: "{url}"}}]}}
   talk: {{template: chat, targets: [{{speaks: chat, url: "{url}"}}]}}
+  allowing: {{template: chat, policy: allowing, targets: [{{speaks: chat, url: "{url}", engine: sglang}}]}}
+  dropping: {{template: sft-demo, policy: dropping, targets: [{{speaks: completions, url: "{url}"}}]}}
+  careful: {{template: sft-demo, policy: careful, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
   carried: {{template: chat, policy: carried, targets: [{{speaks: chat, url: "{url}"}}]}}
 """
 POLICIES = {
     "carried": "media: {https: refuse}",
+    "allowing": "params: {allow: [lora_path]}",
+    "dropping": "params: {unknown: drop, allow: [priority]}",
+    "careful": "params: {unknown: reject, allow: [priority, top_k]}",
 }
 
 
@@ -76,3 +83,48 @@ def test_a_text_model_says_first_that_it_takes_text_only(world: World, url: str)
     status, code, message = error(world.chat("text", [{"type": "image_url", "image_url": {"url": url}}]))
     assert (status, code) == (400, "media_not_supported")
     assert message.startswith("this model takes text only")
+
+
+# ---------------------------------------------------------------- fields that steer an engine
+
+
+@pytest.mark.parametrize("field", sorted(STEERING))
+def test_a_field_that_steers_the_engine_is_refused_by_name(world: World, field: str) -> None:
+    before = world.up.requests
+    for model in ("text", "talk"):
+        status, code, message = error(world.chat(model, **{field: 1}))
+        assert (status, code) == (400, "forbidden_parameter")
+        assert f"params.allow: [{field}]" in message
+    assert world.up.requests == before
+
+
+def test_raw_prompts_and_embeddings_steer_no_engine_either(world: World) -> None:
+    for path, said in (("completions", {"prompt": "a"}), ("embeddings", {"input": "a"})):
+        answer = world.served.http.post(f"/v1/{path}", json={"model": "text", "priority": 1, **said})
+        assert error(answer)[:2] == (400, "forbidden_parameter")
+
+
+@pytest.mark.parametrize(("model", "sent", "left_out"), [
+    ("allowing", {"lora_path": "a", "top_k": 5}, set()),
+    ("dropping", {"priority": 1}, {"lora_path", "top_k"}),
+    ("careful", {"priority": 1, "top_k": 5}, set()),
+])  # fmt: skip
+def test_a_policy_lets_the_fields_pass_that_it_lists(
+    world: World, model: str, sent: dict[str, Any], left_out: set[str]
+) -> None:
+    answer = world.chat(model, **sent, **dict.fromkeys(left_out, 1))
+    assert answer.status_code == 200, answer.text
+    assert sent.items() <= world.sent().items()
+    assert left_out.isdisjoint(world.sent())
+    assert ("dropped_parameter" in answer.headers.get("x-gateway-notice", "")) == bool(left_out)
+
+
+@pytest.mark.parametrize("model", ["allowing", "careful"])
+def test_a_policy_lets_no_others_pass(world: World, model: str) -> None:
+    assert error(world.chat(model, request_id="a"))[:2] == (400, "forbidden_parameter")
+
+
+@pytest.mark.parametrize("field", ["top_k", "min_p", "repetition_penalty", "ignore_eos", "structured_outputs"])
+def test_sampling_fields_of_engines_pass(world: World, field: str) -> None:
+    assert world.chat("text", **{field: 1}).status_code == 200
+    assert world.sent()[field] == 1

@@ -1,15 +1,16 @@
 """Which parameters go out? The client's, the policy's, and nothing in silence.
 
-In order: unknown fields by rule, forbidden ones refused, defaults filled in, bounds kept,
+In order: fields that steer the engine refused, other unknown ones by rule, forbidden ones refused, defaults filled in, bounds kept,
 forced values set. Every change leaves a notice. A text target then gets them in the names
 of the completions endpoint; what cannot be said there is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Literal
 
+from gateway.backend.control_fields import STEERING
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.dialogue import NOTHING
@@ -107,6 +108,7 @@ class Terms:
         """
         self._forbidden = tuple([alias for name in policy.forbid for alias in _aliases(name)])
         self._unknown = policy.unknown
+        self._allowed = frozenset(policy.allow)
         self._defaults = _rows("default_parameter", endpoint, policy.default)
         self._bounds = tuple([(_aliases(name), bound) for name, bound in _meant_for(endpoint, policy.clamp)])
         self._forced = _rows("forced_parameter", endpoint, policy.force)
@@ -133,8 +135,19 @@ class Terms:
             for name in self._forbidden:
                 if name in asked:
                     raise ForbiddenParameter(f"{name} is not allowed by this model's policy; leave it out", param=name)
-        if call.unknown and self._unknown == "reject":
-            name = min(map(plain, call.unknown))
+        if call.unknown and self._unknown != "drop":
+            self._check_unknown(call.unknown.keys() - self._allowed)
+
+    def _check_unknown(self, names: Set[str]) -> None:
+        if steering := names & STEERING:
+            name = min(steering)
+            raise ForbiddenParameter(
+                f"{name} steers the engine, not the completion; leave it out, or ask the operator to allow it "
+                f"(params.allow: [{name}] in the model's policy)",
+                param=name,
+            )
+        if names and self._unknown == "reject":
+            name = min(map(plain, names))
             raise UnsupportedParameter(
                 f"unknown field {name}: this model's policy refuses fields that OpenAI's API does not have", param=name
             )
@@ -198,10 +211,12 @@ class Terms:
                 notices.append(notice)
 
     def _take_unknown(self, unknown: Mapping[str, Any], params: dict[str, Any], notices: list[Notice]) -> None:
-        if self._unknown == "forward":
+        if self._unknown != "drop":
             params.update(unknown)
-        else:
-            names = sorted(map(plain, unknown))
+            return
+        params.update({name: value for name, value in unknown.items() if name in self._allowed})
+        if dropped := unknown.keys() - self._allowed:
+            names = sorted(map(plain, dropped))
             notices.append(Notice("dropped_parameter", " ".join(names[:8])))
 
     def _keep_below(self, params: dict[str, Any], notices: list[Notice]) -> None:
