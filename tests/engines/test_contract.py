@@ -1,0 +1,211 @@
+"""What a client gets from the gateway is the same whichever engine computes it, or it is refused by name.
+
+The same habits of engines are played by a scripted server in tests/faults/test_rude_engines.py.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from tokenizers import Tokenizer
+
+from tests.engines.conftest import Served
+from tests.engines.engine import MODEL
+from tests.journeys.process import environment
+
+SUMS = ((1, 1), (12, 30), (7, 8), (99, 99), (40, 2), (53, 26))
+LOG_LIKELIHOODS = {"echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
+
+both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+each_prompt = pytest.mark.parametrize("model", ["demo", "writes-bos", "chat"])
+
+
+def client(served: Served) -> openai.OpenAI:
+    return openai.OpenAI(base_url=served.gateway.url, api_key="none", max_retries=0, timeout=60)
+
+
+def ask(served: Served, model: str, question: str, *, stream: bool = False, **fields: Any) -> tuple[str, str | None]:
+    """The text of a chat answer and its finish reason, whole or put together from a stream."""
+    messages: list[Any] = [{"role": "user", "content": question}]
+    with client(served) as sdk:
+        if not stream:
+            choice = sdk.chat.completions.create(model=model, messages=messages, **fields).choices[0]
+            return choice.message.content or "", choice.finish_reason
+        text, reason = "", None
+        for chunk in sdk.chat.completions.create(model=model, messages=messages, stream=True, **fields):
+            for part in chunk.choices:
+                text += part.delta.content or ""
+                reason = part.finish_reason or reason
+        return text, reason
+
+
+def raw(served: Served, **fields: Any) -> httpx.Response:
+    return served.gateway.http.post("/v1/completions", json={"model": "demo", "temperature": 0, **fields}, timeout=60)
+
+
+def need(served: Served, model: str) -> None:
+    if model in ("chat", "lost") and served.engine.chat is None:
+        pytest.skip("this engine has no address of its own")
+
+
+@both_ways
+@each_prompt
+def test_every_sum_is_right_and_ends_before_the_stop_string(served: Served, model: str, stream: bool) -> None:
+    need(served, model)
+    extra = {"stop": "<eob>"} if model == "chat" else {}  # a chat engine knows no stop but the request's
+    for a, b in SUMS:
+        assert ask(served, model, f"{a}+{b}=?", stream=stream, **extra) == (str(a + b), "stop")
+
+
+def test_the_wrong_template_gets_every_sum_wrong(served: Served) -> None:
+    for a, b in SUMS:
+        assert ask(served, "wrong", f"{a}+{b}=?", max_tokens=8)[0] != str(a + b)
+
+
+@both_ways
+def test_max_tokens_ends_an_answer_with_length(served: Served, stream: bool) -> None:
+    text, reason = ask(served, "demo", "53+26=?", stream=stream, max_tokens=1)
+    assert (text, reason) == ("7", "length")
+
+
+def test_usage_counts_the_prompt_and_the_answer(served: Served) -> None:
+    answer = served.gateway.chat("demo", "12+30=?").json()
+    usage = answer["usage"]
+    assert usage["prompt_tokens"] == 15  # <s>, the marks and seven characters
+    assert usage["completion_tokens"] in (2, 3)  # engines count the end of the answer, or do not
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def test_usage_of_a_stream_comes_where_the_engine_sends_it(served: Served) -> None:
+    answer = served.gateway.chat("demo", "12+30=?", stream=True, stream_options={"include_usage": True})
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    counts = [event["usage"]["prompt_tokens"] for event in events if event.get("usage")]
+    assert counts == ([] if served.lacks("stream_usage") else [15])
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+@both_ways
+def test_logprobs_name_the_tokens_of_the_answer(served: Served, stream: bool) -> None:
+    body: dict[str, Any] = {"logprobs": True, "top_logprobs": 2, "stream": stream}
+    answer = served.gateway.chat("demo", "12+30=?", **body)
+    if served.lacks("logprobs"):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_ignored_parameter")
+        return
+    bodies = (
+        [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+        if stream
+        else [answer.json()]
+    )
+    choices = [choice for event in bodies for choice in event["choices"]]
+    rows = [row for choice in choices for row in (choice.get("logprobs") or {}).get("content") or ()]
+    assert "".join(row["token"] for row in rows) == "42"
+    assert all(row["logprob"] > -0.1 and len(row["top_logprobs"]) == 2 for row in rows)
+
+
+@both_ways
+def test_a_list_of_prompts_gets_one_answer_each_in_order(served: Served, stream: bool) -> None:
+    prompts = [f"<HUMAN>: {a}+{b}=?<eoh>\n<BOT>: " for a, b in SUMS[:3]]
+    answer = raw(served, prompt=prompts, stop="<eob>", stream=stream)
+    assert answer.status_code == 200, answer.text
+    texts = dict.fromkeys(range(3), "")
+    lines = answer.text.splitlines() if stream else [f"data: {answer.text}"]
+    for line in lines:
+        if line.startswith("data: {"):
+            for choice in json.loads(line[6:])["choices"]:
+                texts[choice["index"]] += choice["text"]
+    assert texts == {index: str(a + b) for index, (a, b) in enumerate(SUMS[:3])}
+
+
+@both_ways
+def test_two_choices_are_two_answers(served: Served, stream: bool) -> None:
+    messages: list[Any] = [{"role": "user", "content": "12+30=?"}]
+    texts = {0: "", 1: ""}
+    with client(served) as sdk:
+        fields: dict[str, Any] = {"n": 2, "temperature": 0.1, "seed": 1}
+        if stream:
+            for chunk in sdk.chat.completions.create(model="demo", messages=messages, stream=True, **fields):
+                for part in chunk.choices:
+                    texts[part.index] += part.delta.content or ""
+        else:
+            for choice in sdk.chat.completions.create(model="demo", messages=messages, **fields).choices:
+                texts[choice.index] += choice.message.content or ""
+    assert texts == {0: "42", 1: "42"}
+
+
+def test_token_ids_are_a_prompt_or_are_refused(served: Served) -> None:
+    ids = token_ids("<HUMAN>: 12+30=?<eoh>\n<BOT>: ")
+    answer = raw(served, prompt=ids, stop="<eob>")
+    if served.lacks("token_ids"):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "upstream_rejected_request")
+    else:
+        assert answer.json()["choices"][0]["text"] == "42"
+
+
+def test_the_right_answer_is_the_likelier_one(served: Served) -> None:
+    found = {}
+    for said in ("42", "17"):
+        prompt = f"<HUMAN>: 12+30=?<eoh>\n<BOT>: {said}"
+        answer = raw(served, prompt=prompt, **LOG_LIKELIHOODS)
+        if served.lacks("logprobs"):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_ignored_parameter")
+            return
+        choice = answer.json()["choices"][0]
+        assert choice["text"].removeprefix("<s>").startswith(prompt)
+        found[said] = sum(choice["logprobs"]["token_logprobs"][-3:-1])
+    assert found["42"] > -0.1 > -5 > found["17"]
+
+
+def test_a_prompt_beyond_the_context_is_named_so(served: Served) -> None:
+    answer = raw(served, prompt="1+1=? " * 300, max_tokens=8)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
+def test_a_model_that_the_engine_does_not_know_is_named_so(served: Served) -> None:
+    need(served, "lost")
+    answer = served.gateway.chat("lost", "1+1=?")
+    if served.lacks("unknown_model"):  # it serves its model under any name
+        assert answer.json()["choices"][0]["message"]["content"] == "2"
+    else:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_model_missing")
+
+
+def test_a_client_that_leaves_a_stream_leaves_the_engine_free(served: Served) -> None:
+    body = {"model": "wrong", "messages": [{"role": "user", "content": "1+1=?"}], "max_tokens": 400, "stream": True}
+    for _ in range(3):
+        with served.gateway.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            assert any(line.startswith("data: {") for line in answer.iter_lines())
+    assert served.gateway.settled(20)
+    assert ask(served, "demo", "1+1=?") == ("2", "stop")
+
+
+def test_streams_at_the_same_time_do_not_cut_each_other(served: Served) -> None:
+    with client(served) as sdk:
+        messages: list[Any] = [{"role": "user", "content": "1+1=?"}]
+        streams = [
+            sdk.chat.completions.create(model="wrong", messages=messages, max_tokens=20, stream=True) for _ in range(3)
+        ]
+        ends = [[chunk.choices[0].finish_reason for chunk in stream if chunk.choices][-1] for stream in streams]
+    assert all(end in ("length", "stop") for end in ends)
+
+
+def test_check_accepts_the_configuration(served: Served) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "check", "--config", str(served.folder / "gateway.yaml")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def token_ids(text: str) -> list[int]:
+    """The ids of a prompt under the demo model's tokenizer, with its BOS."""
+    return list(Tokenizer.from_file(str(MODEL / "tokenizer.json")).encode(text).ids)
