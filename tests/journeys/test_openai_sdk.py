@@ -357,6 +357,7 @@ def test_the_sdk_only_tries_again_where_it_may_help(served: Gateway, model: str)
     with connect(served, retries=1) as client, pytest.raises(openai.InternalServerError) as caught:
         client.chat.completions.create(model=model, messages=user("hi"))
     assert caught.value.response.headers.get("x-should-retry") == (None if again else "false")
+    assert served.settled()
     assert served.metric("gateway_requests_total", **labels) - before == (2 if again else 1)
 
 

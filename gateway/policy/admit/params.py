@@ -1,7 +1,7 @@
 """Which parameters go out? The client's, the policy's, and nothing in silence.
 
-In order: fields that steer the engine refused, other unknown ones by rule, forbidden ones refused, defaults filled in, bounds kept,
-forced values set. Every change leaves a notice. A text target then gets them in the names
+In order: fields that steer the engine refused, other unknown ones by rule, forbidden ones refused, defaults filled in,
+bounds kept, forced values set. Every change leaves a notice. A text target then gets them in the names
 of the completions endpoint; what cannot be said there is refused by name.
 """
 
