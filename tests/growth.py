@@ -1,23 +1,27 @@
-"""How processor time grows with the size of the work, judged so that a busy machine gives the same answer."""
+"""Does work grow with the size, or with its square? A ratio of two runs, so that a slow machine changes nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-TIMES = 8
-"""The large work is so many times the small one; linear work takes as many times as long, quadratic work 64 times."""
-MOST = 30.0
-TRIES = 3
+FACTOR = 4
+LIMIT = 10.0
+"""Between ``FACTOR`` (linear) and its square."""
+FLOOR = 0.1
+"""Seconds of processor time below which nothing is concluded."""
 
 
-def grows_linearly(work: Callable[[int], object], size: int) -> bool:
-    """True if ``work(8 * size)`` costs far less than 64 times ``work(size)``, in one of three tries."""
-    return any(_cost(work, TIMES * size) < MOST * max(_cost(work, size), 0.001) for _ in range(TRIES))
+def assert_linear(run: Callable[[int], object], size: int) -> None:
+    """``run(FACTOR * size)`` takes less than ``LIMIT`` times as long as ``run(size)``; three tries."""
+    for _ in range(3):
+        small, large = _seconds(run, size), _seconds(run, FACTOR * size)
+        if large < LIMIT * small + FLOOR:
+            return
+    raise AssertionError(f"{size}: {small:.2f} s of processor time, {FACTOR * size}: {large:.2f} s")
 
 
-def _cost(work: Callable[[int], object], size: int) -> float:
-    """Seconds of this process's processor time."""
-    began = time.process_time()
-    work(size)
-    return time.process_time() - began
+def _seconds(run: Callable[[int], object], size: int) -> float:
+    begun = time.process_time()
+    run(size)
+    return time.process_time() - begun

@@ -2,7 +2,7 @@
 
 Deltas are increments: under the same key of ``fields`` strings and lists are joined, under the same key of ``extras``
 lists. Of other values the last one that is not null stands. Tool calls are put together by their index.
-Pieces are joined once, at the end: the work is linear.
+Pieces are joined once, at the end: the work is linear. What is gathered is bounded by ``MAX_FOLDED``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from typing import Any
 
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import NOTHING
-from gateway.core.errors import UpstreamIncomplete
+from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+
+MAX_FOLDED = 16 * 1024 * 1024
+"""Characters that are gathered for one answer, all choices together; each piece and each value counts as ``PIECE``
+more. As many as the bytes of a whole answer that is no stream."""
+PIECE = 32
 
 WHOLE = frozenset({"role", "id", "type", "name"})
 """Strings that arrive whole, and perhaps again in each delta; never joined."""
@@ -47,12 +52,21 @@ class Fold:
 
     def __init__(self) -> None:
         self._choices: dict[int, _Parts] = {}
+        self._size = 0
         self._usage: Usage | None = None
         self._begun: Begun | None = None
 
     def add(self, event: Event) -> None:
-        """Of several finishes of a choice the first stands, of several usages the last (row C30)."""
+        """Of several finishes of a choice the first stands, of several usages the last (row C30).
+
+        ``UpstreamTooLarge`` beyond ``MAX_FOLDED``.
+        """
         if isinstance(event, Delta):
+            self._size += PIECE + len(event.text)
+            if event.logprobs is not None or event.fields is not NOTHING or event.extras is not NOTHING:
+                self._size += _size_beside(event)
+            if self._size > MAX_FOLDED:
+                raise UpstreamTooLarge(f"the model's server streamed more than {MAX_FOLDED} characters for one answer")
             self._parts(event.index).add(event)
         elif isinstance(event, Finish):
             parts = self._parts(event.index)
@@ -114,6 +128,20 @@ class _Parts:
             {key: _joined(key, values) for key, values in self.fields.items()} if self.fields else NOTHING,
             {key: _last(values) for key, values in self.extras.items()} if self.extras else NOTHING,
         )
+
+
+def _size_beside(delta: Delta) -> int:
+    """What a delta holds beside its text, on the scale of ``MAX_FOLDED``."""
+    tokens = sum([1 + len(token.top or ()) for token in delta.logprobs or ()])
+    return PIECE * tokens + _size(delta.fields) + _size(delta.extras)
+
+
+def _size(value: object) -> int:
+    if isinstance(value, str):
+        return PIECE + len(value)
+    if isinstance(value, Mapping):
+        return PIECE + sum([PIECE + len(key) + _size(item) for key, item in value.items()])
+    return PIECE + sum([_size(item) for item in value]) if isinstance(value, list) else PIECE
 
 
 def _gather(into: dict[str, list[Any]], values: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from streams. The rules:
 - An ``open`` template's prompt has begun the thinking already; a model that writes the marker once more is not heard
   doing so.
 - All up to the end marker is reasoning, all behind it (its line breaks too) is the answer.
+- More than ``MAX_BLANK`` characters of white space are no thinking's begin.
 - Thinking that never ends is all reasoning, and the answer is empty.
 """
 
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 from gateway.core.frozen import dataclass
 from gateway.stream.stops import StopScanner
+
+MAX_BLANK = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,15 @@ class Thought:
 class Reasoning:
     """One choice's text on its way into thoughts and answer."""
 
-    __slots__ = ("_blank", "_end", "_head", "_open", "_thinking")
+    __slots__ = ("_blank", "_blanks", "_end", "_head", "_open", "_thinking")
 
     def __init__(self, thinking: Thinking) -> None:
         self._thinking = thinking
         self._open = thinking.open
         self._blank: list[str] = []
         """The white space before it."""
+        self._blanks = 0
+        """How many characters these are."""
         self._head: str | None = ""
         """What may still become the begin marker; None: that is decided."""
         self._end: StopScanner | None = None
@@ -72,7 +77,8 @@ class Reasoning:
         head = (self._head or "") + text
         lead, marker = head.lstrip(), self._thinking.begin
         self._blank.append(head[: len(head) - len(lead)])
-        if not lead.startswith(marker) and marker.startswith(lead):
+        self._blanks += len(head) - len(lead)
+        if not lead.startswith(marker) and marker.startswith(lead) and self._blanks <= MAX_BLANK:
             self._head = lead
             return []
         self._head = None

@@ -10,7 +10,7 @@ import pytest
 from gateway.core.errors import ConfigError
 from gateway.importer.python import read_module
 from gateway.importer.python_values import Called, Named, Unread
-from tests.growth import grows_linearly
+from tests.growth import assert_linear
 from tests.importer.files import source
 
 
@@ -151,7 +151,7 @@ def test_many_notes_of_a_base_are_few_and_read_in_bounded_time() -> None:
         assert len(module.notes) == 21
         assert module.notes[-1] == f"… and {size - 20} more that were not followed"
 
-    assert grows_linearly(read, 2_000)
+    assert_linear(read, 2_000)
 
 
 def test_stars_without_end_are_refused() -> None:
@@ -249,7 +249,7 @@ def test_many_values_are_searched_for_calls_in_bounded_time() -> None:
         module = read_module(source("config.py", "x = [A(1), " + "[], " * size + "[B(A(2))]]"))
         assert [call.args for _, call in module.find_calls(("A",))] == [(1,), (2,)]
 
-    assert grows_linearly(find, 5_000)
+    assert_linear(find, 5_000)
 
 
 def test_calls_are_found_in_the_order_of_the_file() -> None:

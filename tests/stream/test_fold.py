@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from typing import Any
 
 import pytest
 
-from gateway.core.errors import UpstreamIncomplete
+from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
-from gateway.stream.fold import Choice, Completion, Fold
+from gateway.stream.fold import MAX_FOLDED, PIECE, Choice, Completion, Fold
 
 STOP = Finish(0, "stop")
 
@@ -156,3 +158,27 @@ def test_extras_keep_lists_whole_and_the_last_of_the_rest() -> None:
         "gone": None,
         "stop_reason": "<eob>",
     }
+
+
+ENDLESS: dict[str, tuple[Event, ...]] = {
+    "text": (Delta(0, "a" * 1000),),
+    "small pieces": (Delta(0, "a"),),
+    "nothing at all": (Delta(0, ""),),
+    "two choices": (Delta(0, "a" * 1000), Delta(1, "a" * 1000)),
+    "reasoning": (Delta(0, fields={"reasoning": "a" * 1000}),),
+    "arguments of a call": (Delta(0, fields={"tool_calls": [{"index": 0, "function": {"arguments": "a" * 1000}}]}),),
+    "log probabilities": (Delta(0, "a", (TokenLogprob("a", -0.1, (("a", -0.1, None),) * 20),)),),
+    "extras": (Delta(0, extras={"token_ids": [1] * 1000}),),
+}
+
+
+@pytest.mark.parametrize("events", ENDLESS.values(), ids=ENDLESS)
+def test_an_answer_without_end_is_too_large(events: tuple[Event, ...]) -> None:
+    folding = Fold()
+    endless = itertools.chain.from_iterable(itertools.repeat(events, MAX_FOLDED // PIECE + 1))
+    with pytest.raises(UpstreamTooLarge):
+        deque(map(folding.add, endless), maxlen=0)
+
+
+def test_a_long_answer_is_folded() -> None:
+    assert len(fold(*[Delta(0, "a" * 100)] * 100_000, STOP).choices[0].text) == 10_000_000

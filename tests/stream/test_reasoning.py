@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.stream.reasoning import Reasoning, Thinking, Thought
-from tests.growth import grows_linearly
+from tests.growth import assert_linear
 from tests.stream.slicing import sliced, slicings
 
 CLOSED, OPEN = Thinking("<think>", "</think>"), Thinking("<think>", "</think>", open=True)
@@ -75,8 +75,14 @@ def test_thoughts_go_out_as_they_come() -> None:
 @pytest.mark.parametrize("thinking", [CLOSED, OPEN], ids=["closed", "open"])
 @pytest.mark.parametrize("behind", ["", "<think>a</think>b", "<th", "a"])
 def test_blanks_one_by_one_are_linear_and_kept(thinking: Thinking, behind: str) -> None:
-    def read(size: int) -> None:
+    def run(size: int) -> None:
         thought, answer = heard(thinking, " " * size + behind)
         assert (thought + answer).count(" ") == size
 
-    assert grows_linearly(read, 10_000)
+    assert_linear(run, 15_000)
+
+
+def test_blanks_without_end_are_not_held() -> None:
+    reasoning = Reasoning(OPEN)
+    said = [part for _ in range(100) for part in reasoning.feed(" " * 1000)]
+    assert sum(len(part.text) for part in said if isinstance(part, Thought)) > 30_000

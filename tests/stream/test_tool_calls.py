@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.stream.tool_calls import FORMATS, Called, Format, Piece, Scanner, Tokens, Unread
 from gateway.stream.tool_calls.base import MAX_CALLS
-from tests.growth import grows_linearly
+from gateway.stream.tool_calls.scan import MAX_REGION
+from tests.growth import assert_linear
 from tests.stream.slicing import sliced, slicings
 
 NAMES = frozenset({"add", "now", "get_weather"})
@@ -408,12 +409,12 @@ LONG: dict[str, tuple[str, str]] = {  # name: (format, what is said again and ag
 def test_the_work_is_linear_in_the_text(case: str, step: int) -> None:
     name, again = LONG[case]
 
-    def read(size: int) -> None:
+    def run(size: int) -> None:
         text = again * (size // len(again))
         said, calls, _ = heard(name, [text[at : at + step] for at in range(0, len(text), step)])
         assert calls or said == text
 
-    assert grows_linearly(read, 40_000 if step > 1 else 4_000)
+    assert_linear(run, 60_000 if step > 1 else 10_000)
 
 
 @pytest.mark.parametrize("name", TOKENS)
@@ -428,7 +429,7 @@ def test_blanks_one_by_one_are_linear_in_every_place(name: str) -> None:
         H,
         "\n{}",
     ):
-        assert grows_linearly(lambda size, lead=lead: heard(name, lead + " " * size), 4_000)  # type: ignore[misc]
+        assert_linear(lambda size, lead=lead: heard(name, lead + " " * size), 10_000)  # type: ignore[misc]
 
 
 HOSTILE = (
@@ -508,7 +509,7 @@ def test_an_answer_holds_so_many_calls(case: str) -> None:
 def test_one_region_does_not_take_long(name: str, text: str) -> None:
     begun = time.process_time()
     said, calls, _ = heard(name, [text])
-    assert time.process_time() - begun < 2.5  # 0.25 s is usual
+    assert time.process_time() - begun < 5
     assert calls or said == text
 
 
@@ -518,3 +519,30 @@ def test_text_waits_only_while_it_may_become_a_call() -> None:
     assert scanner.feed("b") == ["<b"]
     assert scanner.feed(" <tool_call>\n") == [" "]
     assert scanner.feed("x") == [Unread("<tool_call>"), "\nx"]
+
+
+OPEN = {  # what begins a region that never ends, and what goes on in it
+    "hermes": ('<tool_call>{"name": "', "a"),
+    "json": ('{"name": "', "a"),
+    "llama3_json": ('<|python_tag|>{"name": "', "a"),
+    "mistral": ('[TOOL_CALLS][{"name": "', "a"),
+    "pythonic": ("[add(a='", "a"),
+    "lazyllm": (L[: L.index("1")] + '"', "b"),
+    "blanks before a call": ("", " "),
+    "blanks behind a call": (CALL, "\n"),
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_no_more_is_held_than_can_become_a_call(case: str) -> None:
+    lead, again = OPEN[case]
+    name = "json" if case.startswith("blanks") else case
+    scanner = Scanner(format_of(name), NAMES)
+    said = 0
+    for text in (lead, *[again * 10_000] * 300):
+        found = scanner.feed(text)
+        said += sum(
+            [len(piece if isinstance(piece, str) else piece.text) for piece in found if type(piece) is not Called]
+        )
+        assert scanner.held <= MAX_REGION
+    assert said >= 1_900_000

@@ -532,3 +532,12 @@ async def odd_index(talk: Talk) -> None:
     await talk.event(talk.piece("a", 0))
     await talk.event(talk.piece("LEAK", 5))
     await play(talk, TOKENS)
+
+
+@mode("flood")
+async def flood(talk: Talk) -> None:
+    """A stream without end, whatever was asked for, as fast as it can be written."""
+    await talk.stream_head()
+    piece = "a" * 60_000
+    while True:
+        await talk.event(talk.piece(piece))

@@ -25,7 +25,10 @@ _BLANK = re.compile(r"\s*")
 SLICE = 4096
 """Characters that are looked at in one go."""
 MAX_REGION = 1024 * 1024
-"""Characters of a region that may be calls: to read so many holds up a process for up to 0.1 s."""
+"""Characters of a region that may be calls: to read so many holds up a process for up to 0.1 s. A longer one is none,
+and no more of it is held."""
+MAX_BLANK = 64 * 1024
+"""Characters of white space that are held as belonging to a call."""
 AGAIN, AGAIN_AT_LEAST = 4, 65536
 """For each character of the text, and at least: how many may be looked at once more."""
 
@@ -38,6 +41,7 @@ class Scanner:
         "_at",
         "_begun",
         "_blank",
+        "_blanks",
         "_called",
         "_format",
         "_fresh",
@@ -74,6 +78,8 @@ class Scanner:
         """Nothing but calls and blanks has been said."""
         self._blank: list[str] = []
         """While fresh: the blanks since the beginning, or since the last call."""
+        self._blanks = 0
+        """How many characters these are."""
         self._separated = False
         """A separator is among them."""
         self._called = 0
@@ -87,7 +93,7 @@ class Scanner:
     @property
     def held(self) -> int:
         """How many characters have come and not gone out."""
-        return sum(map(len, self._blank)) + self.waiting + self._marks.held - self._line
+        return self._blanks + self.waiting + self._marks.held - self._line
 
     @property
     def waiting(self) -> int:
@@ -149,7 +155,7 @@ class Scanner:
             else:
                 blanks = self._blanks_of(text)
                 if blanks:
-                    self._blank.append(text[:blanks])
+                    self._hold(text[:blanks])
                     return text[blanks:]
                 if text[0] in openers:
                     self._open(self._at, 1)
@@ -186,15 +192,23 @@ class Scanner:
             return
         if self._fresh:
             if not text.strip():
-                self._blank.append(text)
+                self._hold(text)
                 return
             text = self._unblanked() + text
             self._fresh = False
         self._pass(text)
 
+    def _hold(self, blank: str) -> None:
+        """Keep white space that may belong to a call; too much of it is content."""
+        self._blank.append(blank)
+        self._blanks += len(blank)
+        if self._blanks > MAX_BLANK:
+            self._say_blank()
+
     def _unblanked(self) -> str:
         blank = "".join(self._blank)
         self._blank.clear()
+        self._blanks = 0
         self._separated = False
         return blank
 
@@ -212,7 +226,10 @@ class Scanner:
         ended = region.feed(text)
         if ended is None:
             self._held.append(text)
-            return ""
+            if self.waiting + len(text) <= MAX_REGION:
+                return ""
+            ended = len(text)
+            self._held.pop()
         before = "".join(self._held)
         whole, end = before + text, len(before) + ended
         return self._close(whole[:end], whole=region.whole) + whole[end:]

@@ -1,0 +1,26 @@
+"""A stream without an end, for a client that wants one whole answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serving import gateway
+from tests.upstream.server import RudeServer
+
+POLICY = "delivery: {stream_upstream: true, retry: {attempts: 1}, timeout: {total: 60s}}\n"
+
+
+@pytest.mark.parametrize("template", ["chat", "chatml-tools"])
+def test_an_endless_stream_is_not_folded_without_end(
+    up: RudeServer, tmp_path_factory: pytest.TempPathFactory, template: str
+) -> None:
+    folder = tmp_path_factory.mktemp("endless")
+    (folder / "policies").mkdir()
+    (folder / "policies" / "patient.yaml").write_text(POLICY)
+    speaks = "chat" if template == "chat" else "completions"
+    target = f'{{speaks: {speaks}, url: "{up.url("flood")}", model: m}}'
+    with gateway(folder, f"models: {{m: {{template: {template}, policy: patient, targets: [{target}]}}}}\n") as served:
+        answer = served.chat("m")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_response_too_large")
+        assert served.settled()
+        assert up.wait(lambda: up.active == 0)
