@@ -16,7 +16,7 @@ from gateway.importer.source import Source
 KINDS = ("hf", "opencompass", "lazyllm", "ollama", "fastchat")
 
 CHAT_TEMPLATES = ("tokenizer_config.json", "chat_template.json", "processor_config.json")
-FIRST = re.compile(rf"^\s*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)
+FIRST = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)
 
 FIELDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "hf": lambda value: "chat_template" in value,

@@ -48,13 +48,15 @@ def read_modelfile(source: Source) -> list[Instruction]:
         name, rest = _named(word, rest, number, source)
         quote = LONG_QUOTE if rest.startswith(LONG_QUOTE) else '"' if rest.startswith('"') else ""
         if quote:
-            text = rest
-            while not _closed(text, quote):
+            texts = [rest]
+            closed = len(rest.strip()) >= 2 * len(quote) and rest.rstrip().endswith(quote)
+            while not closed:
                 if at >= len(lines):
                     raise source.refuse(number, f"the value of {word} is never closed: write {quote} behind it")
-                text += "\n" + lines[at]
+                texts.append(lines[at])
+                closed = lines[at].rstrip().endswith(quote)
                 at += 1
-            rest = text.strip()[len(quote) : -len(quote)]
+            rest = "\n".join(texts).strip()[len(quote) : -len(quote)]
         found.append(Instruction(word, name, rest if quote else rest.strip(), number, number))
     return found
 
@@ -72,8 +74,3 @@ def _split(line: str) -> tuple[str, str]:
     """The first word, and what follows the blanks behind it."""
     word, *rest = line.strip().split(None, 1)
     return word, rest[0] if rest else ""
-
-
-def _closed(text: str, quote: str) -> bool:
-    text = text.strip()
-    return len(text) >= 2 * len(quote) and text.endswith(quote)

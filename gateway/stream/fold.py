@@ -184,14 +184,14 @@ def _tool_calls(lists: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Calls in order of their index. Without an index a new ``id`` opens a call, else the fragment goes to the last."""
     calls: dict[int, list[dict[str, Any]]] = {}
     ids: dict[str, int] = {}
-    last = -1
+    last = highest = -1
     for fragment in (fragment for fragments in lists for fragment in fragments):
         index, name = fragment.get("index"), fragment.get("id")
         if type(index) is not int:
-            fresh = max(calls, default=-1) + 1
+            fresh = highest + 1
             index = ids.get(name, fresh) if isinstance(name, str) and name else last if last >= 0 else fresh
         if isinstance(name, str) and name:
             ids.setdefault(name, index)
-        last = index
+        last, highest = index, max(highest, index)
         calls.setdefault(index, []).append({key: value for key, value in fragment.items() if key != "index"})
     return [_object(calls[index]) for index in sorted(calls)]

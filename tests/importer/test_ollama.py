@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from gateway.core.errors import ConfigError
 from gateway.importer.go_syntax import parse
 from gateway.importer.go_tree import GoError
+from gateway.importer.kinds import kind_of
 from gateway.importer.modelfile import read_modelfile
 from gateway.importer.ollama import read_ollama, reference_of
 from gateway.template.build import build, dialogue_of
 from gateway.template.check import parse_spec
 from gateway.template.spec import Example
+from tests.growth import assert_linear
 from tests.importer.files import shipped, source
 
 SYSTEM, USER = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}
@@ -150,3 +153,28 @@ def test_without_system_the_rest_may_be_said() -> None:
     draft: Any = read_ollama(source("Modelfile", 'TEMPLATE """<u>{{ .Prompt }}</u><a>"""'), subset=("system",))
     assert "reserved_roles" not in draft.keys
     assert draft.keys["round"][0]["begin"] == "<u>"
+
+
+GROWING = {  # a file that takes minutes if the work grows with the square of its lines
+    "a quote never closed": 'FROM x\nTEMPLATE """a\n' + "b\n" * 1,
+    "blank lines": "\n",
+    "nearly an instruction": "FRO\n",
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_the_work_is_linear_in_the_lines(name: str) -> None:
+    head, again = GROWING[name], GROWING[name].rpartition("\n")[0].rpartition("\n")[2] + "\n"
+
+    def run(size: int) -> None:
+        file = source("Modelfile", head + again * size)
+        for read in (kind_of, read_modelfile):
+            with suppress(ConfigError):
+                read(file)
+
+    assert_linear(run, 5_000)
+
+
+def test_a_value_ends_where_its_quote_ends() -> None:
+    text = 'TEMPLATE """a"\n\n""""b\n  """  \nSYSTEM ""\nPARAMETER stop "\n"'
+    assert [one.value for one in read_modelfile(source("Modelfile", text))] == ['a"\n\n""""b\n  ', "", "\n"]
