@@ -120,7 +120,7 @@ class Fleet(Runtime):
         seat.channel = await Channel.over(sock, partial(self._answer, seat))
         seat.channel.tell("serve", (self._current, self.born))
         if self.draining:
-            seat.channel.tell("drain")
+            seat.kill()
         await seat.channel.run()
         self._serves(seat, False)
         ended = await seat.end()
@@ -277,7 +277,9 @@ class Fleet(Runtime):
         if self._admin is not None:
             self._admin.close()
         for seat in self._seats:
-            if seat.channel is not None and not seat.channel.closed:
+            if not seat.serves:
+                seat.kill()  # it has no calls, and its socket would take connections that nobody answers
+            elif seat.channel is not None and not seat.channel.closed:
                 seat.channel.tell(word)
         asyncio.get_running_loop().call_later(patience, self._kill)
 

@@ -472,6 +472,23 @@ def test_the_second_signal_ends_all_at_once(tmp_path: Path) -> None:
         thread.join(5)
 
 
+def test_a_worker_that_is_only_starting_takes_no_connections_during_a_drain(tmp_path: Path) -> None:
+    with serving(tmp_path, files("workers: 2, drain: 60s")) as process, ThreadPoolExecutor(1) as pool:
+        with one_on_each(process) as held:
+            victim, survivor = held
+            running = pool.submit(held[survivor][0].post, CALLS, json={**BODY, "model": "slow"}, timeout=20)
+            assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat") == 1, 5)
+            os.kill(victim, signal.SIGKILL)
+            assert eventually(lambda: bool(set(workers(process)) - set(held)), 10)
+            (starting,) = set(workers(process)) - set(held)
+            assert eventually(lambda: b"cli.worker" in Path(f"/proc/{starting}/cmdline").read_bytes(), 10)
+            os.kill(starting, signal.SIGSTOP)  # its start takes long
+            process.signal(signal.SIGTERM)
+            assert eventually(lambda: not process.accepts(), 20), "connections are accepted, and never answered"
+            assert running.result().status_code == 200
+        assert process.process.wait(20) == 0
+
+
 @pytest.mark.parametrize("after", [0.5, 0.9, 1.2])
 def test_a_signal_while_they_start_is_no_crash(tmp_path: Path, after: float) -> None:
     for name, text in FILES.items():
