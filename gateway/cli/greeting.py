@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from gateway.config.server import in_url
+from gateway.cli.sockets import split
+from gateway.config.server import in_url, loopback
 from gateway.config.snapshot import Snapshot
 
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -13,14 +14,20 @@ ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def greeting(snapshot: Snapshot, port: int) -> str:
-    """The greeting, on two lines and a command; ``port``: the one that was taken."""
+    """The greeting, on two lines and a command, and a note on an open admin listener; ``port``: the one taken."""
     host = in_url(ANYWHERE.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
     url = f"http://{host}:{port}/v1"
     key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
     body = f'{{"model": "{names[0]}", "messages": [{{"role": "user", "content": "1+1=?"}}]}}'
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
+    admin = snapshot.server.admin
+    opened = (
+        f"\nnote: server.admin {admin} serves metrics and health without a key to everyone who reaches it"
+        if admin and not loopback(split(admin)[0])
+        else ""
+    )
     return (
         f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')}{workers})\n"
-        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'"
+        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'{opened}"
     )

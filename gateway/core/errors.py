@@ -243,7 +243,7 @@ class UnsupportedEncoding(RequestError):
 
 
 class HeadTooLarge(RequestError):
-    """The request line and the header fields are larger, or more, than we read."""
+    """The request line and the header fields, or the framing of a chunked body, are larger than we read."""
 
     status = 431
     code = "head_too_large"

@@ -91,7 +91,7 @@ class App:
             **self._health(),
         }
         if with_metrics:
-            routes["/metrics"] = ("GET", self._catalogue.metrics)
+            routes["/metrics"] = ("GET", self._catalogue.keyed_metrics)
         return routes
 
     def _admin(self) -> Routes:

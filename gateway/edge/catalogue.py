@@ -54,6 +54,11 @@ class Catalogue:
         ready = self._runtime.stack is not None and not self._runtime.draining
         send_json(asked, 200 if ready else 503, {"status": "ready" if ready else "draining"})
 
+    async def keyed_metrics(self, asked: Asked) -> None:
+        """``metrics`` on the listener of the clients: with one of their keys, where there are any."""
+        self._stack().keyring.admit(asked.header("authorization"))
+        await self.metrics(asked)
+
     async def metrics(self, asked: Asked) -> None:
         """``GET /metrics`` in Prometheus' text format."""
         asked.reply(200, METRICS, await self._runtime.exposition())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gateway.config.server import in_url, loopback
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import BadHost
@@ -33,8 +35,11 @@ class HostGuard:
             self.seen.add(host)
 
 
-def _name(host: str) -> str:
-    """Host without its port; a bracketed IPv6 address keeps its brackets."""
-    if host.startswith("["):
-        return host[: host.find("]") + 1].lower()
-    return host.partition(":")[0].lower()
+_HOST = re.compile(r"(\[[^\[\]@/]*\]|[^\[\]@/:]+)(?::[0-9]*)?")
+"""RFC 9110, 7.2: a host and perhaps a port, and nothing else."""
+
+
+def _name(host: str) -> str | None:
+    """Host without its port, a bracketed IPv6 address with its brackets; None: it is not a Host header."""
+    found = _HOST.fullmatch(host)
+    return found[1].lower() if found else None

@@ -11,6 +11,8 @@ request's body would be lost, so the head is read again without the offer.
 from __future__ import annotations
 
 import asyncio
+import re
+import select
 import uuid
 from collections import deque
 from dataclasses import dataclass
@@ -31,6 +33,9 @@ MAX_HEAD = 64 * 1024
 MAX_FIELDS = 100
 AHEAD = 4
 """Requests that may wait for their turn on one line before it is read no further."""
+
+HUNG_UP = getattr(select, "POLLRDHUP", 0)
+"""What a closed connection looks like whose bytes are not read; only Linux tells, elsewhere a reset alone is seen."""
 
 DECLINED = frozenset({b"upgrade", b"http2-settings"})
 METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE")}
@@ -73,7 +78,7 @@ class Line(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._fields = 0
         self._head_bytes = 0
-        """Bytes of a head that is not complete yet, or of what stands between the pieces of a body."""
+        """Bytes of a head that is not complete yet; of a body, those of its framing less those of its content."""
         self._size = 0
         self._since = 0.0
         """When the present wait began; 0: not at all."""
@@ -169,6 +174,9 @@ class Line(asyncio.Protocol):
                 raise RequestError("CONNECT")
             return  # an offer: this head is going to be read again
         if url[:1] != b"/" or b"?" in url or b"#" in url:
+            authority = _authority(url)
+            if authority and authority.lower() != headers.get(b"host", b"").lower():
+                headers[b"host"] = headers.get(b"host", b"") + b", " + authority  # two hosts, which the guard refuses
             url = httptools.parse_url(url).path or b"/"
         request = Request(self, METHODS.get(raw) or raw.decode("ascii"), url.decode("ascii"), headers)
         keep = parser.should_keep_alive()
@@ -180,7 +188,7 @@ class Line(asyncio.Protocol):
         self._url = b""
         self._headers = {}
         self._fields = 0
-        self._head_bytes = 0
+        self._head_bytes = -self._size  # what has come with the head counts as content
         self._took = True
         self._incoming = request
         self._queue.append(request)
@@ -188,7 +196,7 @@ class Line(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """llhttp: a piece of the body."""
         self._took = True
-        self._head_bytes = 0
+        self._head_bytes -= len(body)
         request = self._incoming
         if request is None or request.answered:
             return  # what nobody will read is dropped
@@ -203,9 +211,13 @@ class Line(asyncio.Protocol):
         if request is None:
             return  # an offer
         self._incoming = None
-        if self._fields or self._head_bytes:  # behind the last chunk
+        if self._fields:  # behind the last chunk
+            if self._head_size() > MAX_HEAD:
+                self._refusal = _framing_too_large()
+                raise self._refusal
             self._headers = {}
-            self._fields = self._head_bytes = 0
+            self._fields = 0
+        self._head_bytes = 0
         if request.closing:
             self._deaf = True
         request.whole = True
@@ -296,6 +308,9 @@ class Line(asyncio.Protocol):
         """Close what has waited too long: half a head, half a body, or for nothing at all."""
         waited = now - self._since
         current, patience = self._current, self.listener.patience
+        if self.paused and self._hung_up():
+            self.abort()
+            return
         if current is None and (self._deaf or self.drained is not None):
             if waited >= patience.idle:
                 self.abort()  # it does not take the end of its answer
@@ -312,6 +327,12 @@ class Line(asyncio.Protocol):
         elif current is None and waited >= patience.idle:
             self.close()
 
+    def _hung_up(self) -> bool:
+        """Has the client closed its connection, behind bytes that are not read yet?"""
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), HUNG_UP)
+        return bool(poll.poll(0))
+
     def drain(self) -> None:
         """No further request is answered; one under way may end."""
         if self._current is None:
@@ -320,18 +341,16 @@ class Line(asyncio.Protocol):
     # ---------------------------------------------------------------- odd cases
 
     def _unfinished(self, size: int) -> None:
-        """A head, or what stands between the pieces of a body, has not ended: it may not grow for ever."""
+        """A head, or a body, has not ended: the head and what frames the body's pieces may not grow for ever."""
         if self._deaf:
             return
-        if self._took:
-            if self._incoming is not None:
-                return
+        if self._took and self._incoming is None:
             size = self._head_size() or 1  # what stands before it in the same bytes does not count
         if not self._head_bytes and self._incoming is None and self._current is None:
             self._since = self.listener.now
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD:
-            self._refusal = _head_too_large()
+            self._refusal = _head_too_large() if self._incoming is None else _framing_too_large()
             self._broken()
 
     def _head_size(self) -> int:
@@ -390,6 +409,18 @@ class Line(asyncio.Protocol):
         self._url, self._headers, self._fields = b"", {}, 0
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
+
+
+def _authority(url: bytes) -> bytes:
+    """Host and port of a request target in absolute form (RFC 9112, 3.2.2); empty for other forms."""
+    scheme, mark, rest = url.partition(b"://")
+    return re.split(rb"[/?#]", rest, maxsplit=1)[0] if mark and scheme.isalnum() else b""
+
+
+def _framing_too_large() -> HeadTooLarge:
+    return HeadTooLarge(
+        f"the chunk sizes, extensions and trailers of the request's body are {MAX_HEAD} bytes larger than its content"
+    )
 
 
 def _head_too_large() -> HeadTooLarge:

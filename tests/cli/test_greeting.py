@@ -37,3 +37,9 @@ def test_the_line_to_try_asks_for_a_key_where_one_is_needed() -> None:
 def test_an_address_of_another_machine_is_named_in_brackets() -> None:
     with pytest.raises(PortBusy, match=r"cannot listen on \[2001:db8::1\]:8000: "):
         bind("2001:db8::1", 8000)
+
+
+@pytest.mark.parametrize(("admin", "noted"), [("0.0.0.0:9464", True), ("[::]:9464", True), ("127.0.0.1:9464", False)])
+def test_an_admin_listener_that_others_reach_is_noted(admin: str, noted: bool) -> None:
+    said = greeting(Snapshot(ServerSpec(admin=admin), {"m": MODEL}), 8000)
+    assert (f"note: server.admin {admin} serves metrics and health without a key" in said) is noted

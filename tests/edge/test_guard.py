@@ -58,6 +58,13 @@ HOSTS = {  # the Host header, and whether a gateway on 127.0.0.1 answers for it
     "127.0.0.1.evil.example": False,
     "evil.example:127": False,
     "localhost@evil.example": False,
+    "localhost:80@evil.example": False,
+    "[::1]:80@evil.example": False,
+    "[::1]evil.example": False,
+    "evil.example@localhost": False,
+    "localhost:http": False,
+    "localhost:80:80": False,
+    "localhost/evil.example": False,
     "127.0.0.2": False,
     "0.0.0.0": False,
     "[::2]": False,
@@ -87,6 +94,25 @@ def test_every_path_but_health_is_guarded(plain: Gateway, path: str) -> None:
 def test_a_probe_may_name_any_host_or_none(plain: Gateway, path: str) -> None:
     asked = (ask(plain, "10.0.0.7:8000", path=path), ask(plain, version="1.0", path=path))
     assert [reply.status for reply in asked] == [200, 200]
+
+
+TARGETS = {  # an absolute request target beside "Host: localhost:8000", and the status
+    "http://localhost:8000/v1/models": 200,
+    "http://LOCALHOST:8000/v1/models": 200,
+    "http://evil.example/v1/models": 400,
+    "http://localhost/v1/models": 400,
+    "http://localhost:8000@evil.example/v1/models": 400,
+    "http://evil.example@localhost:8000/v1/models": 400,
+    "/v1/models?next=http://evil.example/": 200,
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_absolute_target_names_the_same_host(plain: Gateway, target: str) -> None:
+    reply = ask(plain, "localhost:8000", path=target)
+    assert reply.status == TARGETS[target]
+    if reply.status == 400:
+        assert reply.json()["error"]["code"] in ("bad_host", "invalid_request")
 
 
 def test_two_hosts_are_refused(plain: Gateway) -> None:

@@ -90,9 +90,15 @@ def test_the_catalogue_wants_a_key(served: Gateway, path: str) -> None:
     assert served.http.get(path).status_code == 401
 
 
-@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready", "/metrics"])
-def test_operations_want_none_on_loopback(served: Gateway, path: str) -> None:
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
+def test_health_wants_no_key(served: Gateway, path: str) -> None:
     assert served.http.get(path).status_code == 200
+
+
+def test_metrics_beside_the_models_want_a_key_too(served: Gateway) -> None:
+    assert served.http.get("/metrics").status_code == 401
+    answer = served.http.get("/metrics", headers={"authorization": "Bearer gk_all"})
+    assert "gateway_requests_total" in answer.text
 
 
 @pytest.mark.parametrize("spelled", ["Bearer gk_all", "bearer gk_all", "Bearer  gk_all"])

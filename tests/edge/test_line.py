@@ -14,11 +14,11 @@ import uvloop
 
 from gateway.core.errors import GatewayError
 from gateway.edge.asked import Asked
-from gateway.edge.line import MAX_FIELDS, Patience
+from gateway.edge.line import AHEAD, MAX_FIELDS, Patience
 from gateway.edge.listener import Listener
 from gateway.edge.replies import send_error
 from gateway.edge.request import EARLY
-from tests.edge.raw import Reply, closes, exchange, read_all, read_reply
+from tests.edge.raw import Reply, closes, exchange, read_all, read_reply, send
 from tests.serving import eventually
 
 TYPE = b"content-type: text/plain\r\n"
@@ -285,6 +285,33 @@ def test_a_head_is_bounded(served: Served, sent: list[bytes]) -> None:
     assert reply.headers["connection"] == "close"
 
 
+CHUNKED = get(b"/large", b"Transfer-Encoding: chunked").replace(b"GET", b"POST")
+LARGE_CHUNK = b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n"
+FRAMINGS = {
+    "chunks of one byte": [CHUNKED, b"1\r\nx\r\n" * 100_000],
+    "a long extension": [CHUNKED, b"1;" + b"e" * 200_000 + b"\r\nx\r\n"],
+    "an extension for each chunk": [CHUNKED, *[b"10;" + b"e" * 9000 + b"\r\n" + b"x" * 16 + b"\r\n"] * 20],
+    "many trailers behind a large body": [CHUNKED, LARGE_CHUNK + b"0\r\n", *[b"X: " + b"v" * 9000 + b"\r\n"] * 20],
+    "a long trailer": [CHUNKED, b"1\r\nx\r\n0\r\nX: " + b"v" * 200_000 + b"\r\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("sent", FRAMINGS.values(), ids=FRAMINGS)
+def test_the_framing_of_a_body_is_bounded(served: Served, sent: list[bytes]) -> None:
+    with connect(served) as link:
+        send(link, sent)
+        reply = read_reply(link)
+    assert (reply.status, reply.json()["error"]["code"]) == (431, "head_too_large")
+    assert reply.closed
+
+
+@pytest.mark.parametrize("size", [1, 16, 1000])
+def test_a_body_of_small_chunks_is_read_whole(served: Served, size: int) -> None:
+    chunk = b"%x\r\n%b\r\n" % (size, b"x" * size)
+    reply = exchange(served.port, CHUNKED, chunk * 4000 + b"0\r\n\r\n")
+    assert (reply.status, reply.body) == (200, b"%d" % (4000 * size))
+
+
 def test_a_long_head_behind_another_request_is_refused_after_it(served: Served) -> None:
     said = read_all(served.port, get(b"/slow") + get(b"/echo", FILL))
     assert said.index(b"HTTP/1.1 200 OK") < said.index(b"HTTP/1.1 431 Request Header Fields Too Large")
@@ -297,6 +324,13 @@ def test_a_head_of_many_fields_below_the_bound_is_read(served: Served) -> None:
 def test_a_broken_request_is_refused_when_those_before_it_are_answered(served: Served) -> None:
     said = read_all(served.port, get(b"/slow") + b"NONSENSE\r\n\r\n")
     assert said.index(b"HTTP/1.1 200 OK") < said.index(b"HTTP/1.1 400 Bad Request")
+
+
+def test_a_client_that_leaves_behind_pipelined_requests_is_noticed(served: Served) -> None:
+    with connect(served) as link:
+        link.sendall(get(b"/never") + get(b"/unread") * (AHEAD + 2))
+        assert eventually(lambda: served.said[-1:] == ["GET /never"])
+    assert eventually(lambda: served.ends[-1:] == ["ClientGone"], 20)
 
 
 def test_a_broken_body_ends_its_request(served: Served) -> None:
