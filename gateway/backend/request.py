@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from heapq import nsmallest
 from typing import Any
 
 from gateway.backend.engines import Dialect
@@ -38,7 +39,7 @@ def unverified(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
     if not exchange.stream_options and exchange.params.keys() <= known:
         return ()
     strange = {*exchange.params, *(f"stream_options.{key}" for key in exchange.stream_options)} - known
-    return (f"unverified_parameter: {' '.join(sorted(map(_plain, strange))[:MAX_NAMED])}",) if strange else ()
+    return (f"unverified_parameter: {' '.join(map(_plain, nsmallest(MAX_NAMED, strange)))}",) if strange else ()
 
 
 def refuse_stream_options(exchange: Exchange) -> None:

@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import InvalidBody, InvalidJson, InvalidUnicode, InvalidValue, JsonTooDeep, RequestError
-from gateway.wire.json import MAX_DEPTH, parse_object, refuse_lost_digits
+from gateway.core.errors import (
+    ContextLengthExceeded,
+    InvalidBody,
+    InvalidJson,
+    InvalidUnicode,
+    InvalidValue,
+    JsonTooDeep,
+    RequestError,
+)
+from gateway.wire.json import MAX_DEPTH, MAX_ITEMS, MAX_NODES, parse_object, refuse_lost_digits
 
 REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
     "nothing": (b"", InvalidJson, "is empty"),
@@ -28,6 +36,18 @@ REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
     "surrogates the wrong way round": (b'{"a":"\\udc00\\ud800"}', InvalidUnicode, "lone surrogate"),
     "too deep for us": (b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", JsonTooDeep, "64 levels"),
     "too deep for the parser": (b"[" * 5000 + b"]" * 5000, JsonTooDeep, "64 levels"),
+    "too deep, and long": (b'{"x":' + b"[" * 200_000, JsonTooDeep, "64 levels"),
+    "too many lists": (b'{"x":[' + b"[]," * MAX_NODES + b"0]}", InvalidBody, "65536 objects"),
+    "too many objects": (b'{"x":[' + b"{}," * MAX_NODES + b"0]}", InvalidBody, "65536 objects"),
+    "too many strings": (b'{"x":[' + b'"",' * (MAX_NODES + 1) + b"0]}", InvalidBody, "65536 objects"),
+    "too many keys": (b"{" + b",".join(b'"%x":1' % i for i in range(MAX_NODES + 1)) + b"}", InvalidBody, "65536"),
+    "too many, behind escaped quotes": (
+        b'{"\\\\":"\\"","x":[' + b"[]," * MAX_NODES + b"0]}",
+        InvalidBody,
+        "65536 objects",
+    ),
+    "too many fields": (b"{" + b",".join(b'"%x":1' % i for i in range(513)) + b"}", InvalidBody, "at most 512"),
+    "too many numbers": (b'{"x":[' + b"1," * MAX_ITEMS + b"0,0]}", ContextLengthExceeded, "1048576 items"),
     "a list": (b"[]", InvalidBody, "is a JSON array"),
     "a string": (b'"a"', InvalidBody, "is a JSON string"),
     "a boolean": (b"false", InvalidBody, "is a JSON boolean"),
@@ -52,6 +72,12 @@ READ: dict[str, tuple[bytes, dict[str, Any]]] = {
     "a pair of surrogates": (b'{"a":"\\ud83d\\ude00"}', {"a": "\U0001f600"}),
     "NUL": (b'{"a":"\\u0000"}', {"a": "\0"}),
     "many neighbours": (b'{"a":[' + b",".join([b"[]"] * 500) + b"]}", {"a": [[] for _ in range(500)]}),
+    "as many lists as may be": (
+        b'{"":[' + b",".join([b"[]"] * (MAX_NODES - 3)) + b"]}",
+        {"": [[] for _ in range(MAX_NODES - 3)]},
+    ),
+    "a long text of brackets and commas": (b'{"a":"' + b'[{,\\"' * 300_000 + b'"}', {"a": '[{,"' * 300_000}),
+    "a long text that ends in a backslash": (b'{"a":"' + b"[" * 200_000 + b'\\\\"}', {"a": "[" * 200_000 + "\\"}),
     "brackets in a string": (b'{"a":"' + b"[" * 500 + b'"}', {"a": "[" * 500}),
 }
 

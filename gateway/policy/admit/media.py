@@ -35,6 +35,8 @@ LOCAL_NAMES = frozenset(
 )
 """Last labels of names that only a machine or a local network resolves (RFC 6761, 6762, 8375; Kubernetes)."""
 
+NUMBERS = frozenset({int, float, bool, type(None)})
+
 TEXT: Final = "text"
 """A slot for text, in whatever structure: no target reads an address in it."""
 BASE64: Final = "base64"
@@ -109,8 +111,9 @@ class MediaRule:
             for key, item in value.items():
                 self._check(item, slot.get(key) if isinstance(slot, Mapping) else None, where)
         elif isinstance(value, list):
-            for item in value:
-                self._check(item, None, where)
+            if not NUMBERS.issuperset(map(type, value)):
+                for item in value:
+                    self._check(item, None, where)
         elif isinstance(value, str) and PLAIN_WORD.fullmatch(value) is None:
             raise MediaNotAllowed(
                 f"{where} holds what a target could read as an address or a path; "

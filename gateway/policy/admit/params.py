@@ -8,6 +8,7 @@ of the completions endpoint; what cannot be said there is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from heapq import nsmallest
 from typing import Any, Literal
 
 from gateway.backend.control_fields import STEERING
@@ -147,7 +148,7 @@ class Terms:
                 param=name,
             )
         if names and self._unknown == "reject":
-            name = min(map(plain, names))
+            name = plain(min(names))
             raise UnsupportedParameter(
                 f"unknown field {name}: this model's policy refuses fields that OpenAI's API does not have", param=name
             )
@@ -216,8 +217,7 @@ class Terms:
             return
         params.update({name: value for name, value in unknown.items() if name in self._allowed})
         if dropped := unknown.keys() - self._allowed:
-            names = sorted(map(plain, dropped))
-            notices.append(Notice("dropped_parameter", " ".join(names[:8])))
+            notices.append(Notice("dropped_parameter", " ".join(map(plain, nsmallest(8, dropped)))))
 
     def _keep_below(self, params: dict[str, Any], notices: list[Notice]) -> None:
         """A limit for a message target whose client sets none, where the policy bounds it: none would be above it."""
