@@ -258,13 +258,6 @@ async def empty_stream(talk: Talk) -> None:
     await talk.end()
 
 
-@streaming("flood")
-async def flood(talk: Talk) -> None:
-    """Large pieces of text without a pause and without an end."""
-    while True:
-        await talk.event(talk.piece("x" * 16384))
-
-
 @streaming("blank-flood")
 async def blank_flood(talk: Talk) -> None:
     while True:

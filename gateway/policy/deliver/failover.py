@@ -127,6 +127,7 @@ class _Trying:
                 error.attempts = attempt
                 if not repeats and isinstance(error, UpstreamDisconnected) and error.stale:
                     repeats = 1
+                    drop_tracebacks(error)
                     continue
                 made = attempt - repeats
                 fresh = made < len(replicas)
