@@ -29,7 +29,8 @@ KEY = "gk_test"
 FILES = {
     "keys.yaml": f'tests: {{sha256: "{hashlib.sha256(KEY.encode()).hexdigest()}"}}\n',
     "policies/patient.yaml": "params: {forbid: [seed]}\n",
-    "policies/hasty.yaml": "delivery: {timeout: {first_token: 100ms, idle: 100ms, total: 10s}, retry: {attempts: 2}}\n",
+    "policies/hasty.yaml": "delivery: {timeout: {first_token: 100ms}, retry: {attempts: 2}}\n",
+    "policies/idle.yaml": "delivery: {timeout: {idle: 100ms}}\n",
     "policies/short.yaml": "delivery: {timeout: {total: 200ms}}\n",
     "meta_templates/sft.yaml": (
         'round:\n  - {role: HUMAN, begin: "H: ", end: "\\n"}\n'
@@ -50,7 +51,7 @@ MODELS = {
     "slow": ("hang-headers", "patient"),
     "late": ("hang-headers", "short"),
     "half": ("hang-body", "short"),
-    "stalls": ("stall-midstream", "hasty"),
+    "stalls": ("stall-midstream", "idle"),
     "endless": ("stop-then-endless", "short"),
     "goes-on": ("stop-then-endless", "patient"),
     "flood": ("flood", "patient"),
