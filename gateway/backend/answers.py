@@ -23,6 +23,8 @@ ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"}
 _END_KEYS = ("stop_reason", "matched_stop")
 """Choice keys that tell which stop matched: vLLM's and SGLang's."""
 _SPOKEN = frozenset({"role", "content"})
+MAX_COUNT = 2**53
+"""More tokens than this are no count: numbers beyond it are not exact everywhere."""
 COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 """The keys of ``usage`` that are read; the others are details."""
 
@@ -167,7 +169,7 @@ class Answer:
             raise error
         usage = chunk.get("usage")
         choices = chunk.get("choices")
-        if choices is None and isinstance(usage, dict):
+        if choices is None and ("choices" in chunk or isinstance(usage, dict)):
             choices = []
         if not isinstance(choices, list):
             raise self.invalid("the model's server sent an answer without choices")
@@ -177,7 +179,7 @@ class Answer:
             fields = NOTHING if chunk.keys() <= ANSWER_KEYS else self._fields(chunk, odd)
             events.append(Begun(self._target, 1, fields, self._notices))
         if usage is not None:
-            self._usage = read_usage(usage) or self._usage
+            self._usage = read_usage(usage, self.invalid) or self._usage
         for position, choice in enumerate(choices):
             self._take_choice(choice, position, odd, events)
         return events
@@ -260,13 +262,18 @@ class Answer:
             events.append(Finish(index, reason, matched, "engine", last))
 
 
-def read_usage(usage: object) -> Usage | None:
-    """The counts of a ``usage`` object; None when they are missing or absurd (row C30)."""
+def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStream) -> Usage | None:
+    """The counts of a ``usage`` object; None when they are missing, negative or no integers (row C30).
+
+    Raises ``invalid`` for a count beyond ``MAX_COUNT``: it would stay in every sum.
+    """
     if not isinstance(usage, dict):
         return None
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens", 0)
     if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
         return None
+    if prompt > MAX_COUNT or completion > MAX_COUNT:
+        raise invalid("the model's server sent a count of tokens beyond 2^53")
     return Usage(prompt, completion, "upstream", _given(usage, COUNTS) or NOTHING)
 
 

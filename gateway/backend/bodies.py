@@ -42,6 +42,8 @@ EVENT_STREAM = "text/event-stream"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 NOT_JSON = "the model's server sent an event that is not JSON"
+MAX_DEPTH = 64
+"""Levels of an answer's JSON; what is passed on of it has to be written again."""
 STREAM_ERROR = "the model's server reported an error in its stream"
 MAX_BLANK = 64 * 1024
 """Bytes without any content that an answer may begin with."""
@@ -163,6 +165,7 @@ class BodyEvents(Asking):
             events = ordinary_whole(said, self._shape, self._target, self._notices)
             if events is not None:
                 return events
+            _refuse_deep(body, said, UpstreamInvalidResponse)
         answer = Answer(self._shape, self._target, self._asked, self._notices, self._way.private)
         answer.invalid = UpstreamInvalidResponse
         told = answer.take(said, odd=maybe_lone(body))
@@ -192,6 +195,7 @@ class BodyEvents(Asking):
             if delta is not None:
                 events.append(delta)
             else:
+                _refuse_deep(said, chunk, UpstreamInvalidStream)
                 events += answer.take(chunk)
             if self._sample is None and len(plain) == 1 and len(data) < MAX_SAMPLE and b'"role"' not in data:
                 last = events[-1] if events else None
@@ -221,6 +225,7 @@ class BodyEvents(Asking):
             if sse.event == "error":
                 raise UpstreamError(STREAM_ERROR) from None
             raise UpstreamInvalidStream(NOT_JSON) from None
+        _refuse_deep(sse.data, chunk, UpstreamInvalidStream)
         if sse.event == "error":  # an error with any data, even where the data does not look like one
             told = error_in_body(chunk, self._way.private) if isinstance(chunk, dict) else None
             raise told or UpstreamError(STREAM_ERROR)
@@ -228,11 +233,26 @@ class BodyEvents(Asking):
 
 
 def parse_json(body: bytes) -> Any:
-    """The JSON in a body; ``UpstreamInvalidResponse`` when there is none."""
+    """The JSON in a body; ``UpstreamInvalidResponse`` when there is none, or it nests too deeply."""
     try:
-        return loads(body)
+        value = loads(body)
     except ValueError:
         raise UpstreamInvalidResponse("the model's server answered with something that is not JSON") from None
+    _refuse_deep(body, value, UpstreamInvalidResponse)
+    return value
+
+
+def _refuse_deep(data: bytes, value: object, invalid: type[UpstreamError]) -> None:
+    """Raise ``invalid`` for JSON that nests deeper than ``MAX_DEPTH``; only ``data`` with as many brackets can."""
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+        if not level:
+            return
+    raise invalid(f"the model's server sent JSON that nests deeper than {MAX_DEPTH} levels")
 
 
 def _is_stream(ahead: bytes, http: Connection, *, ended: bool) -> bool | None:

@@ -19,7 +19,8 @@ from gateway.backend.fields import HTTP_FAULTS, MAX_HEADERS, MAX_LINE, Fields, m
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
 
 MAX_HEAD = 64 * 1024
-"""Bytes of a status line and all headers, interim answers included."""
+"""Bytes of a status line and all headers, interim answers included; and of an answer's framing (chunk extensions,
+trailers) that come without a byte of its body."""
 COPIED = 64 * 1024
 """Bytes from which a body is not joined with its head."""
 HIGH_WATER = 256 * 1024
@@ -235,8 +236,14 @@ class Connection(asyncio.Protocol):
                 self._arrived(good=False)
                 return
             if not self.ended:
-                if not chunks or take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
-                    chunks.clear()  # or there are none, as only a chunk's framing has come
+                if not chunks:  # only framing has come
+                    self._waiting_bytes += len(data)
+                    if self._waiting_bytes > MAX_HEAD:
+                        self._arrived(good=False)
+                    return
+                if take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
+                    chunks.clear()
+                    self._waiting_bytes = 0
                     return
                 self._waiting_bytes = sum(map(len, chunks))
             self._arrived(good=True)
@@ -253,7 +260,8 @@ class Connection(asyncio.Protocol):
             good = False
         if headless and (self.status or not self._in_head):
             good = self._headed() and good
-        self._arrived(good=good and bool(self.status or self._waiting_bytes <= MAX_HEAD))
+        bounded = self._waiting_bytes <= MAX_HEAD or bool(self.status and (chunks or self.ended))
+        self._arrived(good=good and bounded)
 
     def _arrived(self, *, good: bool) -> None:
         """Something has come that the reader should look at; not ``good``: it is not HTTP."""
@@ -291,7 +299,7 @@ class Connection(asyncio.Protocol):
         return self.status in (204, 304) or self._read_fields().sized
 
     def _headed(self) -> bool:
-        """The headers are complete: what do they say? False: more than anybody needs."""
+        """The headers are complete: read their status. False: it is none, or there are too many headers."""
         status = self.status or self._parser.get_status_code()
         if 100 <= status < 200:
             return True
@@ -300,7 +308,8 @@ class Connection(asyncio.Protocol):
         if end >= 0 and not self._interim and head.startswith(b"HTTP/"):
             head = head[: end + 4]
         self._heads[:] = (head,)
-        if (len(head) > MAX_LINE or head.count(b"\n") > MAX_HEADERS) and self._read_fields().excessive:
+        large = len(head) > MAX_LINE or head.count(b"\n") > MAX_HEADERS
+        if not 200 <= status < 600 or (large and self._read_fields().excessive):
             self._chunks.clear()
             self.status, self.ended = 0, False
             return False

@@ -39,6 +39,6 @@ class DocumentEvents(Asking):
             raise error
         if not isinstance(body.get("data"), list):
             raise UpstreamInvalidResponse("the model's server sent an answer without data")
-        usage = read_usage(body.get("usage"))
+        usage = read_usage(body.get("usage"), UpstreamInvalidResponse)
         begun = Begun(self._target), Document(body)
         return begun if usage is None else (*begun, usage)

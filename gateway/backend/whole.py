@@ -5,7 +5,7 @@ Nearly every answer that is no stream holds one choice of text, why it ended, an
 
 from __future__ import annotations
 
-from gateway.backend.answers import ANSWER_KEYS, COUNTS, Shape
+from gateway.backend.answers import ANSWER_KEYS, COUNTS, MAX_COUNT, Shape
 from gateway.core.dialogue import NOTHING
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.stream.finish import FINISH_REASONS
@@ -40,6 +40,6 @@ def ordinary_whole(answer: object, shape: Shape, target: str, notices: tuple[str
     prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens", 0)
     if type(text) is not str or not text or type(prompt) is not int or type(completion) is not int:
         return None
-    if prompt < 0 or completion < 0:
+    if not (0 <= prompt <= MAX_COUNT and 0 <= completion <= MAX_COUNT):
         return None
     return [Begun(target, 1, NOTHING, notices), Delta(0, text), Finish(0, reason), Usage(prompt, completion)]

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 import orjson
 
+LONGEST = 19
+"""Characters of an integer: all of them fit 64 bits, and orjson can write them."""
 REPLACEMENT = "\ufffd"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNIT = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
@@ -35,7 +37,7 @@ def loads(data: bytes) -> Any:
         if not maybe_lone(data):  # all else is orjson's to judge
             raise
     try:
-        return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite)
+        return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite, parse_int=_exact)
     except RecursionError:
         raise ValueError("JSON nests too deeply") from None
 
@@ -90,6 +92,12 @@ class SurrogateJoiner:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _exact(digits: str) -> int:
+    if len(digits) > LONGEST:
+        raise ValueError("an integer is out of range")
+    return int(digits)
 
 
 def _finite(digits: str) -> float:

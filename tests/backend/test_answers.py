@@ -156,7 +156,43 @@ USAGE = {
     "a bool": ({"prompt_tokens": True, "completion_tokens": 2}, None),
     "a string": ({"prompt_tokens": "1", "completion_tokens": 2}, None),
     "null": (None, None),
+    "as many as can be": ({"prompt_tokens": 2**53, "completion_tokens": 0}, Usage(2**53, 0)),
 }
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+def test_a_count_beyond_every_number_is_an_invalid_answer(up: RudeServer, name: str, form: Any, stream: bool) -> None:
+    heard = form(up.url("huge-usage", name=name), stream)
+    assert heard.code == ("upstream_invalid_stream" if stream else "upstream_invalid_response")
+    assert heard.usage is None
+
+
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+def test_a_chunk_with_null_choices_is_skipped(up: RudeServer, form: Any) -> None:
+    heard = form(up.url("null-choices"))
+    assert (heard.code, heard.text(), heard.finishes) == (None, TEXT, {0: "stop"})
+
+
+DEEP = ["choices", "logprobs", "delta", "usage", "error", "error event", "extra", "lone surrogate"]
+
+
+@pytest.mark.parametrize("depth", [70, 400, 990, 3000])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+@pytest.mark.parametrize("where", DEEP)
+def test_an_answer_that_nests_deeply_is_invalid(up: RudeServer, where: str, stream: bool, depth: int) -> None:
+    heard = chat(up.url("deep", where=where, depth=depth), stream)
+    expected = "upstream_invalid_stream" if stream else "upstream_invalid_response"
+    if where == "error event" and stream and depth > 1024:  # not JSON at all, but called an error
+        expected = "upstream_error"
+    assert heard.code == expected
+
+
+def test_an_answer_that_nests_a_little_is_read(up: RudeServer) -> None:
+    heard = chat(up.url("deep", where="extra", depth=40), True)
+    assert heard.code in (None, "upstream_incomplete")
+    assert heard.deltas[0].extras
 
 
 @pytest.mark.parametrize("name", USAGE)

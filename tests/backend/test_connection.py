@@ -144,6 +144,91 @@ def test_more_headers_than_anybody_needs_are_refused(name: str) -> None:
         assert not told.reusable
 
 
+ENDLESS = {  # the answer so far, and what comes again and again without a byte of a body
+    "a chunk's extension": (OK + b"transfer-encoding: chunked\r\n\r\n1;", b"x" * 1000),
+    "many extensions": (OK + b"transfer-encoding: chunked\r\n\r\n1", b";x=y" * 250),
+    "a trailer": (OK + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: ", b"y" * 1000),
+    "trailers": (OK + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", b"x: y\r\n" * 170),
+    "interim answers": (b"", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 25),
+}
+
+
+ROWS = [(name, how) for name in ENDLESS for how in ("nobody reads", "reading", "flowing")
+        if "trailer" not in name or how != "nobody reads"]  # fmt: skip
+"""Where nobody reads a body that has come, its socket is paused."""
+
+
+@pytest.mark.parametrize(("name", "how"), ROWS)
+def test_framing_without_an_end_is_not_read_without_an_end(name: str, how: str) -> None:
+    begun, again = ENDLESS[name]
+
+    async def run() -> tuple[int, str | None]:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
+            connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
+            connection.data_received(begun)
+            if connection.status and how != "nobody reads":
+                if "trailer" in name:
+                    assert await connection.more() == b"a"
+                reading = asyncio.ensure_future(
+                    connection.more() if how == "reading" else connection.flow(lambda piece: True)
+                )
+                await asyncio.sleep(0)
+            else:
+                reading = asyncio.ensure_future(asyncio.sleep(0))
+            fed = 0
+            while fed < 1_000_000 and not theirs_closed(connection):
+                connection.data_received(again)
+                fed += len(again)
+                await asyncio.sleep(0)
+            await asyncio.wait([reading])
+            reading.exception()
+            return fed, (await finish(connection)).error
+
+    fed, error = asyncio.run(run())
+    assert fed <= 70_000
+    assert error == "upstream_invalid_response"
+
+
+def theirs_closed(connection: Connection) -> bool:
+    return connection._transport is None or connection._transport.is_closing()
+
+
+STATUSES = ["000", "001", "099", "600", "999"]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("body", [LENGTH, b"\r\nabc", b"content-length: 0\r\n\r\n", b"\r\n"])
+def test_a_status_that_is_none_ends_the_answer(status: str, body: bytes) -> None:
+    answer = b"HTTP/1.1 " + status.encode() + b" Odd\r\n" + body
+    for pieces in ([answer], [answer[at : at + 1] for at in range(len(answer))]):
+        told = asyncio.run(read(pieces))
+        assert (told.status, told.error, told.reusable) == (0, "upstream_invalid_response", False)
+
+
+def test_a_packet_of_chunks_of_one_byte_is_one_piece() -> None:
+    async def run() -> list[int]:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
+            connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
+            connection.data_received(OK + b"transfer-encoding: chunked\r\n\r\n")
+            connection.data_received(b"1\r\na\r\n" * 10_000)
+            sizes = [len(await connection.more())]
+            flowing = asyncio.ensure_future(connection.flow(lambda piece: not sizes.append(len(piece))))  # type: ignore[func-returns-value]
+            await asyncio.sleep(0)
+            connection.data_received(b"1\r\na\r\n" * 10_000)
+            connection.data_received(b"0\r\n\r\n")
+            await flowing
+            connection.close()
+            return sizes
+
+    assert asyncio.run(run()) == [10_000, 10_000]
+
+
 SURPLUS = [
     b"H",
     b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno",

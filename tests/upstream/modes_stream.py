@@ -534,3 +534,57 @@ async def flood(talk: Talk) -> None:
     piece = "a" * 60_000
     while True:
         await talk.event(talk.piece(piece))
+
+
+@mode("huge-usage")
+async def huge_usage(talk: Talk) -> None:
+    """A count that no counter should take."""
+    usage = {**talk.usage(), talk.heard.options["name"]: 2**63}
+    if not talk.heard.stream:
+        await talk.json(talk.whole([TEXT], usage=usage))
+        return
+    await talk.stream_head()
+    await talk.tokens()
+    await talk.event(talk.piece(None, finish="stop"))
+    await talk.event(talk.envelope([], chunk=True, usage=usage))
+    await talk.done()
+    await talk.end()
+
+
+@streaming("null-choices")
+async def null_choices(talk: Talk) -> None:
+    await talk.event({**talk.envelope([], chunk=True), "choices": None})
+    await talk.tokens()
+    await talk.event({**talk.envelope([], chunk=True), "choices": None})
+    await talk.event(talk.piece(None, finish="stop"))
+    await talk.done()
+    await talk.end()
+
+
+@mode("deep")
+async def deep(talk: Talk) -> None:
+    """JSON that nests, in each place of an answer in which something is read or passed on."""
+    where, depth = talk.heard.options["where"], int(talk.heard.number("depth", 100))
+    nested = '{"a":' * depth + "1" + "}" * depth
+    choice = '"index": 0, "finish_reason": null'
+    said = '"content": "a"'
+    lone = "\\ud83d" if where == "lone surrogate" else ""
+    places = {
+        "choices": f'{{"choices": {nested}}}',
+        "logprobs": f'{{"choices": [{{{choice}, "delta": {{{said}}}, "logprobs": {nested}}}]}}',
+        "delta": f'{{"choices": [{{{choice}, "delta": {{{said}, "x": {nested}}}}}]}}',
+        "usage": f'{{"choices": [], "usage": {{"prompt_tokens": 1, "x": {nested}}}}}',
+        "error": f'{{"error": {nested}}}',
+        "error event": f'{{"error": {nested}}}',
+        "extra": f'{{"choices": [{{{choice}, "delta": {{{said}}}, "x": {nested}}}]}}',
+        "lone surrogate": f'{{"choices": [{{{choice}, "delta": {{{said}}}, "x": {nested}, "y": "{lone}"}}]}}',
+    }
+    body = places[where].encode()
+    if not talk.heard.stream:
+        await talk.body(body.replace(b'"delta"', b'"message"'))
+        return
+    await talk.stream_head()
+    event = b"event: error\n" if where == "error event" else b""
+    await talk.data(event + b"data: " + body + b"\n\n")
+    await talk.done()
+    await talk.end()
