@@ -178,10 +178,15 @@ class Line(asyncio.Protocol):
             if authority and authority.lower() != headers.get(b"host", b"").lower():
                 headers[b"host"] = headers.get(b"host", b"") + b", " + authority  # two hosts, which the guard refuses
             url = httptools.parse_url(url).path or b"/"
+        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
+            raise RequestError("a transfer coding that is not decoded here")
         request = Request(self, METHODS.get(raw) or raw.decode("ascii"), url.decode("ascii"), headers)
         keep = parser.should_keep_alive()
         if not keep or b"connection" in headers:
-            request.old = parser.get_http_version() != "1.1"
+            version = parser.get_http_version()
+            if version not in ("1.0", "1.1"):
+                raise RequestError("HTTP/" + version)
+            request.old = version == "1.0"
             request.closing = request.old or not keep
         if b"expect" in headers:
             request.expects = headers[b"expect"].lower() == b"100-continue" and not request.old
@@ -210,7 +215,6 @@ class Line(asyncio.Protocol):
         request = self._incoming
         if request is None:
             return  # an offer
-        self._incoming = None
         if self._fields:  # behind the last chunk
             if self._head_size() > MAX_HEAD:
                 self._refusal = _framing_too_large()
@@ -218,6 +222,7 @@ class Line(asyncio.Protocol):
             self._headers = {}
             self._fields = 0
         self._head_bytes = 0
+        self._incoming = None
         if request.closing:
             self._deaf = True
         request.whole = True
