@@ -6,7 +6,6 @@ The exact behaviour, errors included (``specs/lazyllm.md`` 3 to 9); ``template.p
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -37,10 +36,24 @@ CLASSES: Mapping[Form, str] = {
 ABSENT: Any = object()
 """No input given, which only the Empty prompter tells from None."""
 
-PARTS = {
-    "all": re.compile(f"{USER_BEGINS}(.*){USER_ENDS}", re.DOTALL),
-    "line": re.compile(f".*{USER_BEGINS}(.*){USER_ENDS}"),
-}
+
+def user_part(text: str, parts: str) -> tuple[int, int] | None:
+    """Where the user part stands in a filled instruction; None without one. In time that grows with the text alone.
+
+    ``all``: what ``BEGINS(.*)ENDS`` finds in the whole text. ``line``: what ``.*BEGINS(.*)ENDS`` finds in the first
+    line that it fits. The text may be a client's, and the expressions would try each of its tags with each other.
+    """
+    if parts == "all":
+        begin, end = text.find(USER_BEGINS) + len(USER_BEGINS), text.rfind(USER_ENDS)
+        return (begin, end) if USER_BEGINS in text and begin <= end else None
+    at = 0
+    for line in text.split("\n"):
+        end = line.rfind(USER_ENDS)
+        begin = line.rfind(USER_BEGINS, 0, max(end, 0))
+        if begin >= 0:
+            return at + begin + len(USER_BEGINS), at + end
+        at += len(line) + 1
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +174,14 @@ class Prompter:
         text = joined(instruction)
         if self.dialect.parts == "none" or USER_BEGINS not in text or USER_ENDS not in text:
             return instruction, ()
-        found = PARTS[self.dialect.parts].search(text)
+        found = user_part(text, self.dialect.parts)
         if found is None:  # the tags stand the wrong way round, or on different lines in 0.1.2
             raise PrompterError("IndexError", "list index out of range")
         if self.dialect.parts == "all":
             until = text.index(USER_BEGINS)
         else:
-            until = text.index(f"{USER_BEGINS}{found[1]}{USER_ENDS}")
-        return cut(instruction, 0, until), cut(instruction, found.start(1), found.end(1))
+            until = text.index(f"{USER_BEGINS}{text[slice(*found)]}{USER_ENDS}")
+        return cut(instruction, 0, until), cut(instruction, *found)
 
     def _messages(self, given: Any, history: Any, tools: Any, label: Any) -> dict[str, Any]:
         both = self.tools and tools
