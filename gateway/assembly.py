@@ -25,6 +25,7 @@ from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import ENGINES
 from gateway.backend.h1 import H1Client
 from gateway.backend.litellm import LiteLLMBackend
+from gateway.backend.room import EngineRoom
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokens import LocalTokens, Tokens
 from gateway.config.blame import placed
@@ -128,6 +129,9 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
         max_model_len=_length(model, engines),
+        passes_template_kwargs=all(
+            target.speaks == "chat" and ENGINES[target.engine].renders for target in model.targets
+        ),
         readings=readings(model.template),
     )
 
@@ -135,7 +139,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
 def _route(model: ModelSpec, doors: Doors, problems: _Problems) -> Route | None:
     backend = _stack(model, doors, problems)
     with problems.of(model):  # the first target's engine also counts and cuts
-        return replace(bare_route(model, doors.engines), backend=backend)
+        return replace(bare_route(model, doors.engines), backend=backend, room=_room(model, doors))
     return None
 
 
@@ -201,6 +205,15 @@ def _eos_stops(model: ModelSpec, tokens: Tokens | None) -> tuple[str, ...]:
     eos = model.template.eos_token_id
     text = tokens.detokenize([eos]) if tokens is not None and eos is not None else ""
     return (text,) if text.strip() else ()
+
+
+def _room(model: ModelSpec, doors: Doors) -> EngineRoom | None:
+    """Asks the first target's engine, where no tokenizer here counts, or the context is not known."""
+    first = model.targets[0]
+    counted = model.tokenizer is not None and model.max_model_len is not None
+    if counted or first.speaks != "completions" or not ENGINES[first.engine].renders:
+        return None
+    return EngineRoom(first, doors.client, model.max_model_len)
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:

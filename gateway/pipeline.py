@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import orjson
 
+from gateway.backend.room import EngineRoom
 from gateway.backend.tokens import Tokens, count
-from gateway.config.snapshot import ModelSpec
+from gateway.config.snapshot import ModelSpec, PolicySpec
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue, PlainMessages
-from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue
+from gateway.core.dialogue import NOTHING, Dialogue, PlainMessages
+from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, UpstreamRejectedRequest
 from gateway.core.events import Usage
 from gateway.core.exchange import Backend, Endpoint, Exchange
 from gateway.core.frozen import dataclass
@@ -31,6 +32,17 @@ from gateway.stream.reading import Reader, Reading
 from gateway.template.base import Template
 from gateway.watched import Watched
 
+RENDERER_ARGUMENTS = frozenset({
+    "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",
+    "messages", "padding", "return_assistant_tokens_mask", "return_dict", "return_tensors", "tokenize",
+    "tokenizer_kwargs", "tools", "truncation",
+})  # fmt: skip
+"""Arguments of the function that renders at a target (``apply_chat_template`` of ``transformers``): under
+``chat_template_kwargs`` they would choose the template or its messages (vLLM CVE-2025-61620)."""
+POLICY_SECTIONS = {
+    "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
+}  # fmt: skip
+"""By rule of a notice, where a policy says it."""
 MAX_PROMPT = 2_000_000
 """Characters (or token ids) of one prompt; longer ones would keep a tokenizer busy for seconds."""
 
@@ -57,6 +69,10 @@ class Route:
     """The model's tokenizer, when it has one here."""
     max_model_len: int | None = None
     """The context in tokens; None when unknown."""
+    room: EngineRoom | None = None
+    """Asks the engine how many tokens a prompt leaves; None where that is known here, or no engine says it."""
+    passes_template_kwargs: bool = False
+    """All targets render themselves, and take ``chat_template_kwargs``."""
     readings: Readings | None = None
     """What answers to chat requests are read for, beside their text; None: nothing."""
     awaited: Callable[[Dialogue], Awaitable[Prompt]] | None = None
@@ -111,6 +127,10 @@ class Run:
         try:
             self._opened = self._route.backend.open(exchange)
             events = await self._opened.__aenter__()
+        except UpstreamRejectedRequest as error:
+            self._progress.upstream_ended()
+            error.message += _changed_by(self._route.spec.policy, self._prepared.notices)
+            raise
         except BaseException:
             self._progress.upstream_ended()
             raise
@@ -148,10 +168,9 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     if terms.refuses:
         terms.check(call)
     started = time.perf_counter()
-    if dialogue.wishes.template_kwargs and route.awaited is None:
-        raise ForbiddenParameter(
-            f"model {route.spec.name} has no chat template that takes variables", param="chat_template_kwargs"
-        )
+    template_kwargs = dialogue.wishes.template_kwargs if route.awaited is None else NOTHING
+    if template_kwargs:
+        _check_template_kwargs(route, template_kwargs)
     text = route.form == "text"
     if not text and type(dialogue.messages) is not PlainMessages:
         route.media.check(dialogue.messages)
@@ -168,10 +187,14 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         room = None
         if route.tokens is not None and route.max_model_len is not None and terms.leaves_limit_open(call):
             room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
+        elif route.room is not None and terms.leaves_limit_open(call):
+            room = await route.room.left(prompt.text, terms.limit)
         effective = terms.effective(call, room)
         params, notices, top = effective.params, notices + effective.notices, effective.top_logprobs
     if dialogue.wishes.continue_final and not text:
         params = {**params, **GOES_ON}
+    if template_kwargs:
+        params = {**params, "chat_template_kwargs": template_kwargs}
     if call.stops or route.eos_stops:
         # The template's own come first; the client's are added and never replace them.
         stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
@@ -233,6 +256,31 @@ PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] = 
     "embeddings": _prepare_embedding,
 }
 """``prepare`` by endpoint, for whoever prepares thousands a second."""
+
+
+def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> None:
+    """Raise ``ForbiddenParameter`` unless the targets take these variables for their own templates."""
+    if not route.passes_template_kwargs:
+        raise ForbiddenParameter(
+            f"model {route.spec.name} has no chat template that takes variables; targets that speak chat take them "
+            "where their engine is declared as vllm or sglang",
+            param="chat_template_kwargs",
+        )
+    if names := template_kwargs.keys() & RENDERER_ARGUMENTS:
+        name = f"chat_template_kwargs.{min(names)}"
+        raise ForbiddenParameter(f"{name} is no variable of a template, but steers its renderer", param=name)
+
+
+def _changed_by(policy: PolicySpec, notices: Sequence[Notice]) -> str:
+    """What the policy had changed of a request that its target has refused; empty for nothing."""
+    changes = []
+    for notice in notices:
+        section = POLICY_SECTIONS.get(notice.rule)
+        if section == "params.default" and notice.detail.partition("=")[0] not in policy.params.default:
+            section = "params.max_tokens"
+        if section is not None:
+            changes.append(f"{notice.detail} ({section})")
+    return f"; policies/{policy.name}.yaml had set {', '.join(changes)}" if changes else ""
 
 
 def _overlong(length: int, param: str) -> ContextLengthExceeded:

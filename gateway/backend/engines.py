@@ -59,6 +59,9 @@ class Dialect:
     """Fields beyond OpenAI's that it knows."""
     chat: frozenset[str] = frozenset()
     """Fields beyond those that only its chat endpoint knows."""
+    renders: bool = False
+    """Does its chat endpoint take ``chat_template_kwargs``, and ``/tokenize`` say how many tokens a prompt has, and how
+    many the context?"""
     chat_stops: int | None = None
     """How many stop strings its chat endpoint takes; None: as many as there are."""
 
@@ -95,9 +98,10 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
                 "stream_options.continuous_usage_stats structured_outputs truncate_prompt_tokens use_beam_search"
             ),
             chat=_words(
-                "add_generation_prompt bad_words continue_final_message documents echo include_reasoning "
-                "mm_processor_kwargs"
+                "add_generation_prompt bad_words chat_template_kwargs continue_final_message documents echo "
+                "include_reasoning mm_processor_kwargs"
             ),
+            renders=True,
         ),
         # SGLang, python/sglang/srt/entrypoints/openai/protocol.py: its CompletionRequest has no
         # add_special_tokens and ignores unknown fields, so a BOS in the text has to go.
@@ -115,7 +119,8 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
                 "return_token_ids skip_special_tokens stop_regex stop_token_ids "
                 "stream_options.continuous_usage_stats"
             ),
-            chat=_words("continue_final_message separate_reasoning stream_reasoning"),
+            chat=_words("chat_template_kwargs continue_final_message separate_reasoning stream_reasoning"),
+            renders=True,
         ),
         # llama.cpp and llama-cpp-python, the latter seen running: specs/clients.md 2.1 (n ignored, list prompts
         # 500, include_usage ignored); a string always gets the BOS that the model's metadata ask for.

@@ -20,6 +20,8 @@ models:
   allowing: {{template: chat, policy: allowing, targets: [{{speaks: chat, url: "{url}", engine: sglang}}]}}
   dropping: {{template: sft-demo, policy: dropping, targets: [{{speaks: completions, url: "{url}"}}]}}
   careful: {{template: sft-demo, policy: careful, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
+  rendering: {{template: chat, targets: [{{speaks: chat, url: "{url}", engine: vllm}}]}}
+  rendering-too: {{template: chat, targets: [{{speaks: chat, url: "{url}", engine: sglang}}]}}
   carried: {{template: chat, policy: carried, targets: [{{speaks: chat, url: "{url}"}}]}}
 """
 POLICIES = {
@@ -128,3 +130,29 @@ def test_a_policy_lets_no_others_pass(world: World, model: str) -> None:
 def test_sampling_fields_of_engines_pass(world: World, field: str) -> None:
     assert world.chat("text", **{field: 1}).status_code == 200
     assert world.sent()[field] == 1
+
+
+# ---------------------------------------------------------------- variables for the target's own template
+
+
+@pytest.mark.parametrize("model", ["rendering", "rendering-too"])
+def test_variables_go_to_an_engine_that_renders(world: World, model: str) -> None:
+    answer = world.chat(model, chat_template_kwargs={"enable_thinking": False})
+    assert answer.status_code == 200
+    assert world.sent()["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "unverified_parameter" not in answer.headers.get("x-gateway-notice", "")
+
+
+@pytest.mark.parametrize("model", ["talk", "text"])
+def test_variables_go_to_no_other_target(world: World, model: str) -> None:
+    assert error(world.chat(model, chat_template_kwargs={"enable_thinking": False}))[:2] == (400, "forbidden_parameter")
+
+
+@pytest.mark.parametrize("fields", [
+    {"chat_template": "{{ 1 }}"}, {"chat_template_kwargs": {"chat_template": "{{ 1 }}"}},
+    {"chat_template_kwargs": {"tokenize": True}}, {"chat_template_kwargs": {"conversation": []}},
+], ids=str)  # fmt: skip
+def test_no_request_chooses_the_template_of_an_engine(world: World, fields: dict[str, Any]) -> None:
+    before = world.up.requests
+    assert error(world.chat("rendering", **fields))[:2] == (400, "forbidden_parameter")
+    assert world.up.requests == before

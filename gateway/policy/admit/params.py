@@ -119,8 +119,9 @@ class Terms:
         limits = [(policy.clamp[name], name) for name in LIMITS if name in policy.clamp]
         self._ceiling = limits if endpoint == "chat" and form == "messages" else []
         self._most = [int(bound) for bound, _ in limits]
-        self._limit = min([policy.max_tokens, *self._most])
-        self._limit_notice = Notice("default_parameter", f"max_tokens={self._limit}")
+        self.limit = min([policy.max_tokens, *self._most])
+        """Tokens of an answer whose client sets no limit, where the room for it is not known."""
+        self._limit_notice = Notice("default_parameter", f"max_tokens={self.limit}")
         self.refuses = bool(self._forbidden) or self._unknown == "reject"
         """Without it ``check`` has nothing to look for."""
         self._told: dict[str, Any] = {}
@@ -241,7 +242,7 @@ class Terms:
         if limit is None:
             # Without a limit a completions engine stops after 16 tokens; a chat request means "until the end".
             if room is None:
-                limit, notice = self._limit, self._limit_notice
+                limit, notice = self.limit, self._limit_notice
             else:
                 limit = min([room, *self._most])
                 notice = Notice("default_parameter", f"max_tokens={limit}")

@@ -1,0 +1,141 @@
+"""Does a limit that the client has not sent ever make an engine refuse? Seen at a server that counts as vLLM does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import Gateway, gateway
+
+CONTEXT = 1024
+CONFIG = """
+models:
+  counted: {{template: sft-demo, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
+  sglang: {{template: sft-demo, targets: [{{speaks: completions, url: "{url}", engine: sglang}}]}}
+  shorter: {{template: sft-demo, max_model_len: 100, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
+  evaluated: {{template: sft-demo, policy: eval, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
+  mute: {{template: sft-demo, targets: [{{speaks: completions, url: "{url}/mute/v1", engine: vllm}}]}}
+"""
+
+
+class Engine(ThreadingHTTPServer):
+    """Counts a token for each word; refuses what exceeds its context, and greedy sampling of several choices."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.asked: list[tuple[str, Any]] = []
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Engine
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.asked.append((self.path, body))
+        count = len(body["prompt"].split())
+        if self.path == "/tokenize":
+            self._say(200, {"count": count, "max_model_len": CONTEXT, "tokens": [1] * count})
+        elif "tokenize" in self.path:
+            self._say(404, {"detail": "Not Found"})
+        elif count + body["max_tokens"] > CONTEXT:
+            told = f"max_tokens is too large: {body['max_tokens']} beside {count} of {CONTEXT} tokens"
+            self._say(400, {"error": {"message": told, "type": "BadRequestError", "code": 400}})
+        elif body.get("n", 1) > 1 and body.get("temperature") == 0:
+            told = "n must be 1 when using greedy sampling, got 2."
+            self._say(400, {"error": {"message": told, "type": "BadRequestError", "code": 400}})
+        else:
+            choice = {"index": 0, "text": "hi", "finish_reason": "stop", "logprobs": None}
+            self._say(200, {"object": "text_completion", "choices": [choice]})
+
+    def _say(self, status: int, body: object) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    made = Engine()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+def served(engine: Engine, tmp_path: Path) -> Iterator[Gateway]:
+    with gateway(tmp_path, CONFIG.format(url=f"http://127.0.0.1:{engine.server_port}")) as made:
+        yield made
+
+
+def limits(engine: Engine) -> list[int]:
+    return [body["max_tokens"] for path, body in engine.asked if "tokenize" not in path]
+
+
+WORDS = 400
+LONG = "word " * WORDS
+
+
+@pytest.mark.parametrize("model", ["counted", "sglang"])
+@pytest.mark.parametrize("text", ["hi", LONG], ids=["short", "long"])
+def test_a_limit_of_ours_fits_the_context(served: Gateway, engine: Engine, model: str, text: str) -> None:
+    for _ in range(3):
+        answer = served.chat(model, text)
+        assert answer.status_code == 200, answer.text
+        (limit,) = set(limits(engine))
+        assert 0 < limit <= CONTEXT
+        assert f"default_parameter: max_tokens={limit}" in answer.headers["x-gateway-notice"]
+
+
+def test_a_configured_length_that_is_shorter_counts(served: Gateway, engine: Engine) -> None:
+    assert served.chat("shorter").status_code == 200
+    assert limits(engine)[0] < 100
+
+
+def test_a_limit_of_the_clients_asks_for_no_count(served: Gateway, engine: Engine) -> None:
+    assert served.chat("counted", max_tokens=5).status_code == 200
+    assert [path for path, _ in engine.asked] == ["/completions"]
+
+
+def test_an_engine_that_does_not_count_is_asked_once(served: Gateway, engine: Engine) -> None:
+    for _ in range(3):
+        served.chat("mute")
+    assert limits(engine) == [2048] * 3
+    assert len([path for path, _ in engine.asked if "tokenize" in path]) == 1
+
+
+def test_the_catalogue_shows_a_length_that_was_learnt(served: Gateway) -> None:
+    served.chat("counted")
+    card = served.http.get("/v1/models/counted").json()
+    assert card["max_model_len"] == CONTEXT
+
+
+def test_a_refusal_names_what_the_policy_had_set(served: Gateway) -> None:
+    answer = served.chat("evaluated", n=2)
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    assert "policies/eval.yaml had set temperature=0 (params.default)" in message
+    assert "n must be 1" in message
+
+
+def test_a_refusal_of_the_clients_own_values_names_no_policy(served: Gateway) -> None:
+    message = served.chat("evaluated", n=2, temperature=0, max_tokens=5).json()["error"]["message"]
+    assert "n must be 1" in message
+    assert "policies" not in message
