@@ -57,9 +57,9 @@ def configuration(engine: Engine, url: str) -> str:
     }
     if engine.chat is not None:
         models["chat"] = ("chat", engine.chat.format(url=url))
-        models["lost"] = ("sft-demo", target.replace(f"model: {engine.model}", "model: nosuch"))
+        models["lost"] = ("sft-demo", target.replace(engine.model, "nosuch"))
     rows = "".join(
-        f"  {name}: {{template: {template}, policy: eval, targets: [{{{given}}}]}}\n"
+        f"  {name}: {{template: {template}, policy: eval, {engine.settings}targets: [{{{given}}}]}}\n"
         for name, (template, given) in models.items()
     )
     return f"models:\n{rows}"

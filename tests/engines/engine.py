@@ -42,6 +42,8 @@ class Engine:
     """The target in a gateway.yaml with a string template, without braces; ``{url}`` stands for the address."""
     packages: Packages | None = None
     """None: it runs on the packages of the tests."""
+    settings: str = ""
+    """Further settings of the model in the gateway.yaml."""
     template: str = "sft-demo"
     chat: str | None = None
     """The target that takes messages, or None."""
@@ -52,7 +54,10 @@ class Engine:
     start_seconds: float = 60.0
     environment: Mapping[str, str] = field(default_factory=dict)
     lacks: frozenset[str] = frozenset()
-    """Of ``logprobs``, ``token_ids``, ``token_ids_echo``, ``unknown_model`` and ``stream_usage``."""
+    """Of ``stream_usage`` and ``context_check``: an answer comes without it."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """The gateway's error code for what cannot be had: ``logprobs``, ``token_ids`` (as a prompt), ``unknown_model``,
+    ``completions`` (prompts that are no messages)."""
 
     def is_installed(self, engines: Path) -> bool:
         return self.packages is None or self.packages.is_installed(engines / self.name)
@@ -129,7 +134,7 @@ def free_port() -> int:
 
 
 def offline(cache: str) -> dict[str, str]:
-    """This process's variables for a foreign program: one thread, no proxy, no download, an empty hub cache."""
+    """This process's variables for a foreign program: one thread, no proxy, no download, ``cache`` as its home."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
     return kept | {
         "OMP_NUM_THREADS": "1",
@@ -139,6 +144,7 @@ def offline(cache: str) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
+        "HOME": cache,
         "HF_HOME": cache,
         "HF_HUB_CACHE": cache,
     }
@@ -190,6 +196,7 @@ ENGINES = {
             command=_numpy,
             target=f'speaks: completions, url: "{{url}}", model: {NAME}, adds_bos: true',
             chat=f'speaks: chat, url: "{{url}}", model: {NAME}',
+            refusals={"unknown_model": "upstream_model_missing"},
         ),
         Engine(
             name="llama-cpp",
@@ -198,7 +205,8 @@ ENGINES = {
             command=_llama_cpp,
             target=f'speaks: completions, url: "{{url}}", model: {NAME}, engine: llamacpp',
             chat=f'speaks: chat, url: "{{url}}", model: {NAME}, engine: llamacpp',
-            lacks=frozenset({"token_ids", "unknown_model", "stream_usage"}),
+            lacks=frozenset({"stream_usage"}),
+            refusals={"token_ids": "upstream_error"},  # it answers 500
         ),
         Engine(
             name="transformers",
@@ -210,7 +218,13 @@ ENGINES = {
             model=str(MODEL),
             ready="/health",
             start_seconds=120,
-            lacks=frozenset({"logprobs", "token_ids"}),
+            # Its usage stands behind the stop string, which it leaves in the text: the gateway has closed by then.
+            lacks=frozenset({"stream_usage", "context_check"}),
+            refusals={
+                "logprobs": "upstream_ignored_parameter",
+                "token_ids": "upstream_rejected_request",
+                "unknown_model": "upstream_rejected_request",
+            },
         ),
         Engine(
             name="vllm",
@@ -220,9 +234,12 @@ ENGINES = {
                 unwanted=("torchvision", "torchaudio", "torchcodec"),  # built for CUDA
             ),
             command=_vllm,
+            # It refuses a max_tokens beyond the context, also the one that the policy sets where the client sets none.
+            settings=f"tokenizer: {MODEL}, max_model_len: 512, ",
             target=f'speaks: completions, url: "{{url}}", model: {NAME}, engine: vllm',
             chat=f'speaks: chat, url: "{{url}}", model: {NAME}, engine: vllm',
-            start_seconds=240,
+            start_seconds=600,
+            refusals={"unknown_model": "upstream_model_missing"},
             environment={
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",

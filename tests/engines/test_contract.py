@@ -22,6 +22,8 @@ from tests.journeys.process import environment
 SUMS = ((1, 1), (12, 30), (7, 8), (99, 99), (40, 2), (53, 26))
 LOG_LIKELIHOODS = {"echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
 
+pytestmark = pytest.mark.timeout(900)  # vLLM takes minutes to start on a busy machine
+
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 each_prompt = pytest.mark.parametrize("model", ["demo", "writes-bos", "chat"])
 
@@ -47,6 +49,13 @@ def ask(served: Served, model: str, question: str, *, stream: bool = False, **fi
 
 def raw(served: Served, **fields: Any) -> httpx.Response:
     return served.gateway.http.post("/v1/completions", json={"model": "demo", "temperature": 0, **fields}, timeout=60)
+
+
+def refused(served: Served, what: str, answer: httpx.Response) -> bool:
+    """Whether the engine cannot do this; then the answer must be the refusal that its row names."""
+    code = served.engine.refusals.get(what)
+    assert code is None or answer.json()["error"]["code"] == code
+    return code is not None
 
 
 def need(served: Served, model: str) -> None:
@@ -94,9 +103,9 @@ def test_usage_of_a_stream_comes_where_the_engine_sends_it(served: Served) -> No
 def test_logprobs_name_the_tokens_of_the_answer(served: Served, stream: bool) -> None:
     body: dict[str, Any] = {"logprobs": True, "top_logprobs": 2, "stream": stream}
     answer = served.gateway.chat("demo", "12+30=?", **body)
-    if served.lacks("logprobs"):
-        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_ignored_parameter")
+    if refused(served, "logprobs", answer):
         return
+    assert answer.status_code == 200, answer.text
     bodies = (
         [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
         if stream
@@ -104,7 +113,8 @@ def test_logprobs_name_the_tokens_of_the_answer(served: Served, stream: bool) ->
     )
     choices = [choice for event in bodies for choice in event["choices"]]
     rows = [row for choice in choices for row in (choice.get("logprobs") or {}).get("content") or ()]
-    assert "".join(row["token"] for row in rows) == "42"
+    spelled = "".join(row["token"] for row in rows)
+    assert spelled.removesuffix("<eob>") == "42"  # some engines count the stop string's token, too
     assert all(row["logprob"] > -0.1 and len(row["top_logprobs"]) == 2 for row in rows)
 
 
@@ -141,9 +151,7 @@ def test_two_choices_are_two_answers(served: Served, stream: bool) -> None:
 def test_token_ids_are_a_prompt_or_are_refused(served: Served) -> None:
     ids = token_ids("<HUMAN>: 12+30=?<eoh>\n<BOT>: ")
     answer = raw(served, prompt=ids, stop="<eob>")
-    if served.lacks("token_ids"):
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "upstream_rejected_request")
-    else:
+    if not refused(served, "token_ids", answer):
         assert answer.json()["choices"][0]["text"] == "42"
 
 
@@ -152,8 +160,7 @@ def test_the_right_answer_is_the_likelier_one(served: Served) -> None:
     for said in ("42", "17"):
         prompt = f"<HUMAN>: 12+30=?<eoh>\n<BOT>: {said}"
         answer = raw(served, prompt=prompt, **LOG_LIKELIHOODS)
-        if served.lacks("logprobs"):
-            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_ignored_parameter")
+        if refused(served, "logprobs", answer):
             return
         choice = answer.json()["choices"][0]
         assert choice["text"].removeprefix("<s>").startswith(prompt)
@@ -163,16 +170,17 @@ def test_the_right_answer_is_the_likelier_one(served: Served) -> None:
 
 def test_a_prompt_beyond_the_context_is_named_so(served: Served) -> None:
     answer = raw(served, prompt="1+1=? " * 300, max_tokens=8)
+    if served.lacks("context_check"):
+        assert answer.status_code == 200
+        return
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
 
 
 def test_a_model_that_the_engine_does_not_know_is_named_so(served: Served) -> None:
     need(served, "lost")
     answer = served.gateway.chat("lost", "1+1=?")
-    if served.lacks("unknown_model"):  # it serves its model under any name
+    if not refused(served, "unknown_model", answer):
         assert answer.json()["choices"][0]["message"]["content"] == "2"
-    else:
-        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_model_missing")
 
 
 def test_a_client_that_leaves_a_stream_leaves_the_engine_free(served: Served) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.faults.reading import ask, post
@@ -90,3 +92,41 @@ def test_an_upstream_s_traceback_never_reaches_the_client(faulty: Gateway) -> No
         read = ask(faulty, mode)
         assert b"Traceback" not in read.raw
         assert b"/opt/" not in read.raw
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_log_likelihood_without_logprobs_is_refused_by_name(faulty: Gateway, stream: bool) -> None:
+    body = {"prompt": "1+1=? 2", "echo": True, "logprobs": 1, "max_tokens": 1, "stream": stream}
+    read = post(faulty, "/v1/completions", {"model": "rude-n-ignored", **body})
+    assert read.code == "upstream_ignored_parameter"
+    assert read.texts == {}
+
+
+def test_token_ids_that_end_in_a_500_are_not_taken_apart(faulty: Gateway, up: RudeServer) -> None:
+    before = up.requests
+    read = post(faulty, "/v1/completions", {"model": "rude-list-500", "prompt": [1, 5, 9], "max_tokens": 5})
+    assert (read.status, read.code) == (502, "upstream_error")
+    assert [heard.body["prompt"] for heard in up.heard[-(up.requests - before) :]] == [[1, 5, 9]] * 2  # two attempts
+
+
+def test_an_engine_pinned_to_another_model_is_quoted_without_its_path(faulty: Gateway) -> None:
+    read = ask(faulty, "rude-pinned")
+    assert (read.status, read.code) == (400, "upstream_rejected_request")
+    assert read.error is not None
+    assert "Server is pinned to" in read.error["message"]
+    assert "/srv" not in read.error["message"]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_usage_behind_a_stop_left_in_is_read_in_whole_answers_only(faulty: Gateway, stream: bool) -> None:
+    extra = {"stream_options": {"include_usage": True}} if stream else {}
+    read = ask(faulty, "rude-usage-behind-the-stop", stream=stream, **extra)
+    assert (read.text, read.finishes) == ("42", {0: "stop"})
+    assert (read.usage is None) == stream  # at the stop the gateway closes the stream, which may never end
+
+
+def test_a_stop_token_that_is_scored_keeps_its_score_and_adds_no_text(faulty: Gateway) -> None:
+    read = ask(faulty, "rude-stop-token-scored", logprobs=True)
+    assert read.text == "42"
+    scores = json.loads(read.raw)["choices"][0]["logprobs"]["content"]
+    assert [row["token"] for row in scores] == ["4", "2", "<eob>"]

@@ -97,6 +97,35 @@ async def rude_n_ignored(talk: Talk) -> None:
         await talk.json(talk.whole([TEXT], usage=talk.usage()))
 
 
+@mode("rude-pinned")
+async def rude_pinned(talk: Talk) -> None:
+    """transformers serve, asked for another model than the one it was started with."""
+    detail = "Server is pinned to '/srv/models/demo'; requested 'm'."
+    await talk.json({"detail": detail}, "400 Bad Request")
+
+
+@mode("rude-usage-behind-the-stop")
+async def rude_usage_behind_the_stop(talk: Talk) -> None:
+    """transformers serve: the stop string is a chunk, then come finish and usage in one, and no ``[DONE]``."""
+    if not talk.heard.stream:
+        await talk.json(talk.whole(["42<eob>"], usage=talk.usage(3)))
+        return
+    await talk.stream_head()
+    await talk.tokens(["4", "2", "<eob>"])
+    await talk.event({**talk.piece("", finish="stop"), "usage": talk.usage(3)})
+    await talk.end()
+
+
+@mode("rude-stop-token-scored")
+async def rude_stop_token_scored(talk: Talk) -> None:
+    """llama-cpp-python: the stop string is cut from the text and stays in the log-probabilities."""
+    tokens = ["4", "2", "<eob>"]
+    scores = {"tokens": tokens, "token_logprobs": [-0.1, -0.2, -0.3], "top_logprobs": None, "text_offset": [0, 1, 2]}
+    answer = talk.whole(["42"], usage=talk.usage(3))
+    answer["choices"][0]["logprobs"] = scores
+    await talk.json(answer)
+
+
 @mode("rude-bos-echo")
 async def rude_bos_echo(talk: Talk) -> None:
     """The engine's BOS shows as token 0 of an echoed prompt, unless it is switched off."""
