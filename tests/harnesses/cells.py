@@ -1,0 +1,114 @@
+"""One cell of the table: a client's run against one address, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.engines.engine import Engine, offline, stop
+from tests.harnesses.client import CONFIGS, Client, Job
+from tests.harnesses.sums import rows
+
+GOOD = 0.9
+"""The share of right answers from which on a cell is green; the model itself gets 999 of 1000 sums right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The outcome of one run."""
+
+    client: str
+    engine: str
+    seconds: float
+    score: float | None = None
+    """The share of right answers; None: the client gave no score."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """How many calls the gateway answered with an error, by code."""
+    expected: tuple[str, ...] = ()
+    """The codes with which the gateway has to refuse what the client needs and the engine cannot do."""
+    error: str = ""
+    """The end of the client's output, if there is no score."""
+
+    @property
+    def good(self) -> bool:
+        if self.expected:
+            return self.score is None and any(code in self.refusals for code in self.expected)
+        return self.score is not None and self.score >= GOOD and not self.refusals
+
+    def shown(self) -> str:
+        """The cell's text in the table."""
+        codes = ", ".join(f"`{code}`" for code in sorted(self.refusals))
+        if self.expected and self.good:
+            return f"refused: {codes}"
+        text = "failed" if self.score is None else f"{self.score:.2f}"
+        return text if self.good else f"**{text}** {codes}".rstrip()
+
+
+def run_client(client: Client, engine: Engine, job: Job, folder: Path) -> Cell:
+    """Run a client in ``folder``, which is emptied first; whatever it starts ends with it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "sums.jsonl").write_text(rows(client.sums), encoding="utf-8")
+    for name in client.files:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(CONFIGS / name, folder / name)
+    cache = folder / "cache"
+    cache.mkdir()
+    environment = offline(str(cache)) | job.variables() | dict(client.variables) | {"PWD": str(folder)}
+    begun = time.monotonic()
+    output, ended = _output(client.command(job), folder, environment, client.seconds)
+    seconds = round(time.monotonic() - begun, 1)
+    score, error = None, ended
+    if not ended:
+        try:
+            score = client.score(folder, output)
+        except (ValueError, KeyError, IndexError, TypeError, ZeroDivisionError, OSError) as problem:
+            error = f"no score: {problem}"
+    if error:
+        error = f"{error}\n{output[-1500:]}"
+    expected = tuple(sorted({engine.refusals[need] for need in client.needs & engine.refusals.keys()}))
+    return Cell(client.name, engine.name, seconds, score, expected=expected, error=error)
+
+
+def _output(command: Sequence[str], folder: Path, environment: dict[str, str], seconds: float) -> tuple[str, str]:
+    """A command's output, and how it failed (empty: it did not)."""
+    path = folder / "output.txt"
+    with path.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(seconds)
+            ended = f"exit code {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            ended = f"not finished after {seconds:.0f} s"
+        finally:
+            stop(process)
+    return path.read_text(encoding="utf-8", errors="replace"), ended
+
+
+def markdown(cells: Sequence[Cell], clients: dict[str, str], engines: dict[str, str]) -> str:
+    """The table clients x engines; both arguments map names to titles."""
+    found = {(cell.client, cell.engine): cell.shown() for cell in cells}
+    lines = [f"| Client | {' | '.join(engines.values())} |", f"|---|{'---|' * len(engines)}"]
+    for client, title in clients.items():
+        row = " | ".join(found.get((client, engine), "not run") for engine in engines)
+        lines.append(f"| {title} | {row} |")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(cells: Sequence[Cell], versions: dict[str, list[str]], date: str) -> str:
+    """Everything, for machines."""
+    table = [{**asdict(cell), "good": cell.good} for cell in cells]
+    return json.dumps({"date": date, "versions": versions, "cells": table}, indent=2) + "\n"

@@ -1,0 +1,64 @@
+"""What a client of the table is: its packages, its command and how its score is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.engines.environment import Packages
+
+CONFIGS = Path(__file__).resolve().parent / "configs"
+"""The clients' own files: tasks, configurations and scripts. They are copied into a job's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of one client against one address."""
+
+    base_url: str
+    """The address, ``…/v1``."""
+    model: str
+    tokenizer: str
+    """The folder with the demo model's tokenizer."""
+    bin: str
+    """The folder with the programs of the client's environment."""
+
+    def variables(self) -> dict[str, str]:
+        """What configurations and scripts read, and the key that SDKs insist on."""
+        return {
+            "BASE_URL": self.base_url,
+            "MODEL": self.model,
+            "TOKENIZER": self.tokenizer,
+            "BIN": self.bin,
+            "OPENAI_API_KEY": "none",
+            "OPENAI_BASE_URL": self.base_url,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client of the table."""
+
+    name: str
+    title: str
+    packages: Packages
+    command: Callable[[Job], list[str]]
+    """The command line, run in a folder that holds ``sums.jsonl`` and ``files``."""
+    score: Callable[[Path, str], float]
+    """The share of right answers, from that folder and the standard output; may raise if there is none."""
+    files: tuple[str, ...] = ()
+    """Files of ``CONFIGS`` that the command reads, copied to the same path."""
+    environment: str = ""
+    """The folder of the environment, if clients share one; without it the name."""
+    sums: int = 100
+    """How many sums are asked."""
+    seconds: float = 300.0
+    """The time a run may take."""
+    needs: frozenset[str] = frozenset()
+    """What an engine must have; without it the gateway has to refuse by name (``Engine.refusals``)."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        return self.environment or self.name

@@ -1,0 +1,65 @@
+"""lm-evaluation-harness: generation over chat, and log-likelihoods over raw completions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.engines.environment import Packages
+from tests.harnesses.client import Client, Job
+from tests.harnesses.read import newest
+
+PACKAGES = Packages(("lm-eval[api]==0.4.13", "torch==2.13.0", "transformers==5.23.0"))
+
+
+def chat(job: Job) -> list[str]:
+    arguments = f"model={job.model},base_url={job.base_url}/chat/completions,num_concurrent=4,max_retries=1"
+    return [
+        *(f"{job.bin}/lm-eval", "run", "--model", "local-chat-completions", "--model_args", arguments),
+        *("--apply_chat_template", "--tasks", "sums", "--include_path", "lm_eval_tasks", "--output_path", "out"),
+    ]
+
+
+def loglikelihood(job: Job) -> list[str]:
+    arguments = (
+        f"model={job.model},base_url={job.base_url}/completions,num_concurrent=4,max_retries=1,"
+        f"tokenizer_backend=huggingface,tokenizer={job.tokenizer},tokenized_requests=False"
+    )
+    return [
+        *(f"{job.bin}/lm-eval", "run", "--model", "local-completions", "--model_args", arguments),
+        *("--tasks", "sums_choice", "--include_path", "lm_eval_tasks", "--output_path", "out"),
+    ]
+
+
+def score_of(task: str, metric: str) -> Callable[[Path, str], float]:
+    """Read one metric of one task from the newest results."""
+
+    def score(folder: Path, output: str) -> float:
+        results = json.loads(newest(folder, "out/**/results_*.json").read_text(encoding="utf-8"))
+        return float(results["results"][task][f"{metric},none"])
+
+    return score
+
+
+CLIENTS = (
+    Client(
+        name="lm-eval-chat",
+        title="lm-eval, chat",
+        environment="lm-eval",
+        packages=PACKAGES,
+        command=chat,
+        files=("lm_eval_tasks/sums.yaml",),
+        score=score_of("sums", "exact_match"),
+    ),
+    Client(
+        name="lm-eval-loglikelihood",
+        title="lm-eval, log-likelihood",
+        environment="lm-eval",
+        packages=PACKAGES,
+        command=loglikelihood,
+        files=("lm_eval_tasks/sums_choice.yaml",),
+        score=score_of("sums_choice", "acc"),
+        needs=frozenset({"logprobs", "completions"}),
+    ),
+)
