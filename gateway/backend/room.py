@@ -11,8 +11,9 @@ import logging
 import time
 from typing import Any
 
+from gateway.backend.asking import read_whole
 from gateway.backend.bodies import parse_json
-from gateway.backend.http import HttpClient, HttpTarget, read_whole
+from gateway.backend.h1 import H1Client, H1Target
 from gateway.backend.upstream import serialise
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError, UpstreamInvalidResponse
@@ -30,12 +31,12 @@ SPECIAL = 16
 class EngineRoom:
     """The room in one engine's context."""
 
-    def __init__(self, target: TargetSpec, client: HttpClient, length: int | None = None) -> None:
+    def __init__(self, target: TargetSpec, client: H1Client, length: int | None = None) -> None:
         """``length``: the context in tokens as configured; the engine's own counts if it is shorter."""
         self._target = target
         self._client = client
         self._configured = length
-        self._way: HttpTarget | None = None
+        self._way: H1Target | None = None
         self.length = length
         """The context in tokens; None: not known yet."""
         self._asked = 0.0

@@ -118,11 +118,12 @@ def test_an_engine_pinned_to_another_model_is_quoted_without_its_path(faulty: Ga
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_usage_behind_a_stop_left_in_is_read_in_whole_answers_only(faulty: Gateway, stream: bool) -> None:
+def test_usage_behind_a_stop_left_in_is_read_in_whole_answers(faulty: Gateway, stream: bool) -> None:
     extra = {"stream_options": {"include_usage": True}} if stream else {}
     read = ask(faulty, "rude-usage-behind-the-stop", stream=stream, **extra)
     assert (read.text, read.finishes) == ("42", {0: "stop"})
-    assert (read.usage is None) == stream  # at the stop the gateway closes the stream, which may never end
+    # At the stop the gateway closes a stream, which may never end: it has a usage only if that came in the same packet.
+    assert read.usage is not None or stream
 
 
 def test_a_stop_token_that_is_scored_keeps_its_score_and_adds_no_text(faulty: Gateway) -> None:
