@@ -47,6 +47,9 @@ GONE = 499
 
 STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
+LONG_BODY = 1024 * 1024
+"""Bytes of a body that may take tens of milliseconds to parse, and as long again to check."""
+
 Work = Callable[[Asked, Progress], Awaitable[None]]
 
 
@@ -84,6 +87,8 @@ class Calls:
         else:
             raw = await read_body(asked, limit)
         body = parse_object(raw)
+        if len(raw) > LONG_BODY:
+            await asyncio.sleep(0)  # what has come meanwhile goes first
         if asked.model is not None:
             _name_model(body, asked.model)
         call = READERS[endpoint](body, request_id=asked.request_id, received=asked.received)
