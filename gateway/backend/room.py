@@ -16,7 +16,7 @@ from gateway.backend.bodies import parse_json
 from gateway.backend.h1 import H1Client, H1Target
 from gateway.backend.upstream import serialise
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import GatewayError, UpstreamInvalidResponse
+from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamInvalidResponse
 
 LOG = logging.getLogger("gateway.room")
 
@@ -76,7 +76,13 @@ class EngineRoom:
                 headers["authorization"] = f"Bearer {self._target.key.reveal()}"
             root = self._target.url.rstrip("/").removesuffix("/v1")
             self._way = self._client.target(f"{root}/tokenize", headers, TIMEOUT)
-        answer = await self._way.post(serialise({"model": self._target.model, "prompt": prompt}))
+        content = serialise({"model": self._target.model, "prompt": prompt})
+        try:
+            answer = await self._way.post(content)
+        except UpstreamDisconnected as error:
+            if not error.stale:
+                raise
+            answer = await self._way.post(content)  # the pooled connection had been closed; this one is new
         try:
             body: Any = parse_json(await read_whole(answer)) if answer.status == 200 else None
         finally:
