@@ -26,6 +26,10 @@ COPIED = 64 * 1024
 HIGH_WATER = 256 * 1024
 """Bytes of a body that may wait for the reader before the socket is paused."""
 
+BODILESS = frozenset({204, 304})
+"""Statuses without a body. No POST for a completion is answered so, and a server that sends one all the same would
+speak into the next answer: their connections are not used again."""
+
 NOT_HTTP = "the model's server does not answer in valid HTTP"
 CLOSED = "the model's server closed the connection"
 
@@ -226,7 +230,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes have come."""
         if self.ended:
-            self._quiet.clear()  # said after the end of an answer: nobody's, and this connection is not used again
+            if data.strip(b"\r\n"):  # llhttp too skips blank lines
+                self._quiet.clear()  # said after the end of an answer: nobody's, and this connection is not used again
             return
         take, chunks = self._take, self._chunks
         if take is not None:  # a passage: of all that follows, only this concerns it
@@ -296,7 +301,7 @@ class Connection(asyncio.Protocol):
 
     def _sized(self) -> bool:
         """Can the end of the body be known without the end of the connection?"""
-        return self.status in (204, 304) or self._read_fields().sized
+        return self.status in BODILESS or self._read_fields().sized
 
     def _headed(self) -> bool:
         """The headers are complete: read their status. False: it is none, or there are too many headers."""
@@ -330,7 +335,7 @@ class Connection(asyncio.Protocol):
                 self._in_head[:] = (None,)
                 return
             self.status = status
-        self._keep_alive = self._parser.should_keep_alive()
+        self._keep_alive = self.status not in BODILESS and self._parser.should_keep_alive()
         self._said = len(self._chunks)
         self._quiet.append(None)
         self.ended = True

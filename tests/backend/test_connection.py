@@ -87,7 +87,7 @@ ANSWERS: Mapping[str, tuple[bytes, Read]] = {
     "closing": (OK + b"connection: close\r\n" + LENGTH, Read(200, True, "", None, b"abc", None, False)),
     "compressed": (OK + b"Content-ENCODING: gzip\r\n" + LENGTH, Read(200, False, "", "gzip", b"abc", None, True)),
     "a refusal": (b"HTTP/1.1 429 No\r\n" + LENGTH, Read(429, False, "", None, b"abc", None, True)),
-    "no content": (b"HTTP/1.1 204 No\r\n\r\n", Read(204, True, "", None, b"", None, True)),
+    "no content": (b"HTTP/1.1 204 No\r\n\r\n", Read(204, True, "", None, b"", None, False)),
     "interim first": (
         b"HTTP/1.1 100 Continue\r\ncontent-type: no/no\r\n\r\nHTTP/1.1 103 Hints\r\n\r\n"
         + OK
