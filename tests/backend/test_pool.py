@@ -53,6 +53,7 @@ class Upstream:
                     break
                 if first and not self.reads_body:
                     await asyncio.sleep(0.3)
+                    writer.write(POISON)  # for whatever has come since
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
