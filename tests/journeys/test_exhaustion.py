@@ -76,7 +76,7 @@ def test_a_process_without_free_descriptors_rests_and_then_goes_on(tmp_path: Pat
         assert eventually(lambda: process.says("m") == "changed", 20), process.log
 
 
-@pytest.mark.parametrize("server", ["http_server: h1", "http_server: uvicorn", "workers: 2"])
+@pytest.mark.parametrize("server", ["workers: 1", "workers: 2"])
 def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path, server: str) -> None:
     call = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     bad = call + b"Content-Length: 2\r\n\r\n[]"

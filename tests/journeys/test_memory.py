@@ -236,12 +236,13 @@ def test_a_hundred_large_calls_that_fail_leave_the_process_as_small_as_it_was(tm
         f"models:\n  refused: {{template: sft, {target}}}\n  forbids: {{template: sft, policy: patient, {target}}}\n"
     )
     message = {"role": "user", "content": "many words " * 180_000}
+    bodies = [json.dumps({"messages": [message], **fields}) for fields in FAILING.values()]
     with serving(tmp_path, {**FILES, "gateway.yaml": config}) as process:
 
         def fail(times: int) -> None:
             for number in range(times):
-                fields = list(FAILING.values())[number % len(FAILING)]
-                answer = process.http.post("/v1/chat/completions", json={"messages": [message], **fields})
+                body, kind = bodies[number % len(bodies)], {"content-type": "application/json"}
+                answer = process.http.post("/v1/chat/completions", content=body, headers=kind)
                 assert answer.status_code in (400, 502)
 
         fail(6)
