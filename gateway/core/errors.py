@@ -76,6 +76,8 @@ class GatewayError(Exception):
         """Seconds after which another call makes sense; only for 429 and 503."""
         self.attempts = 0
         """How many attempts at the upstream had been made when this one ended the call."""
+        self.target = ""
+        """The label of the target that failed; empty when none was asked."""
 
 
 def drop_tracebacks(error: BaseException) -> None:

@@ -216,6 +216,7 @@ async def _unsaid(asked: Asked, progress: Progress) -> bytes:
 def _report(asked: Asked, error: GatewayError, progress: Progress, last: bytes = b"") -> None:
     """Tell the client: with a real status if nothing is out yet, else as the last event, behind what is ``last``."""
     progress.attempts = max(progress.attempts, error.attempts)
+    progress.target = progress.target or error.target
     if not asked.status:
         send_error(asked, error, _known(asked, progress))
     else:

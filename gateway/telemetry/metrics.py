@@ -133,9 +133,9 @@ class Metrics(Collector):
             ("gateway_admission_seconds", record.admission),
             ("gateway_first_token_seconds", record.first_token),
             ("gateway_render_seconds", record.render if record.template else None),
-            ("gateway_upstream_seconds", upstream if record.target else None),
+            ("gateway_upstream_seconds", None if record.upstream_first is None else upstream),
             ("gateway_overhead_seconds", overhead),
-            ("gateway_upstream_first_token_seconds", record.upstream_first if record.target else None),
+            ("gateway_upstream_first_token_seconds", record.upstream_first),
         ):
             if value is not None:  # ``Spread.observe``, without a call for each
                 spread = spreads[name]

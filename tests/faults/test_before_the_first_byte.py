@@ -96,6 +96,13 @@ def test_a_failure_that_was_retried_or_cannot_change_tells_sdks_not_to_try_again
     assert read.headers["x-should-retry"] == "false"
 
 
+@pytest.mark.parametrize("model", ["401", "reset", "hang-headers"])
+def test_a_failed_call_names_the_target_that_failed(faulty: Gateway, model: str) -> None:
+    read = ask(faulty, model)
+    assert read.code
+    assert read.headers["x-gateway-target"] == f"{model}/0"
+
+
 @pytest.mark.parametrize("model", ["503", "429"])
 def test_a_busy_upstream_says_when_to_come_back(faulty: Gateway, model: str) -> None:
     assert 1 <= int(ask(faulty, model).headers["retry-after"]) <= 3600

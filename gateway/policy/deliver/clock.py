@@ -11,6 +11,17 @@ import asyncio
 from gateway.core.errors import GatewayError
 
 
+class AttemptCancelled(asyncio.CancelledError):
+    """The task was cancelled while it waited for a target to answer."""
+
+    def __init__(self, target: str, attempts: int) -> None:
+        super().__init__()
+        self.target = target
+        """The label of that target."""
+        self.attempts = attempts
+        """How many attempts the call had made, this one included."""
+
+
 class Clock:
     """Bounds the time of the task that makes it."""
 
@@ -45,6 +56,8 @@ class Clock:
         """Raise what the owner was cancelled for, if it was and nobody else has cancelled it too."""
         if self._up is None or self._owner is None or not isinstance(error, asyncio.CancelledError):
             return
+        if isinstance(error, AttemptCancelled):
+            self._up.target, self._up.attempts = error.target, error.attempts
         up, self._up = self._up, None  # one ring takes back one cancellation: any other is somebody else's
         if self._owner.uncancel() <= 0:
             raise up from None

@@ -32,6 +32,7 @@ from gateway.core.errors import (
 from gateway.core.events import Begun
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.begin import Begin, Opening
+from gateway.policy.deliver.clock import AttemptCancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class _Trying:
                 events = await opened.__aenter__()
             except GatewayError as error:
                 failover.observe(replica.label, error.code)
-                error.attempts = attempt
+                error.attempts, error.target = attempt, replica.label
                 if not repeats and isinstance(error, UpstreamDisconnected) and error.stale:
                     repeats = 1
                     drop_tracebacks(error)
@@ -136,6 +137,8 @@ class _Trying:
                 drop_tracebacks(error)
                 if not fresh:
                     await failover.pause(error)
+            except asyncio.CancelledError:
+                raise AttemptCancelled(replica.label, attempt) from None
             else:
                 failover.observe(replica.label, "ok")
                 self._opened = opened
