@@ -121,7 +121,14 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         awaited=awaited(template),
         backend=ScriptedBackend(),
         terms={
-            endpoint: Terms(model.policy.params, endpoint, takes, defaults, tools=model.template.tools is not None)
+            endpoint: Terms(
+                model.policy.params,
+                endpoint,
+                takes,
+                defaults,
+                tools=model.template.tools is not None,
+                omit=model.omit,
+            )
             for endpoint in ENDPOINTS
         },
         media=MediaRule(model.policy.media),

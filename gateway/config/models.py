@@ -8,6 +8,7 @@ from typing import Any
 from gateway.config.files import Blame, Files
 from gateway.config.library import Library
 from gateway.config.names import MODEL_NAME, shown
+from gateway.config.policies import RESERVED
 from gateway.config.snapshot import ModelSpec
 from gateway.config.targets import TargetEntry, existing
 from gateway.config.templates import CHAT, form
@@ -58,6 +59,10 @@ def _model(
         entry.check()
     _forms(document, path, files, entries, template)
     targets = [entry.spec(name, f"{name}/{position}", env) for position, entry in enumerate(entries)]
+    for parameter in values["omit"] or ():
+        if parameter in RESERVED:
+            message = f"{shown(parameter)} cannot be left out: omit takes parameters such as temperature"
+            files.problems.append(document.problem((*path, "omit"), message))
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
         return None
@@ -68,6 +73,7 @@ def _model(
         targets=tuple(target for target in targets if target is not None),
         tokenizer=tokenizer,
         max_model_len=values["max_model_len"],
+        omit=tuple(values["omit"] or ()),
         description=values["description"],
         source=document.file,
         line=document.line(path),

@@ -68,6 +68,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "A local `tokenizer.json` or a folder that holds one."),
     Row(GATEWAY, "models.<name>.max_model_len", whole(1), None,
         "The length of the model's context in tokens, prompt and answer together."),
+    Row(GATEWAY, "models.<name>.omit", listing(kinds.TEXT), [],
+        "Parameters that the model's provider refuses: left out of every call, with the notice `omitted_parameter`."),
     Row(GATEWAY, "models.<name>.targets[].speaks", choice(*get_args(Speaks)), REQUIRED,
         "How to knock: `completions` (string), `chat` (messages), `litellm` (provider), `embedded`, `scripted`."),
     Row(GATEWAY, "models.<name>.targets[].url", kinds.URL, None,

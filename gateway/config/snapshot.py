@@ -128,6 +128,8 @@ class ModelSpec:
     targets: tuple[TargetSpec, ...]
     tokenizer: Path | None = None
     max_model_len: int | None = None
+    omit: tuple[str, ...] = ()
+    """Parameters that are left out of every call, because the targets refuse them."""
     description: str = ""
     source: str = field(default="", compare=False)
     """The file that names it, as problems show it."""

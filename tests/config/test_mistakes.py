@@ -235,6 +235,10 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(target='speaks: completions, url: "http://127.0.0.1:81o1/v1"'),
         ["gateway.yaml:5 models.demo.targets[0].url: is not a valid address: look at the brackets and the port"],
     ),
+    "a field that cannot be left out": (
+        gateway(more="    omit: [messages]\n"),
+        ['gateway.yaml:4 models.demo.omit: "messages" cannot be left out: omit takes parameters such as temperature'],
+    ),
     # ---------------------------------------------------------------- what does not go together
     "a target without an address": (
         gateway(target="speaks: completions"),

@@ -466,3 +466,42 @@ def test_a_policy_that_comes_too_late_for_the_prompt_is_not_passed_over(policy: 
 def test_the_old_names_of_tools_are_refused_with_the_new_ones(old: str, new: str) -> None:
     with pytest.raises(UnsupportedParameter, match=f"send {new}"):
         Terms(ParamsPolicy(), "chat", "text").effective(call(**{old: [{"name": "now"}]}))
+
+
+OMITTED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
+    # what was asked, the policy, what goes out, the notices
+    "not set": (call(seed=7), ParamsPolicy(), {"seed": 7}, []),
+    "set by the client": (call(temperature=0.5), ParamsPolicy(), {}, ["omitted_parameter: temperature=0.5"]),
+    "set by the policy": (
+        call(),
+        ParamsPolicy(default={"temperature": 0}),
+        {},
+        ["default_parameter: temperature=0", "omitted_parameter: temperature=0"],
+    ),
+    "forced by the policy": (
+        call(),
+        ParamsPolicy(force={"temperature": 0}),
+        {},
+        ["forced_parameter: temperature=0", "omitted_parameter: temperature=0"],
+    ),
+    "not spelled out either": (
+        call(),
+        ParamsPolicy(explicit=True),
+        {"top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OMITTED)
+def test_what_a_model_refuses_is_left_out_and_noticed(name: str) -> None:
+    asked, policy, params, notices = OMITTED[name]
+    effective = Terms(policy, "chat", "messages", omit=("temperature",)).effective(asked)
+    assert (dict(effective.params), said(effective)) == (params, notices)
+
+
+def test_a_string_model_leaves_out_what_it_refuses_too() -> None:
+    terms = Terms(ParamsPolicy(), "chat", "text", omit=("seed",))
+    asked = call(seed=7, max_tokens=5)
+    assert terms.ordinary(asked) is None
+    assert terms.effective(asked).params == {"max_tokens": 5}

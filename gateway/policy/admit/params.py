@@ -1,8 +1,8 @@
 """Which parameters go out? The client's, the policy's, and nothing in silence.
 
 In order: fields that steer the engine refused, other unknown ones by rule, forbidden ones refused, defaults filled in,
-bounds kept, forced values set. Every change leaves a notice. A text target then gets them in the names
-of the completions endpoint; what cannot be said there is refused by name.
+bounds kept, forced values set, and what the model refuses left out. Every change leaves a notice. A text target then
+gets them in the names of the completions endpoint; what cannot be said there is refused by name.
 """
 
 from __future__ import annotations
@@ -100,12 +100,14 @@ class Terms:
         engine_defaults: Mapping[str, Any] | None = NOTHING,
         *,
         tools: bool = False,
+        omit: tuple[str, ...] = (),
     ) -> None:
         """``engine_defaults``: what fields must say at this engine to mean OpenAI's defaults, if the policy wants
         them ``explicit``; a field that is None is left out. None in place of it: the target's provider has defaults
         of its own, which are nobody's to spell out.
 
-        ``tools``: the template puts a request's tools into the prompt.
+        ``tools``: the template puts a request's tools into the prompt. ``omit``: parameters that the model's targets
+        refuse, which are left out.
         """
         self._forbidden = tuple([alias for name in policy.forbid for alias in _aliases(name)])
         self._unknown = policy.unknown
@@ -127,8 +129,9 @@ class Terms:
         self._told: dict[str, Any] = {}
         if policy.explicit and engine_defaults is not None and endpoint != "embeddings":
             told = {**OPENAI_DEFAULTS, **engine_defaults}
-            self._told = {name: value for name, value in told.items() if value is not None}
-        self._leaves_alone = self._to_text and not (self._changes or self._told)
+            self._told = {name: value for name, value in told.items() if value is not None and name not in omit}
+        self._omitted = tuple([alias for name in omit for alias in _aliases(name)])
+        self._leaves_alone = self._to_text and not (self._changes or self._told or self._omitted)
 
     def check(self, call: Call) -> None:
         """Refuse what the policy refuses: a field it forbids, or one it does not know."""
@@ -172,6 +175,9 @@ class Terms:
             self._take_unknown(call.unknown, params, notices)
         if self._changes:
             self._change(params, notices)
+        for name in self._omitted:
+            if name in params:
+                notices.append(Notice("omitted_parameter", f"{name}={params.pop(name)}"))
         if self._written:
             _take_written(call, params)
         top = None
