@@ -22,7 +22,7 @@ from gateway.backend.chat import ChatBackend
 from gateway.backend.completions import CompletionsBackend
 from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.engines import ENGINES
+from gateway.backend.engines import ENGINES, Dialect
 from gateway.backend.h1 import H1Client
 from gateway.backend.litellm import LiteLLMBackend
 from gateway.backend.room import EngineRoom
@@ -153,23 +153,28 @@ def _route(model: ModelSpec, doors: Doors, problems: _Problems) -> Route | None:
 def _stack(model: ModelSpec, doors: Doors, problems: _Problems) -> Backend:
     delivery = model.policy.delivery
     replicas: list[Replica] = []
+    rows: list[Dialect] = []
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
             door = _DOORS[target.speaks](target, model, doors)
             replicas.append(Replica(target.label, Begin(door, delivery.first_token)))
+            rows.append(door.dialect if isinstance(door, LiteLLMBackend) else ENGINES[target.engine])
 
     observe = partial(doors.metrics.attempt, model.name)
     failover = Failover(tuple(replicas), delivery.attempts, observe=observe)
     stack: Backend = Clocks(failover, delivery.idle, delivery.total)
     if any(target.speaks != "embedded" for target in model.targets):
-        stack = FanOut(stack, _habits(model), delivery.total)
+        stack = FanOut(stack, _habits(rows), delivery.total)
     return stack
 
 
-def _habits(model: ModelSpec) -> Habits:
-    """What every target of the model takes in one call; unsure if one of them is."""
-    rows = [ENGINES[target.engine] for target in model.targets]
-    return Habits(lists=_all([row.lists for row in rows]), choices=_all([row.choices for row in rows]))
+def _habits(rows: list[Dialect]) -> Habits:
+    """What every target of a model takes in one call; unsure if one of them is."""
+    return Habits(
+        lists=_all([row.lists for row in rows]),
+        choices=_all([row.choices for row in rows]),
+        streamed_choices=all(row.streamed_choices for row in rows),
+    )
 
 
 def _all(answers: list[bool | None]) -> bool | None:

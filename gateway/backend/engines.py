@@ -50,6 +50,8 @@ class Dialect:
     """Does it take a list of prompts in one call? None: not known."""
     token_prompts: bool
     """Does it take token ids instead of strings?"""
+    streamed_choices: bool = True
+    """Do streams carry ``n`` choices as whole answers do?"""
     missing: frozenset[str] = frozenset()
     """OpenAI's completions fields that it does not know; it would ignore them in silence."""
     explicit: Mapping[str, Any] = NOTHING
@@ -154,3 +156,14 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
         ),
     }
 )
+
+LITELLM = Dialect(
+    adds_bos=None,
+    bos_switch=None,
+    stop_token_ids=False,
+    choices=None,
+    lists=None,
+    token_prompts=False,
+    streamed_choices=False,  # LiteLLM's stream wrapper keeps the finish reason of one choice only
+)
+"""What goes through LiteLLM; whether the provider takes ``n`` is known once LiteLLM is asked."""

@@ -63,9 +63,11 @@ class Complaint:
 _MEANINGS: tuple[tuple[re.Pattern[str], type[GatewayError], frozenset[int]], ...] = (
     (
         # OpenAI and vLLM ("maximum context length"), llama.cpp ("available context size", exceed_context_size_error),
-        # llama-cpp-python ("exceed context window"), TGI ("tokens + `max_new_tokens` must be <="), others.
+        # llama-cpp-python ("exceed context window"), TGI ("tokens + `max_new_tokens` must be <="), Ollama ("exceeds the
+        # context length"), Gemini ("exceeds the maximum number of tokens"), others.
         re.compile(
             r"context_length_exceeded|maximum context length|exceed_context_size|context (?:size|window|limit)"
+            r"|exceeds the context length|exceeds the maximum number of tokens"
             r"|longer than the model's context|max_new_tokens`? must be <=|prompt is too long"
             r"|`?inputs`? must have less than"
         ),

@@ -77,6 +77,14 @@ def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
     assert notices(heard) == ["split_calls: 2"]
 
 
+@pytest.mark.parametrize(("stream", "calls"), [(True, 2), (False, 1)], ids=["stream", "whole"])
+def test_only_a_stream_is_split_where_streams_carry_one_choice(stream: bool, calls: int) -> None:
+    inner = ScriptedBackend(*([script("a"), script("b")] if stream else [script("a", "b")]))
+    habits = Habits(lists=None, choices=None, streamed_choices=False)
+    heard = ask(FanOut(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
+    assert (heard.texts, len(inner.heard)) == ({0: "a", 1: "b"}, calls)
+
+
 @pytest.mark.parametrize("code", ["upstream_rejected_request", "upstream_error"], ids=["with a 400", "with a 500"])
 def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> None:
     inner = ScriptedBackend([{"error": code}], script("a"), script("b"), script("c"))

@@ -28,6 +28,8 @@ class Habits:
     """Several prompts; None: try, and fall back."""
     choices: bool | None
     """``n`` above one; None: try, and fill up."""
+    streamed_choices: bool = True
+    """``n`` above one in a stream."""
 
 
 MAY_MEAN_LIST = frozenset({UpstreamRejectedRequest.code, UpstreamError.code})
@@ -82,7 +84,10 @@ class FanOut:
 
     def _takes_whole(self, exchange: Exchange) -> bool:
         lists_fit = len(exchange.prompts) < 2 or self._habits.lists is not False
-        choices_fit = exchange.n < 2 or self._habits.choices is not False
+        habits = self._habits
+        choices_fit = exchange.n < 2 or (
+            habits.choices is not False and (habits.streamed_choices or not exchange.stream)
+        )
         # An engine that takes the list and ignores ``n`` numbers by prompt, one that does not by choice:
         # where its habit is not known, the numbers of such an answer would mean either.
         clear = len(exchange.prompts) < 2 or exchange.n < 2 or self._habits.choices is True
