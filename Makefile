@@ -12,7 +12,7 @@ run: $(VENV)/.run-ready
 
 ## The whole test suite.
 test: $(VENV)/.test-ready
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist loadfile
 
 ## Format, lint, strict types, floors.
 check: $(VENV)/.test-ready
