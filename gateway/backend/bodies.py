@@ -34,6 +34,7 @@ from gateway.core.errors import (
     UpstreamInvalidStream,
 )
 from gateway.core.events import Delta, Event
+from gateway.core.nesting import MAX_DEPTH, deeper_than
 from gateway.core.passage import Passage
 from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads, maybe_lone
@@ -42,8 +43,6 @@ EVENT_STREAM = "text/event-stream"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 NOT_JSON = "the model's server sent an event that is not JSON"
-MAX_DEPTH = 64
-"""Levels of an answer's JSON; what is passed on of it has to be written again."""
 STREAM_ERROR = "the model's server reported an error in its stream"
 MAX_BLANK = 64 * 1024
 """Bytes without any content that an answer may begin with."""
@@ -244,15 +243,8 @@ def parse_json(body: bytes) -> Any:
 
 def _refuse_deep(data: bytes, value: object, invalid: type[UpstreamError]) -> None:
     """Raise ``invalid`` for JSON that nests deeper than ``MAX_DEPTH``; only ``data`` with as many brackets can."""
-    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
-        return
-    level: list[Any] = [[value]]
-    for _ in range(MAX_DEPTH + 1):
-        inner = [item.values() if isinstance(item, dict) else item for item in level]
-        level = [item for items in inner for item in items if isinstance(item, dict | list)]
-        if not level:
-            return
-    raise invalid(f"the model's server sent JSON that nests deeper than {MAX_DEPTH} levels")
+    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
+        raise invalid(f"the model's server sent JSON that nests deeper than {MAX_DEPTH} levels")
 
 
 def _is_stream(ahead: bytes, http: Connection, *, ended: bool) -> bool | None:

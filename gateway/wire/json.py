@@ -7,7 +7,6 @@ orjson refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates an
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import chain
 from typing import Any
 
 import orjson
@@ -20,9 +19,9 @@ from gateway.core.errors import (
     InvalidValue,
     JsonTooDeep,
 )
+from gateway.core.nesting import MAX_DEPTH, deeper_than
 from gateway.wire.problems import plain
 
-MAX_DEPTH = 64
 LONG = 4096
 """Bytes of a body whose brackets are not worth counting."""
 MAX_NODES = 2**16
@@ -33,7 +32,6 @@ MAX_FIELDS = 512
 MAX_ITEMS = 2**20
 """Commas between items: lists of numbers are quickly read, and a prompt of token ids has as many as it has tokens."""
 TOO_LARGE = 2.0**63
-CONTAINERS = frozenset({dict, list})
 EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values lose no digits."""
 
@@ -53,7 +51,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     # Only a body with that many brackets can nest that deep. In one of some length, counting costs more than the walk;
     # in a very long one it is the other way round again.
     long = LONG < len(body) <= MAX_NODES or body.count(b"{") + body.count(b"[") > MAX_DEPTH
-    if long and _deeper_than(value, MAX_DEPTH):
+    if long and deeper_than(value, MAX_DEPTH):
         raise JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels")
     return value
 
@@ -141,17 +139,3 @@ def _says_too_deep(error: orjson.JSONDecodeError) -> bool:
 
 def _kind(value: object) -> str:
     return {list: "array", str: "string", bool: "boolean", type(None): "null"}.get(type(value), "number")
-
-
-def _deeper_than(value: dict[str, Any], limit: int) -> bool:
-    """Level by level; a level of plain values, which ends nearly every body, is recognised by its types alone."""
-    level: list[Any] = [value]
-    for _ in range(limit):
-        objects = [item for item in level if type(item) is dict]
-        items = list(chain.from_iterable(map(dict.values, objects)))
-        if len(objects) < len(level):
-            items.extend(chain.from_iterable([item for item in level if type(item) is list]))
-        if CONTAINERS.isdisjoint(map(type, items)):
-            return False
-        level = [item for item in items if type(item) in CONTAINERS]
-    return True

@@ -1,0 +1,23 @@
+"""How deep JSON nests, measured without recursion."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+MAX_DEPTH = 64
+"""Levels of objects and lists in a request's body, and in each JSON document of an answer."""
+CONTAINERS = frozenset({dict, list})
+
+
+def deeper_than(value: object, limit: int) -> bool:
+    """True if objects and lists nest in more than ``limit`` levels. Linear in the number of values."""
+    level = [value]
+    for _ in range(limit):
+        objects = [item for item in level if type(item) is dict]
+        items = list(chain.from_iterable(map(dict.values, objects)))
+        if len(objects) < len(level):
+            items.extend(chain.from_iterable([item for item in level if type(item) is list]))
+        if CONTAINERS.isdisjoint(map(type, items)):  # a level of plain values, which ends nearly every body
+            return False
+        level = [item for item in items if type(item) in CONTAINERS]
+    return True
