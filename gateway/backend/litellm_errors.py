@@ -24,6 +24,7 @@ from gateway.core.errors import (
     UpstreamConnectTimeout,
     UpstreamDisconnected,
     UpstreamDnsError,
+    UpstreamIncomplete,
     UpstreamInvalidResponse,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -53,6 +54,8 @@ _CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
     "ServerDisconnectedError": (UpstreamDisconnected, "the provider closed the connection"),
     "ClientPayloadError": (UpstreamDisconnected, "the provider closed the connection inside its answer"),
     "ConnectionResetError": (UpstreamDisconnected, "the provider closed the connection"),
+    # LiteLLM 1.109 makes an error of a stream that ends without a finish reason.
+    "StopAsyncIteration": (UpstreamIncomplete, "the provider ended its answer without a finish_reason"),
 }
 
 # By the name of LiteLLM's own class.

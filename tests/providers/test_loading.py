@@ -34,7 +34,7 @@ from gateway.core.exchange import Exchange
 from gateway.telemetry.metrics import Metrics
 
 snapshot = read(Path({path!r}), {{}}).snapshot
-stack = assemble(snapshot, open_doors(snapshot.server, Metrics()))
+stack = assemble(snapshot, open_doors(Metrics()))
 loaded = set(sys.modules)
 assert "litellm" in loaded
 
