@@ -94,8 +94,6 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._head(reply, ("content-length", str(len(data) + (9 if reply.end == "break" else 0))))
         self.wfile.write(data)
-        if reply.end == "break":
-            self.close_connection = True
 
     def _stream(self, reply: Reply, chunks: Iterable[str]) -> None:
         self._head(reply, ("transfer-encoding", "chunked"))
@@ -104,14 +102,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         if reply.end == "hang":
             self._wait_until_the_client_leaves()
-        elif reply.end == "break":
-            self.close_connection = True
-        else:
+        elif reply.end != "break":
             self.wfile.write(b"0\r\n\r\n")
 
     def _head(self, reply: Reply, framing: tuple[str, str]) -> None:
         self.send_response(reply.status)
-        for name, value in (("content-type", reply.content_type), framing, *reply.headers):
+        # One call for each connection: LiteLLM's pools would outlive the gateway's event loop, which warns of that.
+        self.close_connection = True
+        for name, value in (
+            ("content-type", reply.content_type),
+            ("connection", "close"),
+            framing,
+            *reply.headers,
+        ):
             self.send_header(name, value)
         self.end_headers()
 

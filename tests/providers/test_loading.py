@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.assembly import rehearse
+from gateway.config.load import read
 from tests.journeys.process import environment
 from tests.providers.server import Providers
 
@@ -83,6 +85,8 @@ def test_a_missing_extra_is_a_problem_of_the_line_that_needs_it(tmp_path: Path) 
 
 
 def test_a_model_without_a_provider_is_a_problem_of_its_line(tmp_path: Path) -> None:
-    ended = run(f"{CHECK.format(path=write(tmp_path, model='tiny'))}; import sys; sys.exit(code)")
-    assert ended.returncode == 1
-    assert 'gateway.yaml:5 models.api.targets[0].model: LiteLLM knows no provider for "tiny"' in ended.stderr
+    snapshot = read(Path(write(tmp_path, model="tiny")), {}).snapshot
+    assert snapshot is not None
+    (problem,) = rehearse(snapshot)
+    expected = 'gateway.yaml:5 models.api.targets[0].model: LiteLLM knows no provider for "tiny"'
+    assert str(problem).startswith(expected)
