@@ -20,6 +20,9 @@ from gateway.stream.stops import stop_set
 Count = Callable[[str], Awaitable[Usage]]
 """Counts the tokens of a call whose upstream did not; given all that was written."""
 
+MAX_COUNTED = 16 * 1024 * 1024
+"""Characters that are kept for ``Count``; of a longer answer there are no counts."""
+
 
 class Watched:
     """The events of one call, as the client shall have them."""
@@ -28,6 +31,7 @@ class Watched:
         "_aside",
         "_choices",
         "_count",
+        "_countable",
         "_cutter",
         "_events",
         "_failure",
@@ -74,6 +78,8 @@ class Watched:
         """What is being read beside the loop."""
         self._pending: Sequence[Event] = ()
         """The last batch, while what belongs behind it is awaited: held text, counts."""
+        self._countable = MAX_COUNTED
+        """Characters that ``_written`` may still take; below 0: too many have come."""
         self._written: list[str] = []
         """The text that has gone out, where it may have to be counted."""
         self._failure: UpstreamError | None = None
@@ -198,7 +204,7 @@ class Watched:
         if self._stops:
             batch = self._the_cutter().cut(batch)
         if self._count is not None:
-            self._written += [event.text for event in batch if isinstance(event, Delta)]
+            self._keep_for_count(batch)
         reader = self._reader
         if reader is not None:
             batch = await self._beside(reader.read, batch) if reader.weighs(batch) else reader.read(batch)
@@ -260,7 +266,7 @@ class Watched:
         """What the cut and the reader hold; they hold nothing afterwards."""
         held: Sequence[Event] = self._cutter.close() if self._cutter is not None else ()
         if self._count is not None:
-            self._written += [event.text for event in held if isinstance(event, Delta)]
+            self._keep_for_count(held)
         reader = self._reader
         if reader is not None:
             held = await self._beside(reader.close, held) if reader.weighs(held) else reader.close(held)
@@ -274,9 +280,18 @@ class Watched:
         self._aside = None
         return out
 
+    def _keep_for_count(self, batch: Sequence[Event]) -> None:
+        """Keep the text that may have to be counted, up to ``MAX_COUNTED``."""
+        texts = [event.text for event in batch if isinstance(event, Delta)]
+        self._countable -= sum(map(len, texts))
+        if self._countable >= 0:
+            self._written += texts
+        else:
+            self._written.clear()
+
     async def _counted(self, batch: Sequence[Event]) -> Usage | None:
         """The counts of an answer that came without them."""
-        if self._count is None or self._progress.usage is not None:
+        if self._count is None or self._countable < 0 or self._progress.usage is not None:
             return None
         if any(isinstance(event, Usage) for event in batch):
             return None

@@ -26,7 +26,7 @@ from gateway.stream.fold import Fold, folded
 from gateway.stream.reading import Reader, Reading
 from gateway.stream.reasoning import Thinking
 from gateway.stream.tool_calls import FORMATS, Tokens
-from gateway.watched import Watched
+from gateway.watched import MAX_COUNTED, Watched
 from tests.policy.asking import exchange
 
 BEGUN, STOP = Begun("m/0"), Finish(0, "stop")
@@ -470,6 +470,10 @@ async def _rest(watched: Watched, out: list[Event]) -> None:
 COUNTS = {  # name: (batches, what is counted here)
     "an answer without counts": ([[BEGUN, Delta(0, "ab")], [Delta(0, "c"), STOP]], [Usage(1, 3, source="estimated")]),
     "cut here": ([[BEGUN, Delta(0, "ab<eob>cd")]], [Usage(1, 2, source="estimated")]),
+    "an answer too long to keep": (
+        [[BEGUN, Delta(0, "a" * (MAX_COUNTED // 2))], [Delta(0, "b" * MAX_COUNTED), STOP]],
+        [],
+    ),
     "an answer with counts": ([[BEGUN, Delta(0, "ab"), STOP, Usage(4, 4)]], [Usage(4, 4)]),
 }
 
