@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import openai
 import pytest
 
 from tests.engines.engine import ENGINES, Engine, engines_folder
@@ -29,6 +30,7 @@ class Served:
     engine: Engine
     gateway: Gateway
     folder: Path
+    sdk: openai.OpenAI
 
     def lacks(self, what: str) -> bool:
         return what in self.engine.lacks
@@ -43,8 +45,11 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with engine.running(folder, place) as url:
         (place / "meta_templates").mkdir()
         (place / "meta_templates" / "writes-bos.yaml").write_text(WRITES_BOS)
-        with gateway(place, configuration(engine, url)) as running:
-            yield Served(engine, running, place)
+        with (
+            gateway(place, configuration(engine, url)) as running,
+            openai.OpenAI(base_url=running.url, api_key="none", max_retries=0, timeout=60) as sdk,
+        ):
+            yield Served(engine, running, place, sdk)
 
 
 def configuration(engine: Engine, url: str) -> str:
@@ -59,7 +64,7 @@ def configuration(engine: Engine, url: str) -> str:
         models["chat"] = ("chat", engine.chat.format(url=url))
         models["lost"] = ("sft-demo", target.replace(engine.model, "nosuch"))
     rows = "".join(
-        f"  {name}: {{template: {template}, policy: eval, {engine.settings}targets: [{{{given}}}]}}\n"
+        f"  {name}: {{template: {template}, policy: eval, targets: [{{{given}}}]}}\n"
         for name, (template, given) in models.items()
     )
     return f"models:\n{rows}"

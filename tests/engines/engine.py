@@ -42,8 +42,6 @@ class Engine:
     """The target in a gateway.yaml with a string template, without braces; ``{url}`` stands for the address."""
     packages: Packages | None = None
     """None: it runs on the packages of the tests."""
-    settings: str = ""
-    """Further settings of the model in the gateway.yaml."""
     template: str = "sft-demo"
     chat: str | None = None
     """The target that takes messages, or None."""
@@ -234,8 +232,6 @@ ENGINES = {
                 unwanted=("torchvision", "torchaudio", "torchcodec"),  # built for CUDA
             ),
             command=_vllm,
-            # It refuses a max_tokens beyond the context, also the one that the policy sets where the client sets none.
-            settings=f"tokenizer: {MODEL}, max_model_len: 512, ",
             target=f'speaks: completions, url: "{{url}}", model: {NAME}, engine: vllm',
             chat=f'speaks: chat, url: "{{url}}", model: {NAME}, engine: vllm',
             start_seconds=600,

@@ -6,20 +6,17 @@ The same habits of engines are played by a scripted server in tests/faults/test_
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import httpx
-import openai
 import pytest
 from tokenizers import Tokenizer
 
+from gateway.cli import main
 from tests.engines.conftest import Served
 from tests.engines.engine import MODEL
-from tests.journeys.process import environment
 
-SUMS = ((1, 1), (12, 30), (7, 8), (99, 99), (40, 2), (53, 26))
+SUMS = ((1, 1), (12, 30), (99, 99))
 LOG_LIKELIHOODS = {"echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
 
 pytestmark = pytest.mark.timeout(900)  # vLLM takes minutes to start on a busy machine
@@ -28,23 +25,19 @@ both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stre
 each_prompt = pytest.mark.parametrize("model", ["demo", "writes-bos", "chat"])
 
 
-def client(served: Served) -> openai.OpenAI:
-    return openai.OpenAI(base_url=served.gateway.url, api_key="none", max_retries=0, timeout=60)
-
-
 def ask(served: Served, model: str, question: str, *, stream: bool = False, **fields: Any) -> tuple[str, str | None]:
     """The text of a chat answer and its finish reason, whole or put together from a stream."""
     messages: list[Any] = [{"role": "user", "content": question}]
-    with client(served) as sdk:
-        if not stream:
-            choice = sdk.chat.completions.create(model=model, messages=messages, **fields).choices[0]
-            return choice.message.content or "", choice.finish_reason
-        text, reason = "", None
-        for chunk in sdk.chat.completions.create(model=model, messages=messages, stream=True, **fields):
-            for part in chunk.choices:
-                text += part.delta.content or ""
-                reason = part.finish_reason or reason
-        return text, reason
+    create = served.sdk.chat.completions.create
+    if not stream:
+        choice = create(model=model, messages=messages, **fields).choices[0]
+        return choice.message.content or "", choice.finish_reason
+    text, reason = "", None
+    for chunk in create(model=model, messages=messages, stream=True, **fields):
+        for part in chunk.choices:
+            text += part.delta.content or ""
+            reason = part.finish_reason or reason
+    return text, reason
 
 
 def raw(served: Served, **fields: Any) -> httpx.Response:
@@ -95,7 +88,7 @@ def test_usage_of_a_stream_comes_where_the_engine_sends_it(served: Served) -> No
     answer = served.gateway.chat("demo", "12+30=?", stream=True, stream_options={"include_usage": True})
     events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
     counts = [event["usage"]["prompt_tokens"] for event in events if event.get("usage")]
-    assert counts == ([] if served.lacks("stream_usage") else [15])
+    assert counts == [15] or (served.lacks("stream_usage") and not counts)
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
@@ -136,15 +129,15 @@ def test_a_list_of_prompts_gets_one_answer_each_in_order(served: Served, stream:
 def test_two_choices_are_two_answers(served: Served, stream: bool) -> None:
     messages: list[Any] = [{"role": "user", "content": "12+30=?"}]
     texts = {0: "", 1: ""}
-    with client(served) as sdk:
-        fields: dict[str, Any] = {"n": 2, "temperature": 0.1, "seed": 1}
-        if stream:
-            for chunk in sdk.chat.completions.create(model="demo", messages=messages, stream=True, **fields):
-                for part in chunk.choices:
-                    texts[part.index] += part.delta.content or ""
-        else:
-            for choice in sdk.chat.completions.create(model="demo", messages=messages, **fields).choices:
-                texts[choice.index] += choice.message.content or ""
+    fields: dict[str, Any] = {"n": 2, "temperature": 0.1, "seed": 1}
+    create = served.sdk.chat.completions.create
+    if stream:
+        for chunk in create(model="demo", messages=messages, stream=True, **fields):
+            for part in chunk.choices:
+                texts[part.index] += part.delta.content or ""
+    else:
+        for choice in create(model="demo", messages=messages, **fields).choices:
+            texts[choice.index] += choice.message.content or ""
     assert texts == {0: "42", 1: "42"}
 
 
@@ -193,25 +186,15 @@ def test_a_client_that_leaves_a_stream_leaves_the_engine_free(served: Served) ->
 
 
 def test_streams_at_the_same_time_do_not_cut_each_other(served: Served) -> None:
-    with client(served) as sdk:
-        messages: list[Any] = [{"role": "user", "content": "1+1=?"}]
-        streams = [
-            sdk.chat.completions.create(model="wrong", messages=messages, max_tokens=20, stream=True) for _ in range(3)
-        ]
-        ends = [[chunk.choices[0].finish_reason for chunk in stream if chunk.choices][-1] for stream in streams]
+    messages: list[Any] = [{"role": "user", "content": "1+1=?"}]
+    create = served.sdk.chat.completions.create
+    streams = [create(model="wrong", messages=messages, max_tokens=20, stream=True) for _ in range(3)]
+    ends = [[chunk.choices[0].finish_reason for chunk in stream if chunk.choices][-1] for stream in streams]
     assert all(end in ("length", "stop") for end in ends)
 
 
 def test_check_accepts_the_configuration(served: Served) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", "check", "--config", str(served.folder / "gateway.yaml")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert main(["check", "--config", str(served.folder / "gateway.yaml")]) == 0
 
 
 def token_ids(text: str) -> list[int]:

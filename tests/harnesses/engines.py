@@ -14,6 +14,6 @@ COLUMNS = {
         title="LiteLLM",
         target=f'speaks: litellm, model: "hosted_vllm/{NAME}", url: "{{url}}"',
         template="chat",
-        refusals={"completions": "unsupported_parameter"},
+        refusals={"completions": "invalid_value"},
     ),
 }
