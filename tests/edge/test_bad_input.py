@@ -645,7 +645,7 @@ def test_a_long_prompt_is_counted_without_holding_up_others(tmp_path: Path) -> N
     target = f"{{speaks: embedded, path: {ROOT / 'demo' / 'model'}}}"
     config = f"models: {{demo: {{template: sft-demo, targets: [{target}]}}}}"
     with gateway(tmp_path, config) as served, ThreadPoolExecutor(1) as pool:
-        long = "1+1=? " * 300_000
+        long = "1+1=? " * 100_000
         for path in ("/v1/chat/completions", "/v1/render"):
             body = {"model": "demo", "messages": [{"role": "user", "content": long}]}
             call = pool.submit(served.http.post, path, json=body)

@@ -6,6 +6,8 @@ import json
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -37,14 +39,23 @@ def files(admin: int, server: str = "h1", drain: str = "1s") -> dict[str, str]:
     }
 
 
-def ask(process: Process, model: str, *, stream: bool = False, n: int = 1) -> socket.socket:
-    """A call on a connection of its own."""
-    message = {"role": "user", "content": "hi"}
-    body = json.dumps({"model": model, "stream": stream, "n": n, "messages": [message]}).encode()
-    link = socket.create_connection(("127.0.0.1", process.port), timeout=60)
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    link.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    return link
+Ask = Callable[..., socket.socket]
+
+
+@pytest.fixture
+def ask() -> Iterator[Ask]:
+    """Sends a call on a connection of its own, which the end of the test closes."""
+    with ExitStack() as links:
+
+        def send(process: Process, model: str, *, stream: bool = False, n: int = 1) -> socket.socket:
+            message = {"role": "user", "content": "hi"}
+            body = json.dumps({"model": model, "stream": stream, "n": n, "messages": [message]}).encode()
+            link = links.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=60))
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            link.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            return link
+
+        yield send
 
 
 def rest(link: socket.socket) -> bytes:
@@ -67,7 +78,7 @@ def until(link: socket.socket, word: bytes) -> None:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, server: str) -> None:
+def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, ask: Ask, server: str) -> None:
     admin = free_port()
     with serving(tmp_path, files(admin, server)) as process:
         begun, waiting = ask(process, "endless", stream=True), ask(process, "silent")
@@ -92,7 +103,7 @@ def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, serv
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, server: str) -> None:
+def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, ask: Ask, server: str) -> None:
     admin = free_port()
     with serving(tmp_path, files(admin, server, drain="60s")) as process:
         idle, busy = ask(process, "quick"), ask(process, "endless", stream=True)
@@ -109,7 +120,7 @@ def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, ser
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_second_signal_cuts_what_runs(tmp_path: Path, server: str) -> None:
+def test_a_second_signal_cuts_what_runs(tmp_path: Path, ask: Ask, server: str) -> None:
     with serving(tmp_path, files(free_port(), server, drain="30s")) as process:
         begun = ask(process, "endless", stream=True)
         until(begun, b"begun")

@@ -301,7 +301,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("name", EVERY)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=9), st.data())
 def test_garbage_is_kept_and_slicing_changes_nothing(name: str, words: list[str], data: st.DataObject) -> None:
     text = "".join(words)
@@ -349,7 +349,7 @@ WRITERS = {  # format: how a well-behaved model writes calls
 
 
 @pytest.mark.parametrize("name", WRITERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(NAMES)), JSON_OBJECTS), min_size=1, max_size=3),
     st.booleans(),
@@ -369,7 +369,7 @@ NAMES_OF_ARGUMENTS = st.from_regex(r"[a-z_]{1,6}", fullmatch=True).filter(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(NAMES_OF_ARGUMENTS, st.integers() | st.text(max_size=6) | st.booleans() | st.none(), max_size=4))
 def test_what_was_written_in_python_is_read(arguments: dict) -> None:
     text = "[add(" + ", ".join(f"{key}={value!r}" for key, value in arguments.items()) + ")]"
