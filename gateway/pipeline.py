@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -165,12 +166,13 @@ class Run:
 async def _prepare_chat(route: Route, call: Call) -> Prepared:
     dialogue, terms = call.dialogue, route.terms["chat"]
     assert dialogue is not None
-    if terms.refuses:
+    if terms.refuses or call.unknown:
         terms.check(call)
     started = time.perf_counter()
     template_kwargs = dialogue.wishes.template_kwargs if route.awaited is None else NOTHING
     if template_kwargs:
         _check_template_kwargs(route, template_kwargs)
+        call = replace(call, params={**call.params, "chat_template_kwargs": template_kwargs})
     text = route.form == "text"
     if not text and type(dialogue.messages) is not PlainMessages:
         route.media.check(dialogue.messages)
@@ -193,8 +195,6 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         params, notices, top = effective.params, notices + effective.notices, effective.top_logprobs
     if dialogue.wishes.continue_final and not text:
         params = {**params, **GOES_ON}
-    if template_kwargs:
-        params = {**params, "chat_template_kwargs": template_kwargs}
     if call.stops or route.eos_stops:
         # The template's own come first; the client's are added and never replace them.
         stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))

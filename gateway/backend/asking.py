@@ -73,7 +73,7 @@ def upstream_id(request_id: str) -> str:
     The digits of an id of the gateway's own, or of a UUID the client sent; for any other id of the client's its UUID
     of version 5 in the namespace for object identifiers (RFC 9562, 6.6).
     """
-    digits = _DIGITS(request_id)
+    digits = _DIGITS(request_id.lower())
     return "-".join(digits.groups()) if digits is not None else str(uuid.uuid5(uuid.NAMESPACE_OID, request_id))
 
 

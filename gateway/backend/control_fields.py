@@ -42,6 +42,8 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
         # router/src/lib.rs:GenerateParameters, 3.3 (db931fcf).
         "TGI": _words("adapter_id"),
+        # transformers/cli/serving, 5.23: a generation configuration in JSON, with beams and sequences in any number.
+        "transformers serve": _words("generation_config"),
         # tensorrt_llm/serve/openai_protocol.py, 1.2.
         "TensorRT-LLM": _words(
             "cache_salt conversation_params disaggregated_params kv_cache_retention_config lora_request "

@@ -159,11 +159,12 @@ class H1Client:
         key = host, port or (443 if tls else 80), tls
         if key not in self._pools:
             self._pools[key] = Pool(self, *key)
+        shown = host if "." in host or ":" in host else f"{host}:{key[1]}"  # a bare name may be an ordinary word
         path = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
         line = f"POST {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
         fields = {**headers, "accept-encoding": "identity"}
         shared = "".join([f"{name}: {value}\r\n" for name, value in fields.items()]).encode("latin-1")
-        return H1Target(self._pools[key], line + shared, connect_timeout, (host, *secrets))
+        return H1Target(self._pools[key], line + shared, connect_timeout, (shown, *secrets))
 
     async def aclose(self) -> None:
         """Close every connection; running requests fail as disconnected."""

@@ -80,7 +80,7 @@ class LiteLLMBackend:
         """
         self._target = target
         self._litellm = litellm = _loaded(target)
-        provider = _provider(litellm, target)
+        model, provider = _model_and_provider(litellm, target)
         self._openai_like = provider in OPENAI_LIKE
         self._passes_addresses = provider in PASSES_ADDRESSES
         self._known: frozenset[str] | None = None
@@ -88,9 +88,9 @@ class LiteLLMBackend:
         self._dropped_formats: frozenset[str] = frozenset()
         """Types of ``response_format`` that LiteLLM accepts for this provider and then leaves out of the request."""
         if not self._openai_like:
-            known = litellm.get_supported_openai_params(model=target.model, custom_llm_provider=provider)
+            known = litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
             self._known = None if known is None else frozenset(known)
-            self._dropped_formats = _dropped_formats(litellm, target.model, provider, self._known)
+            self._dropped_formats = _dropped_formats(litellm, model, provider, self._known)
         takes_n = self._known is None or "n" in self._known
         self.dialect = replace(LITELLM, choices=None if takes_n else False)
         """The provider's row of capabilities."""
@@ -294,13 +294,14 @@ def _loaded(target: TargetSpec) -> Any:
         raise ConfigError((Problem(target.label, 0, "speaks", message),)) from error
 
 
-def _provider(litellm: Any, target: TargetSpec) -> str:
+def _model_and_provider(litellm: Any, target: TargetSpec) -> tuple[str, str]:
+    """The model's name without the provider's prefix, as LiteLLM's own calls have it, and the provider."""
     try:
-        _, provider, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
+        model, provider, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
     except Exception as error:
         message = f"LiteLLM knows no provider for {shown(target.model)}: write provider/model, such as openai/NAME"
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
-    return str(provider)
+    return str(model), str(provider)
 
 
 def _dropped_formats(litellm: Any, model: str, provider: str, known: frozenset[str] | None) -> frozenset[str]:

@@ -124,10 +124,14 @@ def _of_reply(error: Any) -> GatewayError:
 
 def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
     """LiteLLM's own refusal of a parameter, before anything was sent."""
-    param = next((name for name in sent if re.search(rf"\b{re.escape(name)}\b", text)), None)
+    quoted = re.findall(r"['\[](\w{1,64})['=\]]|\b(\w{1,64})=", text)  # as against a name inside the model's name
+    names = [*(first or second for first, second in quoted), *re.findall(r"\w{1,64}", text)]
+    param = next((name for name in names if name in sent), None)
     reason = one_safe_line(text).partition(" To drop ")[0]  # LiteLLM's advice is for its own users
     message = f"this model's provider refuses {param or 'a parameter'}: {reason}"
-    return UnsupportedParameter(f"{message} (omit leaves it out of every call)" if param else message, param=param)
+    return UnsupportedParameter(
+        f"{message} (the operator can have it left out: omit in the model's entry)" if param else message, param=param
+    )
 
 
 def _body(chain: list[BaseException]) -> dict[str, Any]:

@@ -16,7 +16,15 @@ from gateway.backend.bodies import parse_json
 from gateway.backend.h1 import H1Client, H1Target
 from gateway.backend.upstream import serialise
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamInvalidResponse
+from gateway.core.errors import (
+    GatewayError,
+    UpstreamConnectTimeout,
+    UpstreamDisconnected,
+    UpstreamDnsError,
+    UpstreamInvalidResponse,
+    UpstreamModelMissing,
+    UpstreamUnreachable,
+)
 
 LOG = logging.getLogger("gateway.room")
 
@@ -24,6 +32,10 @@ TIMEOUT = 2.0
 """Seconds that an answer may take; then the call goes on without it."""
 FRESH = 60.0
 """Seconds for which a length is believed, and an engine that did not answer is not asked again."""
+MISSING = frozenset({404, 405, 501})
+"""Statuses of servers that have no such endpoint."""
+NEVER_COUNTS = (UpstreamUnreachable, UpstreamConnectTimeout, UpstreamDnsError, UpstreamModelMissing)
+"""After these the engine is not asked for ``FRESH`` seconds; any other failure may be that of one prompt."""
 SPECIAL = 16
 """Tokens that may be added to a prompt, such as a BOS."""
 
@@ -57,12 +69,13 @@ class EngineRoom:
             async with asyncio.timeout(TIMEOUT):
                 count, length = await self._ask(prompt)
         except (GatewayError, TimeoutError) as error:
-            self._silent = now + FRESH
-            LOG.warning(
-                "%s does not say how many tokens fit (%s); set max_model_len and tokenizer of the model",
-                self._target.label,
-                type(error).__name__,
-            )
+            if isinstance(error, NEVER_COUNTS) and now >= self._silent:
+                self._silent = now + FRESH
+                LOG.warning(
+                    "%s does not say how many tokens fit (%s); set max_model_len and tokenizer of the model",
+                    self._target.label,
+                    type(error).__name__,
+                )
             return None
         self.length = length if self._configured is None else min(length, self._configured)
         self._asked = now + FRESH
@@ -84,6 +97,8 @@ class EngineRoom:
                 raise
             answer = await self._way.post(content)  # the pooled connection had been closed; this one is new
         try:
+            if answer.status in MISSING:
+                raise UpstreamModelMissing("the model's server has no /tokenize")
             body: Any = parse_json(await read_whole(answer)) if answer.status == 200 else None
         finally:
             answer.leave()

@@ -102,7 +102,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(POLICY, "params.forbid", listing(kinds.TEXT), [],
         "Parameters that are refused with 400 `forbidden_parameter`."),
     Row(POLICY, "params.allow", listing(kinds.TEXT), [],
-        "Fields beyond OpenAI's that are sent whatever `unknown` says; the only way for those that steer an engine."),
+        "Fields beyond OpenAI's that are sent whatever `unknown` says; "
+        "fields that steer an engine are refused unless they are listed here."),
     Row(POLICY, "params.unknown", choice("forward", "reject", "drop"), "forward",
         "What happens to a parameter that the gateway does not know; a dropped one is named in the answer."),
     Row(POLICY, "params.explicit", kinds.SWITCH, False,

@@ -175,7 +175,7 @@ class Line(asyncio.Protocol):
             return  # an offer: this head is going to be read again
         if url[:1] != b"/" or b"?" in url or b"#" in url:
             authority = _authority(url)
-            if authority and authority.lower() != headers.get(b"host", b"").lower():
+            if authority and authority.lower() != headers.get(b"host", b"").lower().removesuffix(b":80"):
                 headers[b"host"] = headers.get(b"host", b"") + b", " + authority  # two hosts, which the guard refuses
             url = httptools.parse_url(url).path or b"/"
         if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
@@ -201,7 +201,7 @@ class Line(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """llhttp: a piece of the body."""
         self._took = True
-        self._head_bytes -= len(body)
+        self._head_bytes -= 2 * len(body)  # once as it came, once for the framing that it may have
         request = self._incoming
         if request is None or request.answered:
             return  # what nobody will read is dropped
@@ -417,9 +417,9 @@ class Line(asyncio.Protocol):
 
 
 def _authority(url: bytes) -> bytes:
-    """Host and port of a request target in absolute form (RFC 9112, 3.2.2); empty for other forms."""
+    """Host and port, if not 80, of a request target in absolute form (RFC 9112, 3.2.2); empty for other forms."""
     scheme, mark, rest = url.partition(b"://")
-    return re.split(rb"[/?#]", rest, maxsplit=1)[0] if mark and scheme.isalnum() else b""
+    return re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(b":80") if mark and scheme.isalnum() else b""
 
 
 def _framing_too_large() -> HeadTooLarge:

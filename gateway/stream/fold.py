@@ -18,7 +18,7 @@ from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 MAX_FOLDED = 16 * 1024 * 1024
 """Characters that are gathered for one answer, all choices together; each piece and each value counts as ``PIECE``
 more. As many as the bytes of a whole answer that is no stream."""
-PIECE = 32
+PIECE = 8
 
 WHOLE = frozenset({"role", "id", "type", "name"})
 """Strings that arrive whole, and perhaps again in each delta; never joined."""
@@ -66,7 +66,9 @@ class Fold:
             if event.logprobs is not None or event.fields is not NOTHING or event.extras is not NOTHING:
                 self._size += _size_beside(event)
             if self._size > MAX_FOLDED:
-                raise UpstreamTooLarge(f"the model's server streamed more than {MAX_FOLDED} characters for one answer")
+                raise UpstreamTooLarge(
+                    f"the model's server streamed more text and fields for one answer than {MAX_FOLDED} bytes hold"
+                )
             self._parts(event.index).add(event)
         elif isinstance(event, Finish):
             parts = self._parts(event.index)
@@ -140,8 +142,8 @@ def _size(value: object) -> int:
     if isinstance(value, str):
         return PIECE + len(value)
     if isinstance(value, Mapping):
-        return PIECE + sum([PIECE + len(key) + _size(item) for key, item in value.items()])
-    return PIECE + sum([_size(item) for item in value]) if isinstance(value, list) else PIECE
+        return PIECE + sum(map(_size, value.values()))
+    return PIECE + sum(map(_size, value)) if isinstance(value, list) else PIECE
 
 
 def _gather(into: dict[str, list[Any]], values: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import sys
 import threading
 import time
@@ -33,7 +34,8 @@ def log_to_stderr(level: str, dropped: Callable[[], object]) -> None:
     ``dropped`` is called for each line that is dropped, in the thread that has said it.
     """
     # The descriptor, not ``sys.stderr``: a write that is stuck would keep that object's lock, also from the exit.
-    logging.basicConfig(level=level.upper(), handlers=[Lines(partial(_write_all, sys.stderr.fileno()), dropped)])
+    descriptor = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
+    logging.basicConfig(level=level.upper(), handlers=[Lines(partial(_write_all, descriptor), dropped)])
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
@@ -46,7 +48,7 @@ class Lines(logging.Handler):
         dropped: Callable[[], object] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``write`` takes whole lines and may block; what it raises as ``OSError`` or ``ValueError`` is ignored."""
+        """``write`` takes whole lines and may block; lines for which it raises an error count as dropped."""
         super().__init__()
         self._write = write
         self._dropped = dropped
@@ -132,8 +134,9 @@ class Lines(logging.Handler):
         try:
             if lines:
                 self._write("".join(lines))
-        except (OSError, ValueError):
-            pass  # the reader of the log has gone, or has closed it: serving goes on, as with logging's own handlers
+        except Exception:  # the reader of the log has gone, memory is short: this thread has to live, as serving does
+            for _ in lines:
+                self._dropped()
         for event in written:
             event.set()
 
@@ -141,4 +144,7 @@ class Lines(logging.Handler):
 def _write_all(descriptor: int, text: str) -> None:
     data = text.encode("utf-8", "backslashreplace")
     while data:
-        data = data[os.write(descriptor, data) :]
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:  # standard error was made non-blocking by another process that shares it
+            select.select((), (descriptor,), ())

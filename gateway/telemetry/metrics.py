@@ -127,13 +127,14 @@ class Metrics(Collector):
         counts, spreads = self._bound.get(kind) or self._bind(kind, record)
         duration, upstream = record.duration, record.upstream
         counts["gateway_requests_total"].value += 1
+        begun = record.upstream_first is not None or record.outcome == "ok"  # an empty answer has no first content
         overhead = None if upstream is None else duration - upstream if duration > upstream else 0.0
         for name, value in (
             ("gateway_request_seconds", duration),
             ("gateway_admission_seconds", record.admission),
             ("gateway_first_token_seconds", record.first_token),
             ("gateway_render_seconds", record.render if record.template else None),
-            ("gateway_upstream_seconds", None if record.upstream_first is None else upstream),
+            ("gateway_upstream_seconds", upstream if begun else None),
             ("gateway_overhead_seconds", overhead),
             ("gateway_upstream_first_token_seconds", record.upstream_first),
         ):

@@ -37,7 +37,7 @@ def read_message(raw: Mapping[str, Any], number: int) -> Message:
     return Message(role, "".join([part.text for part in parts]), tuple(parts), raw)
 
 
-def read_prompts(value: object, param: str = "prompt") -> tuple[tuple[RawPrompt, ...], bool]:
+def read_prompts(value: object, param: str = "prompt", most: int = MAX_PROMPTS) -> tuple[tuple[RawPrompt, ...], bool]:
     """Four shapes: a string, strings, token ids, lists of token ids. The flag says whether it was a list of prompts.
 
     Raises InvalidValue.
@@ -48,8 +48,8 @@ def read_prompts(value: object, param: str = "prompt") -> tuple[tuple[RawPrompt,
         kinds = set(map(type, value))
         if kinds == INTEGERS:
             return (_ids(value, param),), False
-        if len(value) > MAX_PROMPTS:
-            raise InvalidValue(f"{param} takes at most {MAX_PROMPTS} prompts in one call", param=param)
+        if len(value) > most:
+            raise InvalidValue(f"{param} takes at most {most} prompts in one call", param=param)
         if kinds == STRINGS:
             return tuple(value), True
         if kinds == LISTS and all(set(map(type, item)) == INTEGERS for item in value):

@@ -18,6 +18,8 @@ MAX_CHOICES = 8
 MAX_STOPS = {"chat": 4, "completions": 64}
 MAX_STOP_LENGTH = 256
 MAX_PROMPTS = 1024
+MAX_INPUTS = 2048
+"""Texts of one embeddings request, as OpenAI takes them."""
 MAX_NAME = 256
 MAX_VARIABLES = 256
 
@@ -204,6 +206,9 @@ FOREIGN: dict[str, dict[str, str]] = {
     "chat": {"prompt": "/v1/completions"},
     "completions": dict.fromkeys(("messages", "add_generation_prompt", "continue_final_message"),
                                  "/v1/chat/completions"),
+    # vLLM and SGLang read an embeddings request with messages as a conversation, addresses of media included.
+    "embeddings": {"prompt": "/v1/completions", **dict.fromkeys(
+        ("messages", "add_generation_prompt", "continue_final_message"), "/v1/chat/completions")},
 }  # fmt: skip
 
 STRUCTURAL = frozenset({"model", "messages", "prompt", "n", "stop", "stream", "stream_options", "gateway",

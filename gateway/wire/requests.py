@@ -14,7 +14,7 @@ from gateway.core.dialogue import NO_WISHES, NOTHING, Dialogue, Message, Wishes,
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Endpoint, RawPrompt
 from gateway.wire.contents import read_message, read_prompts
-from gateway.wire.fields import FOREIGN, MAX_MESSAGES, MAX_STOPS
+from gateway.wire.fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS
 from gateway.wire.json import refuse_lost_digits
 from gateway.wire.problems import plain
 from gateway.wire.shapes import CHAT, COMPLETION, EMBEDDING, Fields, sorted_fields
@@ -85,7 +85,8 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
     """The call of a ``/v1/embeddings`` body; the input passes untouched."""
     fields = sorted_fields(EMBEDDING, body, "input")
     _refuse_variables(body)
-    read_prompts(body["input"], "input")
+    _refuse_foreign("embeddings", body)
+    read_prompts(body["input"], "input", MAX_INPUTS)
     known, unknown, given, loose = fields
     _keep_digits(body, loose)
     return Call(
@@ -98,6 +99,13 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
         given=given,
         explain=_explains(body),
     )
+
+
+def _refuse_foreign(endpoint: Endpoint, body: dict[str, Any]) -> None:
+    """Raise ``InvalidValue`` for a field that another endpoint has."""
+    for name, path in FOREIGN[endpoint].items():
+        if body.get(name) is not None:
+            raise InvalidValue(f"{name} is no field of this endpoint; {path} takes it", param=name)
 
 
 def _call(
@@ -115,9 +123,7 @@ def _call(
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MAX_STOPS[endpoint]:
         raise InvalidValue(f"stop takes at most {MAX_STOPS[endpoint]} strings, not {len(stops)}", param="stop")
-    for name, path in FOREIGN[endpoint].items():
-        if body.get(name) is not None:
-            raise InvalidValue(f"{name} is no field of this endpoint; {path} takes it", param=name)
+    _refuse_foreign(endpoint, body)
     stream, options = body.get("stream"), body.get("stream_options")
     if options is not None and not stream:
         # OpenAI refuses this pair too; a client that sets it expects a usage chunk that never comes.

@@ -252,6 +252,7 @@ def test_what_json_cannot_carry_is_refused(up: RudeServer, value: object, code: 
 IDS = {  # the id of a call: the id the model's server sees
     "req_0123456789abcdef0123456789abcdef": "01234567-89ab-cdef-0123-456789abcdef",
     "8d3c7c1e-8f5f-4c39-9a3e-0e1a1f6d2b7a": "8d3c7c1e-8f5f-4c39-9a3e-0e1a1f6d2b7a",
+    "8D3C7C1E-8F5F-4C39-9A3E-0E1A1F6D2B7A": "8d3c7c1e-8f5f-4c39-9a3e-0e1a1f6d2b7a",
     "my-run-7": str(uuid.uuid5(uuid.NAMESPACE_OID, "my-run-7")),
     "req_0123": str(uuid.uuid5(uuid.NAMESPACE_OID, "req_0123")),
     "req_0123456789abcdef0123456789abcdeg": str(uuid.uuid5(uuid.NAMESPACE_OID, "req_0123456789abcdef0123456789abcdeg")),

@@ -22,9 +22,11 @@ models:
   careful: {{template: sft-demo, policy: careful, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
   rendering: {{template: chat, targets: [{{speaks: chat, url: "{url}", engine: vllm}}]}}
   rendering-too: {{template: chat, targets: [{{speaks: chat, url: "{url}", engine: sglang}}]}}
+  forced: {{template: chat, policy: forced, targets: [{{speaks: chat, url: "{url}", engine: vllm}}]}}
   carried: {{template: chat, policy: carried, targets: [{{speaks: chat, url: "{url}"}}]}}
 """
 POLICIES = {
+    "forced": "params: {force: {chat_template_kwargs: {enable_thinking: false}}}",
     "carried": "media: {https: refuse}",
     "allowing": "params: {allow: [lora_path]}",
     "dropping": "params: {unknown: drop, allow: [priority]}",
@@ -141,6 +143,21 @@ def test_variables_go_to_an_engine_that_renders(world: World, model: str) -> Non
     assert answer.status_code == 200
     assert world.sent()["chat_template_kwargs"] == {"enable_thinking": False}
     assert "unverified_parameter" not in answer.headers.get("x-gateway-notice", "")
+
+
+def test_a_policy_s_variables_win_over_the_client_s(world: World) -> None:
+    answer = world.chat("forced", chat_template_kwargs={"enable_thinking": True})
+    assert world.sent()["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "forced_parameter: chat_template_kwargs" in answer.headers["x-gateway-notice"]
+
+
+@pytest.mark.parametrize("field", ["messages", "prompt"])
+def test_an_embeddings_request_with_a_conversation_is_refused(world: World, field: str) -> None:
+    before = world.up.requests
+    answer = world.served.http.post("/v1/embeddings", json={"model": "text", "input": "hi", field: [{"role": "user"}]})
+    assert error(answer)[0] == 400
+    assert answer.json()["error"]["param"] == field
+    assert world.up.requests == before
 
 
 @pytest.mark.parametrize("model", ["talk", "text"])

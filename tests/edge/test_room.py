@@ -42,7 +42,9 @@ class Answer(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append((self.path, body))
         count = len(body["prompt"].split())
-        if self.path == "/tokenize":
+        if self.path == "/tokenize" and "refuse" in body["prompt"]:
+            self._say(400, {"error": {"message": "no such text", "code": 400}})
+        elif self.path == "/tokenize":
             self._say(200, {"count": count, "max_model_len": CONTEXT, "tokens": [1] * count})
         elif "tokenize" in self.path:
             self._say(404, {"detail": "Not Found"})
@@ -119,6 +121,12 @@ def test_an_engine_that_does_not_count_is_asked_once(served: Gateway, engine: En
         served.chat("mute")
     assert limits(engine) == [2048] * 3
     assert len([path for path, _ in engine.asked if "tokenize" in path]) == 1
+
+
+def test_a_prompt_that_is_not_counted_leaves_others_counted(served: Gateway, engine: Engine) -> None:
+    served.chat("counted", "refuse " + LONG)
+    assert served.chat("counted", LONG).status_code == 200
+    assert limits(engine)[-1] < CONTEXT - WORDS + 1
 
 
 def test_the_catalogue_shows_a_length_that_was_learnt(served: Gateway) -> None:

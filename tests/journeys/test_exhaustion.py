@@ -35,6 +35,12 @@ from gateway.cli import main
 sys.exit(main(["serve"]))
 """
 
+NO_LOG = """
+import os, sys
+os.close(2)
+os.execv(sys.executable, [sys.executable, "-m", "gateway", "serve"])
+"""
+
 
 def files(server: str) -> dict[str, str]:
     return {**FILES, "gateway.yaml": CONFIG.format(server=server)}
@@ -95,6 +101,13 @@ def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path, server: str) -> No
                 break
         assert dropped() > 0
         assert process.http.get("/health").status_code == 200
+        assert process.says("m") == "hi"
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(20) == 0
+
+
+def test_a_gateway_without_standard_error_serves(tmp_path: Path) -> None:
+    with serving(tmp_path, files(""), ("-c", NO_LOG)) as process:
         assert process.says("m") == "hi"
         process.signal(signal.SIGTERM)
         assert process.process.wait(20) == 0

@@ -58,7 +58,10 @@ PASSES: dict[str, dict[str, Any]] = {
     "what an answer brought": {
         "role": "assistant", "content": "a", "refusal": None, "reasoning_content": "see http://a/", "audio": None,
         "annotations": [{"type": "url_citation", "url_citation": {"url": "https://a.example/"}}],
+        "thinking": "http://a/ or /b", "extra_content": {"google": {"thought_signature": "a/b+c=="}}, "model": "m-1.5",
+        "thinking_blocks": [{"type": "thinking", "thinking": "see http://a/", "signature": "a/b=="}],
     },
+    "text under another name": said({"type": "input_text", "text": "https://example.com"}),
 }  # fmt: skip
 
 
@@ -103,6 +106,16 @@ PLACES = {
     "an unknown type": said({"type": "made-up", "deep": [{"er": "URL"}]}),
     "beside text": said({"type": "text", "text": "hi", "image_url": {"url": "URL"}}),
     "a list in its place": said({"type": "image_url", "image_url": [{"url": "URL"}]}),
+    "a block of another kind": {
+        "role": "assistant",
+        "content": "a",
+        "thinking_blocks": [{"type": "image", "source": {"type": "url", "url": "URL"}}],
+    },
+    "a provider's field": {
+        "role": "assistant",
+        "content": "a",
+        "provider_specific_fields": {"compaction_blocks": [{"type": "document", "source": {"url": "URL"}}]},
+    },
     "beside the content": {"role": "user", "content": "hi", "image_url": {"url": "URL"}},
     "a list beside the content": {"role": "user", "content": "hi", "images": ["URL"]},
     "in a tool's answer": {"role": "tool", "tool_call_id": "a", "content": [{"type": "image", "image": "URL"}]},
@@ -131,7 +144,7 @@ def _replaced(value: Any, address: str) -> Any:
     "0177.0.0.1", "10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
     "255.255.255.255", "[::1]", "[::]", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]",
     "[2002:7f00:1::]", "[2001:0:7f00:1::]", "metadata.google.internal", "redis", "a.svc", "db.svc.cluster.local",
-    "printer.lan",
+    "printer.lan", "kubernetes.default", "a.service.consul",
 ])  # fmt: skip
 def test_no_host_of_a_local_network_passes(host: str) -> None:
     with pytest.raises(MediaNotAllowed, match="local network"):

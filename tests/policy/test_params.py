@@ -476,13 +476,13 @@ OMITTED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
         call(),
         ParamsPolicy(default={"temperature": 0}),
         {},
-        ["default_parameter: temperature=0", "omitted_parameter: temperature=0"],
+        ["omitted_parameter: temperature=0"],
     ),
     "forced by the policy": (
         call(),
         ParamsPolicy(force={"temperature": 0}),
         {},
-        ["forced_parameter: temperature=0", "omitted_parameter: temperature=0"],
+        ["omitted_parameter: temperature=0"],
     ),
     "not spelled out either": (
         call(),
@@ -498,6 +498,19 @@ def test_what_a_model_refuses_is_left_out_and_noticed(name: str) -> None:
     asked, policy, params, notices = OMITTED[name]
     effective = Terms(policy, "chat", "messages", omit=("temperature",)).effective(asked)
     assert (dict(effective.params), said(effective)) == (params, notices)
+
+
+def test_of_the_two_limits_only_the_one_that_is_named_is_left_out() -> None:
+    terms = Terms(ParamsPolicy(clamp={"max_tokens": 100}), "chat", "messages", omit=("max_tokens",))
+    assert dict(terms.effective(call(max_completion_tokens=50)).params) == {"max_completion_tokens": 50}
+    effective = terms.effective(call())
+    assert dict(effective.params) == {"max_completion_tokens": 100}
+    assert said(effective) == ["clamped_parameter: max_completion_tokens=100"]
+
+
+def test_a_long_value_that_is_left_out_is_named_only() -> None:
+    effective = Terms(ParamsPolicy(), "chat", "messages", omit=("tools",)).effective(call(tools=[{"type": "function"}]))
+    assert said(effective) == ["omitted_parameter: tools"]
 
 
 def test_a_string_model_leaves_out_what_it_refuses_too() -> None:

@@ -180,5 +180,20 @@ def test_an_answer_without_end_is_too_large(events: tuple[Event, ...]) -> None:
         deque(map(folding.add, endless), maxlen=0)
 
 
+LONG_ANSWERS: dict[str, Delta] = {  # the delta of one token
+    "text": Delta(0, "word "),
+    "reasoning": Delta(0, fields={"reasoning_content": "word "}),
+    "arguments of a call": Delta(0, fields={"tool_calls": [{"index": 0, "function": {"arguments": "word "}}]}),
+    "log probabilities": Delta(0, "word ", (TokenLogprob("word ", -0.1, (("word ", -0.1, None),) * 5),)),
+}
+
+
+@pytest.mark.parametrize("delta", LONG_ANSWERS.values(), ids=LONG_ANSWERS)
+def test_an_answer_as_long_as_a_long_context_is_folded(delta: Delta) -> None:
+    folding = Fold()
+    for _ in range(200_000):
+        folding.add(delta)
+
+
 def test_a_long_answer_is_folded() -> None:
     assert len(fold(*[Delta(0, "a" * 100)] * 100_000, STOP).choices[0].text) == 10_000_000

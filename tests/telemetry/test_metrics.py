@@ -65,6 +65,10 @@ MOVES: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it 
         "gateway_upstream_first_token_seconds_count{m,m/0}": 1, "gateway_upstream_first_token_seconds_sum{m,m/0}": 1.0,
         "gateway_overhead_seconds_count{chat,m}": 1, "gateway_overhead_seconds_sum{chat,m}": 0.5,
     }),
+    "an upstream with nothing to say": (replace(BARE, target="m/0", attempts=1, upstream=1.5), {
+        "gateway_upstream_seconds_count{m,m/0}": 1, "gateway_upstream_seconds_sum{m,m/0}": 1.5,
+        "gateway_overhead_seconds_count{chat,m}": 1, "gateway_overhead_seconds_sum{chat,m}": 0.5,
+    }),
     "a stream": (replace(STREAM, gaps=(0.5, 0.25), completion_tokens=4), {
         "gateway_first_token_seconds_count{m}": 1, "gateway_first_token_seconds_sum{m}": 0.5,
         "gateway_token_gap_seconds_count{m}": 2, "gateway_token_gap_seconds_sum{m}": 0.75,

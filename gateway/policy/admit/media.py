@@ -31,14 +31,31 @@ MAX_HEAD = 256
 BASE64_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,128}")
 LOCAL_NAMES = frozenset(
-    {"arpa", "corp", "home", "internal", "intranet", "lan", "local", "localdomain", "localhost", "svc"}
+    {
+        "arpa",
+        "cluster",
+        "consul",
+        "corp",
+        "default",
+        "home",
+        "internal",
+        "intranet",
+        "invalid",
+        "lan",
+        "local",
+        "localdomain",
+        "localhost",
+        "private",
+        "svc",
+        "test",
+    }
 )
 """Last labels of names that only a machine or a local network resolves (RFC 6761, 6762, 8375; Kubernetes)."""
 
 NUMBERS = frozenset({int, float, bool, type(None)})
 
 TEXT: Final = "text"
-"""A slot for text, in whatever structure: no target reads an address in it."""
+"""A slot for text, in whatever structure: neither a target nor LiteLLM reads an address in it."""
 BASE64: Final = "base64"
 """A slot for media in base64."""
 IMAGE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -52,7 +69,8 @@ Slot = str | tuple[str, ...] | Mapping[str, Any]
 
 PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
     # By the type of a part: OpenAI's, and those that vLLM and SGLang add.
-    "text": {"text": TEXT},
+    "text": {"text": TEXT, "citations": TEXT},
+    **{kind: {"text": TEXT} for kind in ("input_text", "output_text", "summary_text")},
     "refusal": {"refusal": TEXT},
     "thinking": {"thinking": TEXT, "text": TEXT, "signature": TEXT},
     "reasoning": {"thinking": TEXT, "text": TEXT},
@@ -67,10 +85,13 @@ PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
 FIELDS: Final[Mapping[str, Slot]] = {
     # Of a message, beside its content; what an answer brought comes back in them.
     **dict.fromkeys(
-        ("role", "name", "refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking_blocks",
-         "tool_call_id", "tool_calls", "function_call", "tools", "annotations", "provider_specific_fields"),
+        ("role", "name", "refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking",
+         "tool_call_id", "tool_calls", "tool_name", "function_call", "tools", "annotations", "citations",
+         "extra_content", "id", "model", "timestamp"),
         TEXT,
     ),
+    # LiteLLM puts these among an Anthropic message's blocks as they are, so each block is checked.
+    "thinking_blocks": {"type": TEXT, "thinking": TEXT, "signature": TEXT, "data": TEXT},
     "audio": {"data": BASE64, "transcript": TEXT},
 }  # fmt: skip
 
@@ -113,11 +134,11 @@ class MediaRule:
         elif isinstance(value, list):
             if not NUMBERS.issuperset(map(type, value)):
                 for item in value:
-                    self._check(item, None, where)
+                    self._check(item, slot, where)
         elif isinstance(value, str) and PLAIN_WORD.fullmatch(value) is None:
             raise MediaNotAllowed(
-                f"{where} holds what a target could read as an address or a path; "
-                "send media in a part of its own type, such as image_url",
+                f"{where} is not known here, and a target could read an address or a path in it; leave it out, "
+                "or send text in a part of type text and media in one of their own, such as image_url",
                 param=where,
             )
 

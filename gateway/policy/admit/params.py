@@ -130,7 +130,7 @@ class Terms:
         if policy.explicit and engine_defaults is not None and endpoint != "embeddings":
             told = {**OPENAI_DEFAULTS, **engine_defaults}
             self._told = {name: value for name, value in told.items() if value is not None and name not in omit}
-        self._omitted = tuple([alias for name in omit for alias in _aliases(name)])
+        self._omitted = frozenset(omit)
         self._leaves_alone = self._to_text and not (self._changes or self._told or self._omitted)
 
     def check(self, call: Call) -> None:
@@ -175,9 +175,6 @@ class Terms:
             self._take_unknown(call.unknown, params, notices)
         if self._changes:
             self._change(params, notices)
-        for name in self._omitted:
-            if name in params:
-                notices.append(Notice("omitted_parameter", f"{name}={params.pop(name)}"))
         if self._written:
             _take_written(call, params)
         top = None
@@ -188,6 +185,8 @@ class Terms:
             self._keep_below(params, notices)
         if self._told:
             params = {**self._told, **params}
+        if self._omitted:
+            notices = self._omit(params, notices)
         return Effective(params, tuple(notices), top)
 
     def leaves_limit_open(self, call: Call) -> bool:
@@ -230,8 +229,18 @@ class Terms:
         """A limit for a message target whose client sets none, where the policy bounds it: none would be above it."""
         if not _limited(params):
             bound, name = min(self._ceiling)
+            name = next((alias for alias in (name, *LIMITS) if alias not in self._omitted), name)
             params[name] = limit = int(bound)
             notices.append(Notice("clamped_parameter", f"{name}={limit}"))
+
+    def _omit(self, params: dict[str, Any], notices: list[Notice]) -> list[Notice]:
+        """Leave out what the targets refuse; the notices of what is sent, then those of what is not."""
+        kept = [notice for notice in notices if notice.detail.partition("=")[0] not in self._omitted]
+        for name in sorted(self._omitted & params.keys()):
+            value = params.pop(name)
+            told = name if isinstance(value, list | Mapping) else f"{name}={value}"
+            kept.append(Notice("omitted_parameter", told))
+        return kept
 
     def _set_limit(self, params: dict[str, Any], room: int | None, notices: list[Notice]) -> None:
         """An explicit limit under its older name, which is the only one the completions endpoint has (design 5.1)."""
