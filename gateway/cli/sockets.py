@@ -20,7 +20,8 @@ DEALT = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 
 UNSENT = 128 * 1024
 """Bytes the kernel takes for a client beyond those on the wire, instead of megabytes: so a client that reads slowly
-slows its engine down, and one that reads is told from one that does not."""
+slows its engine down, and one that reads is told from one that does not. Progress is seen in pieces of about this size:
+a client that takes less than one in ``delivery.timeout.idle`` counts as stalled."""
 
 
 class PortBusy(Exception):
