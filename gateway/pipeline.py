@@ -268,7 +268,9 @@ def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> 
         )
     if names := template_kwargs.keys() & RENDERER_ARGUMENTS:
         name = f"chat_template_kwargs.{min(names)}"
-        raise ForbiddenParameter(f"{name} is no variable of a template, but steers its renderer", param=name)
+        raise ForbiddenParameter(
+            f"{name} is an argument of the renderer, not a variable of its template; leave it out", param=name
+        )
 
 
 def _changed_by(policy: PolicySpec, notices: Sequence[Notice]) -> str:

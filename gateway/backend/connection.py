@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
         """asyncio: bytes have come."""
         if self.ended:
             if data.strip(b"\r\n"):  # llhttp too skips blank lines
-                self._quiet.clear()  # said after the end of an answer: nobody's, and this connection is not used again
+                self._quiet.clear()  # bytes behind an answer belong to no request: this connection is not used again
             return
         take, chunks = self._take, self._chunks
         if take is not None:  # a passage: of all that follows, only this concerns it

@@ -190,7 +190,9 @@ def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
     line = begun.splitlines()[0] if begun else ""
     if line.startswith(("<", "Traceback", "{", "[")):
         return ""
-    if len(line) > MAX_SEARCHED:  # without the word that is cut off: half of a key is no longer known as one
+    if (
+        len(line) > MAX_SEARCHED
+    ):  # without the last word, which is cut off: half of a key does not match the patterns for keys
         line = line[: max(line.rfind(" "), 0)] + " …"
     line = "".join(character for character in line if character.isprintable())
     for known in private:

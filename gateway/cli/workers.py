@@ -278,7 +278,7 @@ class Fleet(Runtime):
             self._admin.close()
         for seat in self._seats:
             if not seat.serves:
-                seat.kill()  # it has no calls, and its socket would take connections that nobody answers
+                seat.kill()  # it has no calls, and its socket would accept connections that are never answered
             elif seat.channel is not None and not seat.channel.closed:
                 seat.channel.tell(word)
         asyncio.get_running_loop().call_later(patience, self._kill)

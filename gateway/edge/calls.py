@@ -43,7 +43,7 @@ READERS: dict[str, Callable[..., Call]] = {
 }
 
 GONE = 499
-"""The status of a call whose client left or stalled; for records only, nobody is there to read it."""
+"""The status of a call whose client left or stalled; for records only: no client reads it."""
 
 STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 

@@ -17,7 +17,7 @@ from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 
 MAX_FOLDED = 16 * 1024 * 1024
 """Characters that are gathered for one answer, all choices together; each piece and each value counts as ``PIECE``
-more. As many as the bytes of a whole answer that is no stream."""
+more. The same number as the bytes that an answer without a stream may have."""
 PIECE = 8
 
 WHOLE = frozenset({"role", "id", "type", "name"})

@@ -105,7 +105,7 @@ def _refuse_foreign(endpoint: Endpoint, body: dict[str, Any]) -> None:
     """Raise ``InvalidValue`` for a field that another endpoint has."""
     for name, path in FOREIGN[endpoint].items():
         if body.get(name) is not None:
-            raise InvalidValue(f"{name} is no field of this endpoint; {path} takes it", param=name)
+            raise InvalidValue(f"this endpoint has no field {name}; send it to {path}", param=name)
 
 
 def _call(

@@ -185,7 +185,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
     ),
     "digits lost in a tool": (chat, {"tools": [{"a": 1e20}]}, InvalidValue, "tools[0].a", "64 bits"),
     "digits lost in a message": (chat, {"messages": [{**USER, "x": 1e20}]}, InvalidValue, "messages[0].x", "64 bits"),
-    "a prompt in a chat": (chat, {"prompt": "hi"}, InvalidValue, "prompt", "/v1/completions takes it"),
+    "a prompt in a chat": (chat, {"prompt": "hi"}, InvalidValue, "prompt", "send it to /v1/completions"),
     "messages in a completion": (completion, {"messages": [USER]}, InvalidValue, "messages", "/v1/chat/completions"),
     "a turn in a completion": (
         completion, {"add_generation_prompt": True}, InvalidValue, "add_generation_prompt", "/v1/chat/completions",

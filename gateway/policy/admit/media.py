@@ -90,7 +90,7 @@ FIELDS: Final[Mapping[str, Slot]] = {
          "extra_content", "id", "model", "timestamp"),
         TEXT,
     ),
-    # LiteLLM puts these among an Anthropic message's blocks as they are, so each block is checked.
+    # LiteLLM copies these into the blocks of an Anthropic message, so each block is checked.
     "thinking_blocks": {"type": TEXT, "thinking": TEXT, "signature": TEXT, "data": TEXT},
     "audio": {"data": BASE64, "transcript": TEXT},
 }  # fmt: skip
