@@ -354,7 +354,8 @@ class Line(asyncio.Protocol):
         if not self._head_bytes and self._incoming is None and self._current is None:
             self._since = self.listener.now
         self._head_bytes += size
-        if self._head_bytes > MAX_HEAD:
+        trailers = self._incoming is not None and self._fields
+        if self._head_bytes > MAX_HEAD or (trailers and self._head_size() > MAX_HEAD):
             self._refusal = _head_too_large() if self._incoming is None else _framing_too_large()
             self._broken()
 

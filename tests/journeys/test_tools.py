@@ -386,6 +386,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {  # name: (fields, param)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_asked_is_refused_by_name(world: World, name: str) -> None:
     fields, param = REFUSED[name]
+    assert world.served.settled()
+    assert world.up.wait(lambda: world.up.active == 0)
     before = world.up.requests
     with pytest.raises(openai.BadRequestError) as raised:
         world.client.chat.completions.create(model="agent", messages=ASK, **fields)
