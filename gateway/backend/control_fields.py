@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The names in a text, which blanks and line breaks separate."""
     return frozenset(text.split())
 
 
@@ -19,13 +20,13 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         # vllm/entrypoints/openai/{chat_completion,completion}/protocol.py, main of 2026-11 (002032ee), and 0.10 to
         # 0.12 for logits_processors and guided_decoding_backend. prompt_embeds are tensors to be deserialised.
-        "vLLM": _words(
+        "vLLM": words(
             "cache_salt ec_transfer_params guided_decoding_backend kv_transfer_params logits_processors "
             "media_io_kwargs priority prompt_embeds request_id session_id vllm_xargs watermarking"
         ),
         # python/sglang/srt/entrypoints/openai/protocol.py, main of 2026-11 (004c82e0), and the fields of
         # managers/io_struct.py:GenerateReqInput that routers hand on. custom_logit_processor is pickled code.
-        "SGLang": _words(
+        "SGLang": words(
             "audio_data bootstrap_host bootstrap_pair_key bootstrap_port bootstrap_room cache_salt conversation_id "
             "custom_labels custom_logit_processor custom_params data_parallel_rank decode_tp_size "
             "disagg_prefill_dp_rank extra_key image_data input_embeds input_ids lora_id lora_path ngram_corpus_id "
@@ -34,25 +35,25 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
         # tools/server/README.md and server-task.cpp, b7800 to b8900 (00dc8057, 00efb3e1). n_predict and n_cmpl win over
         # max_tokens and n; the parsers and triggers are those that the server makes of its chat template.
-        "llama.cpp": _words(
+        "llama.cpp": words(
             "adapters backend_sampling chat_format chat_parser generation_prompt grammar_lazy grammar_triggers id_slot "
             "image_data lora n_cache_reuse n_cmpl n_predict parse_tool_calls preserved_tokens slot_id "
             "speculative.n_max speculative.n_min speculative.ngram_m_hits speculative.ngram_size_n "
             "speculative.ngram_size_m speculative.p_min speculative.type sse_ping_interval"
         ),
         # router/src/lib.rs:GenerateParameters, 3.3 (db931fcf).
-        "TGI": _words("adapter_id"),
+        "TGI": words("adapter_id"),
         # transformers/cli/serving, 5.23: a generation configuration in JSON, with beams and sequences in any number.
-        "transformers serve": _words("generation_config"),
+        "transformers serve": words("generation_config"),
         # tensorrt_llm/serve/openai_protocol.py, 1.2.
-        "TensorRT-LLM": _words(
+        "TensorRT-LLM": words(
             "cache_salt conversation_params disaggregated_params kv_cache_retention_config lora_request "
             "prompt_adapter_request scheduling_params"
         ),
         # lib/llm/src/protocols/openai/nvext.rs: workers, ranks, priorities and raw prompts, all under one field.
-        "Dynamo and NIM": _words("nvext"),
+        "Dynamo and NIM": words("nvext"),
         # Containers under which servers take fields of the engine behind them.
-        "several servers": _words("engine_args extra_args"),
+        "several servers": words("engine_args extra_args"),
     }
 )
 """By engine."""

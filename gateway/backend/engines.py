@@ -7,20 +7,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gateway.backend.control_fields import words
 from gateway.config.snapshot import Engine
 from gateway.core.dialogue import NOTHING
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-COMPLETIONS_PARAMS = _words(
+COMPLETIONS_PARAMS = words(
     "best_of echo frequency_penalty logit_bias logprobs max_tokens presence_penalty seed suffix temperature top_p user"
 )
 """The fields of OpenAI's ``/v1/completions``, beside those the gateway writes itself."""
 
-CHAT_PARAMS = _words(
+CHAT_PARAMS = words(
     "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens metadata "
     "modalities parallel_tool_calls prediction presence_penalty prompt_cache_key reasoning_effort response_format "
     "safety_identifier seed service_tier store temperature tool_choice tools top_logprobs top_p user verbosity "
@@ -93,13 +89,13 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             token_prompts=True,
             explicit=MappingProxyType({"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}),
             sampling=_COMMON_SAMPLING
-            | _words(
+            | words(
                 "add_special_tokens allowed_token_ids cache_salt include_stop_str_in_output length_penalty min_tokens "
                 "priority prompt_logprobs response_format return_token_ids return_tokens_as_token_ids "
                 "skip_special_tokens spaces_between_special_tokens stop_token_ids "
                 "stream_options.continuous_usage_stats structured_outputs truncate_prompt_tokens use_beam_search"
             ),
-            chat=_words(
+            chat=words(
                 "add_generation_prompt bad_words chat_template_kwargs continue_final_message documents echo "
                 "include_reasoning mm_processor_kwargs"
             ),
@@ -116,12 +112,12 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             token_prompts=True,
             explicit=MappingProxyType({"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}),
             sampling=_COMMON_SAMPLING
-            | _words(
+            | words(
                 "custom_params ebnf json_schema lora_path min_tokens no_stop_trim priority regex response_format "
                 "return_token_ids skip_special_tokens stop_regex stop_token_ids "
                 "stream_options.continuous_usage_stats"
             ),
-            chat=_words("chat_template_kwargs continue_final_message separate_reasoning stream_reasoning"),
+            chat=words("chat_template_kwargs continue_final_message separate_reasoning stream_reasoning"),
             renders=True,
         ),
         # llama.cpp and llama-cpp-python, the latter seen running: specs/clients.md 2.1 (n ignored, list prompts
@@ -134,11 +130,11 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             lists=False,
             token_prompts=True,  # llama.cpp's own server; llama-cpp-python answers 500
             explicit=MappingProxyType({"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}),
-            sampling=_words(
+            sampling=words(
                 "cache_prompt grammar min_p mirostat mirostat_eta mirostat_mode mirostat_tau n_probs repeat_penalty "
                 "response_format top_k typical_p"
             ),
-            chat=_words("add_generation_prompt reasoning_format"),
+            chat=words("add_generation_prompt reasoning_format"),
         ),
         # TGI, router's CompletionRequest: model, prompt (string or list), max_tokens, seed, suffix, stream, stop,
         # the two penalties, temperature, top_p; in maintenance since 2025-12.
