@@ -22,16 +22,16 @@ import orjson
 from bench.conversation import TEMPLATES
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.config.files import Files
+from gateway.calls.prepare import Prepared, Route, prepare
+from gateway.calls.timeline import CallTimeline
+from gateway.config.files.reader import Files
+from gateway.config.sections.templates import read_template
 from gateway.config.snapshot import KeySpec, ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
-from gateway.config.templates import read_template
 from gateway.core.dialogue import Dialogue
 from gateway.core.events import Begun, Delta, Finish, Usage
-from gateway.pipeline import Prepared, Route, prepare
-from gateway.policy.admit.keys import Keyring
-from gateway.progress import Progress
-from gateway.telemetry.lines import Lines
-from gateway.telemetry.log import log_call
+from gateway.policy.admit.api_keys import Keyring
+from gateway.telemetry.call_log import log_call
+from gateway.telemetry.log_writer import Lines
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.json import parse_object
 from gateway.wire.requests import read_chat
@@ -124,8 +124,8 @@ def before(body: bytes) -> None:
         bench(f"all of it ({name})", lambda way=way: whole(way))  # type: ignore[misc]
 
 
-def _progress() -> Progress:
-    progress = Progress("chat", "req_0123456789abcdef0123456789abcdef", time.monotonic())
+def _progress() -> CallTimeline:
+    progress = CallTimeline("chat", "req_0123456789abcdef0123456789abcdef", time.monotonic())
     progress.model, progress.template, progress.kind = "m", "chatml", "meta"
     progress.admitted()
     progress.render = 0.00001
@@ -157,7 +157,7 @@ def after() -> None:
         metrics.record(record)
         line()
 
-    bench("progress: one made", lambda: Progress("chat", "req_1", 0.0))
+    bench("progress: one made", lambda: CallTimeline("chat", "req_1", 0.0))
     bench("in_flight, both ways", flight)
     bench("freeze", lambda: progress.freeze("ok", 200))
     bench("metrics", lambda: metrics.record(record))

@@ -21,12 +21,12 @@ from bench.conversation import (
     per_second,
 )
 from bench.interpreter import report
-from gateway.config.files import Files
-from gateway.config.templates import read_template
-from gateway.core.dialogue import Dialogue, Message, Wishes, plain_messages
+from gateway.config.files.reader import Files
+from gateway.config.sections.templates import read_template
+from gateway.core.dialogue import Dialogue, Message, RenderOptions, plain_messages
 from gateway.template.base import Template
-from gateway.template.build import build
-from gateway.template.check import parse_spec
+from gateway.template.registry import build
+from gateway.template.validation.template import parse_spec
 
 SLOTTED = {"kind": "prompter", "class": "chat", "marks_of": "qwen"}
 
@@ -56,9 +56,9 @@ def main() -> None:
             numbers[f"{family} x{turns}"] = per_second(lambda d=dialogue, t=template: t.render(d).text, seconds)  # type: ignore[misc]
     slotted = build(parse_spec({**SLOTTED, "instruction": INSTRUCTION}, name="slotted"))
     for turns in TURNS:
-        filled = Dialogue(asked(turns), Wishes(variables={"context": CONTEXT}))
+        filled = Dialogue(asked(turns), RenderOptions(variables={"context": CONTEXT}))
         numbers[f"{SLOT} x{turns}"] = per_second(lambda d=filled: slotted.render(d).text, seconds)  # type: ignore[misc]
-        called = Dialogue(asked(turns), Wishes(tools=tuple(TOOLS)))
+        called = Dialogue(asked(turns), RenderOptions(tools=tuple(TOOLS)))
         numbers[f"{CALLS} x{turns}"] = per_second(lambda d=called: made[PROMPTERS[0]].render(d).text, seconds)  # type: ignore[misc]
     print(report(numbers))
 

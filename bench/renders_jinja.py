@@ -42,8 +42,8 @@ def messages_of(turns: int) -> list[dict[str, str]]:
 def ours(family: str, turns: int) -> Any:
     """A call that renders once, by the gateway."""
     from gateway.core.dialogue import Dialogue, plain_messages
-    from gateway.template.build import build
-    from gateway.template.check import parse_spec
+    from gateway.template.registry import build
+    from gateway.template.validation.template import parse_spec
 
     source = (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
     template = build(parse_spec({"kind": "jinja", "template": source, "special_tokens": TOKENS}, name=family))

@@ -7,12 +7,12 @@ from time import perf_counter_ns
 
 import orjson
 
-from gateway.backend.answers import COMPLETIONS, Answer
+from gateway.backend.openai.events import COMPLETIONS, Answer
 from gateway.core.events import Delta, Finish, TokenLogprob
-from gateway.stream.cut import Cutter
 from gateway.stream.fold import Fold
 from gateway.stream.sse import SseParser
-from gateway.wire.speak import SPEAKERS
+from gateway.stream.stop_cutter import Cutter
+from gateway.wire.responses import SPEAKERS
 
 EVENT = (
     b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m",'

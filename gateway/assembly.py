@@ -18,46 +18,46 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gateway.backend.chat import ChatBackend
-from gateway.backend.completions import CompletionsBackend
 from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import ENGINES, Dialect
-from gateway.backend.h1 import H1Client
-from gateway.backend.litellm import LiteLLMBackend
-from gateway.backend.room import EngineRoom
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.litellm.backend import LiteLLMBackend
+from gateway.backend.openai.chat import ChatBackend
+from gateway.backend.openai.completions import CompletionsBackend
+from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.scripted import ScriptedBackend
-from gateway.backend.tokens import LocalTokens, Tokens
-from gateway.config.blame import placed
+from gateway.backend.tokenizer import LocalTokens, Tokens
+from gateway.calls.prepare import Route
+from gateway.config.files.locate import locate
+from gateway.config.sections.templates import form
 from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
-from gateway.config.templates import form
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINTS, Backend
-from gateway.pipeline import Route
-from gateway.policy.admit.keys import Keyring
+from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.media import MediaRule
-from gateway.policy.admit.params import Terms
-from gateway.policy.admit.reading import readings
-from gateway.policy.deliver.begin import Begin
-from gateway.policy.deliver.clocks import Clocks
+from gateway.policy.admit.output_parsing import readings
+from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.deliver.failover import Failover, Replica
-from gateway.policy.deliver.fanout import FanOut, Habits
+from gateway.policy.deliver.fan_out import FanOut, UpstreamCapabilities
+from gateway.policy.deliver.first_token_gate import FirstTokenGate
+from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.metrics import Metrics
-from gateway.template.build import awaited, build
+from gateway.template.registry import awaited, build
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class SharedResources:
     """What outlives a reload: connections, loaded engines, counters."""
 
-    client: H1Client
+    client: HttpClient
     engines: EngineCache
     metrics: Metrics
 
 
-def open_doors(metrics: Metrics) -> Doors:
+def open_shared_resources(metrics: Metrics) -> SharedResources:
     """What one process shares between all configurations it serves."""
-    return Doors(H1Client(), EngineCache(), metrics)
+    return SharedResources(HttpClient(), EngineCache(), metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Stack:
     keyring: Keyring
 
 
-def assemble(snapshot: Snapshot, doors: Doors) -> Stack:
+def assemble(snapshot: Snapshot, doors: SharedResources) -> Stack:
     """Wire a snapshot; engines load here, so a model that cannot be loaded refuses the whole snapshot.
 
     Raises ``ConfigError`` with the problems of all models.
@@ -80,10 +80,10 @@ def assemble(snapshot: Snapshot, doors: Doors) -> Stack:
     return Stack(snapshot, {name: route for name, route in routes.items() if route}, Keyring(snapshot.keys))
 
 
-def rehearse(snapshot: Snapshot) -> tuple[Problem, ...]:
+def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
     """Every problem that would keep a snapshot from serving. Loads what serving would load, and drops it."""
     try:
-        assemble(snapshot, open_doors(Metrics()))
+        assemble(snapshot, open_shared_resources(Metrics()))
     except ConfigError as error:
         return error.problems
     return ()
@@ -101,7 +101,7 @@ class _Problems:
         try:
             yield
         except ConfigError as error:
-            self._found |= dict.fromkeys([placed(problem, model, position) for problem in error.problems])
+            self._found |= dict.fromkeys([locate(problem, model, position) for problem in error.problems])
 
     def end(self) -> None:
         """Raise what was collected, if anything was."""
@@ -121,7 +121,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         awaited=awaited(template),
         backend=ScriptedBackend(),
         terms={
-            endpoint: Terms(
+            endpoint: ParameterPolicy(
                 model.policy.params,
                 endpoint,
                 takes,
@@ -143,34 +143,34 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     )
 
 
-def _route(model: ModelSpec, doors: Doors, problems: _Problems) -> Route | None:
+def _route(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Route | None:
     backend = _stack(model, doors, problems)
     with problems.of(model):  # the first target's engine also counts and cuts
         return replace(bare_route(model, doors.engines), backend=backend, room=_room(model, doors))
     return None
 
 
-def _stack(model: ModelSpec, doors: Doors, problems: _Problems) -> Backend:
+def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Backend:
     delivery = model.policy.delivery
     replicas: list[Replica] = []
     rows: list[Dialect] = []
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
-            door = _DOORS[target.speaks](target, model, doors)
-            replicas.append(Replica(target.label, Begin(door, delivery.first_token)))
+            door = BACKEND_FACTORIES[target.speaks](target, model, doors)
+            replicas.append(Replica(target.label, FirstTokenGate(door, delivery.first_token)))
             rows.append(door.dialect if isinstance(door, LiteLLMBackend) else ENGINES[target.engine])
 
     observe = partial(doors.metrics.attempt, model.name)
     failover = Failover(tuple(replicas), delivery.attempts, observe=observe)
-    stack: Backend = Clocks(failover, delivery.idle, delivery.total)
+    stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
     if any(target.speaks != "embedded" for target in model.targets):
         stack = FanOut(stack, _habits(rows), delivery.total)
     return stack
 
 
-def _habits(rows: list[Dialect]) -> Habits:
+def _habits(rows: list[Dialect]) -> UpstreamCapabilities:
     """What every target of a model takes in one call; unsure if one of them is."""
-    return Habits(
+    return UpstreamCapabilities(
         lists=_all([row.lists for row in rows]),
         choices=_all([row.choices for row in rows]),
         streamed_choices=all(row.streamed_choices for row in rows),
@@ -183,16 +183,16 @@ def _all(answers: list[bool | None]) -> bool | None:
     return None if None in answers else True
 
 
-def _embedded(target: TargetSpec, model: ModelSpec, doors: Doors) -> Backend:
+def _embedded(target: TargetSpec, model: ModelSpec, doors: SharedResources) -> Backend:
     return EmbeddedBackend(target, doors.engines.get(target))
 
 
-def _scripted(target: TargetSpec, model: ModelSpec, doors: Doors) -> Backend:
+def _scripted(target: TargetSpec, model: ModelSpec, doors: SharedResources) -> Backend:
     assert target.path is not None
     return ScriptedBackend.from_file(target.path, target.label)
 
 
-_DOORS: dict[str, Callable[[TargetSpec, ModelSpec, Doors], Backend]] = {
+BACKEND_FACTORIES: dict[str, Callable[[TargetSpec, ModelSpec, SharedResources], Backend]] = {
     "completions": lambda target, model, doors: CompletionsBackend(
         target, doors.client, connect_timeout=model.policy.delivery.connect
     ),
@@ -219,13 +219,13 @@ def _eos_stops(model: ModelSpec, tokens: Tokens | None) -> tuple[str, ...]:
     return (text,) if text.strip() else ()
 
 
-def _room(model: ModelSpec, doors: Doors) -> EngineRoom | None:
+def _room(model: ModelSpec, doors: SharedResources) -> EngineTokenizer | None:
     """Asks the first target's engine, where no tokenizer here counts, or the context is not known."""
     first = model.targets[0]
     counted = model.tokenizer is not None and model.max_model_len is not None
     if counted or first.speaks != "completions" or not ENGINES[first.engine].renders:
         return None
-    return EngineRoom(first, doors.client, model.max_model_len)
+    return EngineTokenizer(first, doors.client, model.max_model_len)
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:

@@ -16,11 +16,11 @@ from dataclasses import fields
 from pathlib import Path
 
 from gateway import __version__
-from gateway.assembly import Doors, Stack, assemble, open_doors
+from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
+from gateway.config.files.watcher import Watch
 from gateway.config.load import read
-from gateway.config.server import loopback
+from gateway.config.sections.server import loopback
 from gateway.config.snapshot import ServerSpec, Snapshot
-from gateway.config.watch import Watch
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.telemetry.metrics import Metrics
 
@@ -43,7 +43,7 @@ class Runtime:
         self._watcher: asyncio.Task[None] | None = None
         self._reloading = asyncio.Lock()
         self.metrics = Metrics()
-        self.doors: Doors | None = None
+        self.doors: SharedResources | None = None
         self.stack: Stack | None = None
         self.bound: ServerSpec | None = None
         """How this process listens until it ends: the first configuration's ``server``."""
@@ -75,7 +75,7 @@ class Runtime:
     async def open(self, snapshot: Snapshot) -> None:
         """Build the first stack; raises if it cannot be built."""
         self.bound = snapshot.server
-        self.doors = open_doors(self.metrics)
+        self.doors = open_shared_resources(self.metrics)
         await self.prepare(snapshot)
         await self.take(snapshot)
 

@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.template.prompter.dialects import CURRENT, DIALECTS, Dialect
-from gateway.template.prompter.errors import PrompterError
-from gateway.template.prompter.extract import ToolTokens, extract_calls
-from gateway.template.prompter.families import marks_for
-from gateway.template.prompter.legacy import LegacyPrompter
-from gateway.template.prompter.modules import local_prompter
-from gateway.template.prompter.prompter import Prompter, alpaca, chat, empty
-from gateway.template.prompter.tools import write_tools
+from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, Dialect
+from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.extract import ToolTokens, extract_calls
+from gateway.template.lazyllm.families import marks_for
+from gateway.template.lazyllm.legacy import LegacyPrompter
+from gateway.template.lazyllm.modules import local_prompter
+from gateway.template.lazyllm.prompter import Prompter, alpaca, chat, empty
+from gateway.template.lazyllm.tools import write_tools
 
 Case = Mapping[str, Any]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import uvloop
 
-from gateway.cli.listen import listening
-from gateway.cli.sockets import bind
 from gateway.runtime import Runtime
+from gateway.server.listen import listening
+from gateway.server.sockets import bind
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backend.control_fields import CONTROL_FIELDS
+from gateway.backend.openai.control_fields import CONTROL_FIELDS
 from gateway.cli import VERBS
 from gateway.config.load import check_all
-from gateway.config.settings import GATEWAY, NOT_YET, ROWS, Row
-from gateway.config.targets import PROVIDER_OPTIONS
+from gateway.config.schema.settings import GATEWAY, NOT_YET, ROWS, Row
+from gateway.config.sections.targets import PROVIDER_OPTIONS
 from gateway.core.errors import ConfigError, GatewayError
+from gateway.parity.cases import matrix
+from gateway.parity.causes import CAUSES
 from gateway.telemetry.names import LABEL_VALUES, METRICS, Metric
-from gateway.template.parity.cases import matrix
-from gateway.template.parity.causes import CAUSES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {

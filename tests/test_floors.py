@@ -14,33 +14,32 @@ FLOORS = (
     # floor 0 first; names on one floor do not know each other
     ("core",),
     ("template", "stream", "wire", "telemetry"),
-    ("config", "importer"),
+    ("config", "importer", "parity"),
     ("backend",),
     ("policy.admit", "policy.deliver"),
-    ("progress", "watched", "pipeline", "assembly", "runtime"),
+    ("calls", "assembly", "runtime"),
     ("edge",),
+    ("server",),
     ("cli",),
 )
 
 WITHIN = {
     # On floor 5 the journey's own files stand on each other, in this order.
-    "progress": set(),
-    "watched": {"progress"},
-    "pipeline": {"progress", "watched"},
-    "assembly": {"pipeline"},
+    "calls": set(),
+    "assembly": {"calls"},
     "runtime": {"assembly"},
 }
 
 LAZY = {
     # optional libraries, and the one place that speaks to them
-    "litellm": "backend/litellm.py",
-    "jinja2": "template/jinja/",
+    "litellm": "backend/litellm/",
+    "jinja2": "template/huggingface/",
     "numpy": "backend/embedded/",
-    "transformers": "template/jinja/by_transformers.py",
-    "tokenizers": ("backend/embedded/", "backend/tokens.py"),
-    "uvicorn": "cli/uvicorn_listener.py",
+    "transformers": "template/huggingface/transformers_reference.py",
+    "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
+    "uvicorn": "server/uvicorn_server.py",
     "prometheus_client": ("telemetry/metrics.py", "telemetry/instruments.py", "telemetry/merge.py"),
-    "yaml": ("config/", "backend/scripted.py"),
+    "yaml": ("config/files/", "backend/scripted.py"),
     "pydantic": "wire/",
 }
 

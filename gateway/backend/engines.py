@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gateway.backend.control_fields import words
+from gateway.backend.openai.control_fields import words
 from gateway.config.snapshot import Engine
-from gateway.core.dialogue import NOTHING
+from gateway.core.dialogue import EMPTY_MAPPING
 
 COMPLETIONS_PARAMS = words(
     "best_of echo frequency_penalty logit_bias logprobs max_tokens presence_penalty seed suffix temperature top_p user"
@@ -50,7 +50,7 @@ class Dialect:
     """Do streams carry ``n`` choices as whole answers do?"""
     missing: frozenset[str] = frozenset()
     """OpenAI's completions fields that it does not know; it would ignore them in silence."""
-    explicit: Mapping[str, Any] = NOTHING
+    explicit: Mapping[str, Any] = EMPTY_MAPPING
     """Its own sampling fields with the values that mean "as OpenAI does": a model's files may set others.
     None: the field is left out, though OpenAI has it."""
     sampling: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.backend.engines import ENGINES
-from gateway.backend.tokens import Tokens
+from gateway.backend.tokenizer import Tokens
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.prompt import Bos
 

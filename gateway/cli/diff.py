@@ -9,7 +9,6 @@ import argparse
 import difflib
 
 from gateway.cli.options import (
-    CONFIG_FAILED,
     NotFound,
     add_config,
     add_conversation,
@@ -34,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Render both and compare."""
-    from gateway.cli.rendering import find_either, text_of
-    from gateway.core.errors import GatewayError
+    from gateway.cli.render_prompt import find_either, text_of
+    from gateway.core.errors import CONFIG_FAILED, GatewayError
 
     snapshot = load_snapshot(args) if args.config.exists() else None
     if snapshot is None and args.config.exists():
@@ -64,6 +63,6 @@ def _summary(one: str, other: str) -> str:
 
 def _lines(text: str) -> list[str]:
     """Lines with their ends shown, so that a missing newline or a blank at the end can be seen."""
-    from gateway.cli.rendering import visible
+    from gateway.cli.render_prompt import visible
 
     return [visible(line) for line in text.splitlines(keepends=True)]

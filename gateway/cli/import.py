@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from gateway.cli.importing.drafts import read_drafts
     from gateway.cli.importing.making import made
     from gateway.cli.importing.places import places_of, write
-    from gateway.config.names import escaped
+    from gateway.config.schema.names import escaped
 
     asked = Asked(
         source=Path(args.source),

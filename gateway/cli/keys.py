@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the key on standard error, its entry on standard output."""
-    from gateway.config.names import KEY_NAME
+    from gateway.config.schema.names import KEY_NAME
 
     if not KEY_NAME.fullmatch(args.name):
         print('a name for a key has up to 64 letters, digits, ".", "_", "@" and "-"', file=sys.stderr)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from gateway.cli.options import CONFIG_FAILED, add_config, load_snapshot
+from gateway.cli.options import add_config, load_snapshot
+from gateway.core.errors import CONFIG_FAILED
 
 EXAMPLES = """examples:
   gateway models

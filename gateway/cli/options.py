@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
-from gateway.core.errors import ConfigError, GatewayError, Problem
-
-CONFIG_FAILED = 3
-"""Exit code: the configuration cannot be used (uvicorn's code for a failed start)."""
+from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError, Problem
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.options import CONFIG_FAILED, NotFound, add_config, fail, load_snapshot
+from gateway.cli.options import NotFound, add_config, fail, load_snapshot
 
 EXAMPLES = r"""examples:
   gateway parity demo
@@ -55,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare and report."""
-    from gateway.cli.comparing import Asked, comparison
     from gateway.cli.parity_report import agrees, as_json, as_text
-    from gateway.core.errors import GatewayError
+    from gateway.cli.parity_sides import Asked, comparison
+    from gateway.core.errors import CONFIG_FAILED, GatewayError
 
     if (args.model is None) == (args.template is None):
         print("name a model, or a template with --template", file=sys.stderr)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gateway.cli.comparing import Comparison
+from gateway.cli.parity_sides import Comparison
 from gateway.cli.textdiff import GREEN, RED, YELLOW, Paint, differing, near, printable, quoted
-from gateway.template.parity.causes import CAUSES
-from gateway.template.parity.compare import EQUAL, PARTED, CaseResult, Verdict, parting
+from gateway.parity.causes import CAUSES
+from gateway.parity.compare import EQUAL, PARTED, CaseResult, Verdict, parting
 
 COLUMNS = ("case", "verdict", "bytes", "tokens", "first other token")
 COLOURS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(PARTED, RED), "not compared": YELLOW}

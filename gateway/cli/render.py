@@ -10,7 +10,6 @@ import json
 import sys
 
 from gateway.cli.options import (
-    CONFIG_FAILED,
     NotFound,
     add_config,
     add_conversation,
@@ -42,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Render and print."""
-    from gateway.cli.rendering import explain, find_route, segments_of, visible, whole_of
-    from gateway.core.errors import GatewayError
+    from gateway.cli.render_prompt import explain, find_route, segments_of, visible, whole_of
+    from gateway.core.errors import CONFIG_FAILED, GatewayError
 
     if (args.model is None) == (args.template is None):
         print("name a model, or a template with --template", file=sys.stderr)

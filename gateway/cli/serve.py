@@ -10,7 +10,8 @@ import argparse
 import os
 import sys
 
-from gateway.cli.options import CONFIG_FAILED, add_config, note_copies, note_files, print_problems
+from gateway.cli.options import add_config, note_copies, note_files, print_problems
+from gateway.core.errors import CONFIG_FAILED
 
 EXAMPLES = """examples:
   gateway serve
@@ -39,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.config.exists():
         print(f"{args.config}: no such file; name one with --config, or begin with:\n\n{FIRST}", file=sys.stderr)
         return CONFIG_FAILED
-    from gateway.cli.sockets import PortBusy
     from gateway.core.errors import ConfigError, GatewayError
     from gateway.runtime import Runtime
+    from gateway.server.sockets import PortBusy
 
     runtime = Runtime(args.config, os.environ)
     try:
@@ -49,10 +50,10 @@ def run(args: argparse.Namespace) -> int:
         note_copies(snapshot)
         note_files(snapshot.notes)
         if snapshot.server.workers > 1:
-            from gateway.cli import workers
+            from gateway.server import supervisor
 
-            return workers.serve(args.config, os.environ, args.log_level)
-        from gateway.cli import listen
+            return supervisor.serve(args.config, os.environ, args.log_level)
+        from gateway.server import listen
 
         return listen.serve(runtime, snapshot, args.log_level)
     except ConfigError as error:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-from gateway.template.parity.compare import parting
+from gateway.parity.compare import parting
 
 RED, GREEN, YELLOW = "31", "32", "33"
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files import digest_of, leads_to, listed
+from gateway.config.files.reader import digest_of, leads_to, listed
 from gateway.core.errors import ConfigError, Problem, TemplateError
-from gateway.template.build import build
-from gateway.template.chat_files import GENERATION, read_chat_files, shortened, template_in
-from gateway.template.chat_reader import NAMED
-from gateway.template.chat_templates import DEFAULT, PROCESSORS, TEMPLATE, TOKENIZER
-from gateway.template.check import SpecError, parse_spec
-from gateway.template.problems import Problems
-from gateway.template.spec import JinjaSpec, SpecProblem, TemplateSpec
-from gateway.template.spec_tools import ToolsSpec
+from gateway.template.huggingface.folder.chat_template import GENERATION, read_chat_files, shortened, template_in
+from gateway.template.huggingface.folder.named_templates import DEFAULT, PROCESSORS, TEMPLATE, TOKENIZER
+from gateway.template.huggingface.folder.reader import NAMED
+from gateway.template.registry import build
+from gateway.template.spec.template import JinjaSpec, SpecProblem, TemplateSpec
+from gateway.template.spec.tools import ToolsSpec
+from gateway.template.validation.problems import Problems
+from gateway.template.validation.template import SpecError, parse_spec
 
 TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
 """Where a folder may keep its template; the first that has one."""
@@ -115,7 +115,7 @@ def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
 
 
 def _scripts(spec: TemplateSpec) -> Any:
-    from gateway.template.jinja.template import JinjaTemplate
+    from gateway.template.huggingface.renderer import JinjaTemplate
 
     template = build(spec)
     assert isinstance(template, JinjaTemplate)

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 from gateway.config import shipped
-from gateway.config.files import Blame, Files
-from gateway.config.names import FILE_NAME, shown, suggest
-from gateway.config.policies import read_policy
+from gateway.config.files.reader import Blame, Files
+from gateway.config.schema.names import FILE_NAME, shown, suggest
+from gateway.config.sections.policies import read_policy
+from gateway.config.sections.templates import CHAT, read_template
 from gateway.config.shipped import POLICIES, TEMPLATES
 from gateway.config.snapshot import PolicySpec
-from gateway.config.templates import CHAT, read_template
-from gateway.template.spec import TemplateSpec
+from gateway.template.spec.template import TemplateSpec
 
 NOUN = {TEMPLATES: "template", POLICIES: "policy"}
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from gateway.config.files import Files
-from gateway.config.keys import read_keys
+from gateway.config.files.reader import Files
+from gateway.config.files.yaml import Document
 from gateway.config.library import Library
-from gateway.config.models import read_models
-from gateway.config.server import ServerSection
-from gateway.config.settings import GATEWAY
-from gateway.config.shape import check
+from gateway.config.schema.settings import GATEWAY
+from gateway.config.schema.validation import check
+from gateway.config.sections.keys import read_keys
+from gateway.config.sections.models import read_models
+from gateway.config.sections.server import ServerSection
 from gateway.config.snapshot import KeySpec, Snapshot
-from gateway.config.yaml import Document
 from gateway.core.errors import ConfigError, Problem
 
 

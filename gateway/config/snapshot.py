@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.config.secrets import Secret
-from gateway.core.dialogue import NOTHING
+from gateway.config.schema.secrets import Secret
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
-from gateway.template.spec import TemplateSpec
+from gateway.template.spec.template import TemplateSpec
 
 Speaks = Literal["completions", "chat", "litellm", "embedded", "scripted"]
 Engine = Literal["openai", "vllm", "sglang", "llamacpp", "tgi"]
@@ -60,7 +60,7 @@ class TargetSpec:
     """Does the engine put a BOS before a string prompt? None: as its dialect says."""
     path: Path | None = None
     """Model folder (``embedded``) or script file (``scripted``)."""
-    options: Mapping[str, Any] = field(default=NOTHING)
+    options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     line: int = field(default=0, compare=False)
     """Where it begins in the model's ``source``, 1-based; 0: not from a file."""
 
@@ -69,9 +69,9 @@ class TargetSpec:
 class ParamsPolicy:
     """What may be asked, and what is asked in any case (design 3)."""
 
-    force: Mapping[str, Any] = field(default=NOTHING)
-    default: Mapping[str, Any] = field(default=NOTHING)
-    clamp: Mapping[str, float] = field(default=NOTHING)
+    force: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    default: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    clamp: Mapping[str, float] = field(default=EMPTY_MAPPING)
     """Upper bounds."""
     forbid: tuple[str, ...] = ()
     unknown: Literal["forward", "reject", "drop"] = "forward"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from gateway.core.dialogue import NOTHING, Dialogue
+from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import Endpoint, RawPrompt
 from gateway.core.frozen import dataclass
 
@@ -25,16 +25,16 @@ class Call:
     prompts: tuple[RawPrompt, ...] = ()
     """The prompts of a completions request."""
     prompt_is_list: bool = False
-    params: Mapping[str, Any] = field(default=NOTHING)
+    params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Fields that go to the target if it knows them, in OpenAI's names; null fields are left out."""
-    unknown: Mapping[str, Any] = field(default=NOTHING)
+    unknown: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Fields that OpenAI's API does not have; the policy decides about them."""
     given: frozenset[str] = frozenset()
     """Every field the body gave a value, whatever became of it."""
     n: int = 1
     stops: tuple[str, ...] = ()
     stream: bool = False
-    stream_options: Mapping[str, Any] = field(default=NOTHING)
+    stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Its keys beside ``include_usage``."""
     include_usage: bool = False
     explain: bool = False

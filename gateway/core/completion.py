@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from gateway.core.dialogue import NOTHING
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Begun, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
 
@@ -20,9 +20,9 @@ class Choice:
     finish: Finish
     logprobs: tuple[TokenLogprob, ...] | None = None
     """All tokens of the choice; None when none were asked for or given."""
-    fields: Mapping[str, Any] = field(default=NOTHING)
+    fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The other keys of the chat message (``tool_calls``, ``reasoning_content`` …), merged."""
-    extras: Mapping[str, Any] = field(default=NOTHING)
+    extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The other keys of the choice, word for word."""
 
 

@@ -23,7 +23,7 @@ class _Nothing(dict[str, Any]):
     __setitem__ = setdefault = update = __ior__ = _refuse
 
 
-NOTHING: Mapping[str, Any] = _Nothing()
+EMPTY_MAPPING: Mapping[str, Any] = _Nothing()
 """The empty mapping, shared, because frozen values cannot default to ``{}``."""
 
 
@@ -50,7 +50,7 @@ class Message:
     """The content as one string: text parts joined with nothing between, ``""`` for null."""
     parts: tuple[Part, ...] = ()
     """Set when the content came as a list; empty when it was a string or null."""
-    raw: Mapping[str, Any] = field(default=NOTHING)
+    raw: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Two keys and a text: the message holds nothing else. Without a text the second key may be another one."""
 
 
@@ -121,7 +121,7 @@ def plain_messages(raws: list[Any]) -> PlainMessages | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RenderOptions:
     """What a request asks of its prompt beside the messages."""
 
     continue_final: bool = False
@@ -131,19 +131,19 @@ class Wishes:
     """As the client sent it; ``template/tools.py`` reads it for templates that write tools."""
     parallel_calls: bool = True
     """False: the answer may hold one call at most."""
-    variables: Mapping[str, Any] = field(default=NOTHING)
+    variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Values for the slots of a template that has some (``gateway: {variables: …}``); others refuse them."""
-    template_kwargs: Mapping[str, Any] = field(default=NOTHING)
+    template_kwargs: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """``chat_template_kwargs`` of the request: variables for a chat template that takes them; others refuse."""
 
 
-NO_WISHES = Wishes()
+NO_WISHES = RenderOptions()
 """Of most requests, and shared by them: whoever is in a hurry asks whether it is this one."""
 
 
-def wishes_of(**asked: Any) -> Wishes:
+def wishes_of(**asked: Any) -> RenderOptions:
     """The wishes with these fields, as a request has them: those of most requests where nothing is asked."""
-    wishes = Wishes(**asked)
+    wishes = RenderOptions(**asked)
     return NO_WISHES if wishes == NO_WISHES else wishes
 
 
@@ -153,7 +153,7 @@ class Dialogue:
 
     messages: Sequence[Message]
     """A tuple, or the columns of plain ones."""
-    wishes: Wishes = NO_WISHES
+    wishes: RenderOptions = NO_WISHES
 
     @property
     def texts(self) -> Sequence[str]:
@@ -163,30 +163,30 @@ class Dialogue:
 
     @property
     def continue_final(self) -> bool:
-        """See ``Wishes``."""
+        """See ``RenderOptions``."""
         return self.wishes.continue_final
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
-        """See ``Wishes``."""
+        """See ``RenderOptions``."""
         return self.wishes.tools
 
     @property
     def tool_choice(self) -> str | Mapping[str, Any] | None:
-        """See ``Wishes``."""
+        """See ``RenderOptions``."""
         return self.wishes.tool_choice
 
     @property
     def parallel_calls(self) -> bool:
-        """See ``Wishes``."""
+        """See ``RenderOptions``."""
         return self.wishes.parallel_calls
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """See ``Wishes``."""
+        """See ``RenderOptions``."""
         return self.wishes.variables
 
     @property
     def template_kwargs(self) -> Mapping[str, Any]:
-        """See ``Wishes``."""
+        """See ``RenderOptions``."""
         return self.wishes.template_kwargs

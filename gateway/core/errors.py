@@ -426,6 +426,10 @@ class Problem:
         return f"{place} {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
 
 
+CONFIG_FAILED = 3
+"""Exit code of a process whose configuration cannot be used (uvicorn's code for a failed start)."""
+
+
 class ConfigError(GatewayError):
     """The configuration cannot be used; carries every problem found, in file order."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from gateway.core.dialogue import NOTHING
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.frozen import dataclass
 
 
@@ -37,9 +37,9 @@ class Delta:
     index: int
     text: str = ""
     logprobs: tuple[TokenLogprob, ...] | None = None
-    fields: Mapping[str, Any] = field(default=NOTHING)
+    fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Other keys of a chat delta, word for word: ``tool_calls``, ``reasoning_content``, ``refusal`` …"""
-    extras: Mapping[str, Any] = field(default=NOTHING)
+    extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Other keys of the choice, word for word: ``prompt_logprobs``, ``token_ids`` …"""
 
 
@@ -54,7 +54,7 @@ class Finish:
     """The stop string (or token id) that ended it, when known."""
     source: str = "engine"
     """Who found the end: ``engine`` or ``gateway`` (the gateway's own cut)."""
-    extras: Mapping[str, Any] = field(default=NOTHING)
+    extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Usage:
     completion: int
     source: str = "upstream"
     """``upstream``, or ``estimated`` when counted here."""
-    details: Mapping[str, Any] = field(default=NOTHING)
+    details: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """``prompt_tokens_details`` and the like, word for word."""
 
 
@@ -76,7 +76,7 @@ class Begun:
     target: str
     """The target's label from the configuration, such as ``my-sft-7b/0``."""
     attempts: int = 1
-    fields: Mapping[str, Any] = field(default=NOTHING)
+    fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """``system_fingerprint``, ``service_tier``: answer-level keys worth passing on."""
     notices: tuple[str, ...] = ()
     """What the delivery changed, in the words of ``x-gateway-notice``."""

@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Any, Literal, Protocol, get_args
 
-from gateway.core.dialogue import NOTHING
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Event
 from gateway.core.frozen import dataclass
-from gateway.core.passage import Passage
 from gateway.core.prompt import Bos
+from gateway.core.text_splice import TextSplice
 
 Endpoint = Literal["chat", "completions", "embeddings"]
 ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
@@ -35,7 +35,7 @@ class Exchange:
     prompt_is_list: bool = False
     """The client sent a list of prompts, even if it holds one."""
     messages: tuple[Mapping[str, Any], ...] = ()
-    params: Mapping[str, Any] = field(default=NOTHING)
+    params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Everything else that goes into the body (``temperature``, ``seed``, ``logprobs`` …),
     in OpenAI's names for ``endpoint``; never ``model``, ``messages``, ``prompt``, ``n``, ``stop``,
     ``stream``, ``stream_options``."""
@@ -45,7 +45,7 @@ class Exchange:
     stop_token_ids: tuple[int, ...] = ()
     stream: bool = False
     """Ask the upstream for a stream; the events are the same either way."""
-    stream_options: Mapping[str, Any] = field(default=NOTHING)
+    stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The client's, without ``include_usage``: the gateway always asks for counts."""
     bos: Bos = "none"
     bos_text: str = ""
@@ -59,15 +59,15 @@ class Events(Protocol):
     """The events of one answer, in the batches in which they arrive."""
 
     @property
-    def over(self) -> bool:
-        """True: nothing more will come, the next ``more()`` would be empty, and to leave takes no time.
+    def exhausted(self) -> bool:
+        """True: nothing more will come, the next ``next_batch()`` would be empty, and to leave takes no time.
         False says nothing: ask.
 
-        Spares whoever looks at it a call for nothing; it changes with ``more()`` only.
+        Spares whoever looks at it a call for nothing; it changes with ``next_batch()`` only.
         """
         ...
 
-    async def more(self) -> Sequence[Event]:
+    async def next_batch(self) -> Sequence[Event]:
         """The events that have come together, in order; empty once the answer is over, and ever after.
 
         Raises a ``GatewayError``, never a foreign exception; what came before a failure is handed out first.
@@ -75,11 +75,11 @@ class Events(Protocol):
         """
         ...
 
-    async def flow(self, passage: Passage) -> None:
+    async def forward_text(self, passage: TextSplice) -> None:
         """Let text pass without waking the caller, as long as the passage lets it.
 
-        Ends with the first thing that does not pass, which is then there for ``more``; ends at once where
-        there is no such short way. Raises only if it is cancelled: whatever went wrong is told by ``more``.
+        Ends with the first thing that does not pass, which is then there for ``next_batch``; ends at once where
+        there is no such short way. Raises only if it is cancelled: whatever went wrong is told by ``next_batch``.
         """
         ...
 

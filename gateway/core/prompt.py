@@ -46,7 +46,7 @@ class Notice:
         return f"{self.rule}: {self.detail}" if self.detail else self.rule
 
 
-Mark = tuple[str, str, bool]
+SegmentLabel = tuple[str, str, bool]
 """Where a piece of a prompt comes from: a segment's ``role``, ``origin`` and ``scaffold``."""
 
 
@@ -61,7 +61,7 @@ class Pieces:
     """What a text was joined from, with a mark for each."""
 
     texts: tuple[str, ...] = ()
-    marks: tuple[Mark | None, ...] = ()
+    marks: tuple[SegmentLabel | None, ...] = ()
     """None: an empty piece that is no segment."""
 
     def segments(self) -> Segments:
@@ -70,14 +70,14 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class DeferredSegments:
     """What a text was made of, where it takes more renderings to find out."""
 
     segments: Callable[[], Segments] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class PromptMetadata:
     """What prompts of one template have in common when their speakers follow each other in the same order.
 
     It is made once for such an order, so that a prompt itself is little more than its text.
@@ -105,8 +105,8 @@ class Prompt:
 
     text: str = ""
     """The exact string; ``""`` for message templates."""
-    manner: Manner = Manner()
-    source: Dialogue | Pieces | Sought | Messages = field(default=Pieces(), hash=False)
+    manner: PromptMetadata = PromptMetadata()
+    source: Dialogue | Pieces | DeferredSegments | Messages = field(default=Pieces(), hash=False)
     """What it was made of. With a dialogue, ``manner`` finds the segments when somebody asks."""
 
     @property
@@ -126,30 +126,30 @@ class Prompt:
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """See ``Manner``."""
+        """See ``PromptMetadata``."""
         return self.manner.stops
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
-        """See ``Manner``."""
+        """See ``PromptMetadata``."""
         return self.manner.stop_token_ids
 
     @property
     def bos(self) -> Bos:
-        """See ``Manner``."""
+        """See ``PromptMetadata``."""
         return self.manner.bos
 
     @property
     def bos_text(self) -> str:
-        """See ``Manner``."""
+        """See ``PromptMetadata``."""
         return self.manner.bos_text
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """See ``Manner``."""
+        """See ``PromptMetadata``."""
         return self.manner.notices
 
     @property
     def opened(self) -> str:
-        """See ``Manner``."""
+        """See ``PromptMetadata``."""
         return self.manner.opened

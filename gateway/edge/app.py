@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
-from gateway.config.server import loopback
+from gateway.config.sections.server import loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
-from gateway.edge.asked import Asked
-from gateway.edge.calls import Calls
-from gateway.edge.catalogue import MODEL, Catalogue
-from gateway.edge.guard import HostGuard
-from gateway.edge.hangup import ClientGone
+from gateway.edge.cancellation import ClientGone
+from gateway.edge.completions import Calls
+from gateway.edge.host_header import HostGuard
+from gateway.edge.http_request import HttpRequest
+from gateway.edge.models import MODEL, Catalogue
 from gateway.edge.replies import send_error
 from gateway.runtime import Runtime
 
@@ -22,7 +22,7 @@ LOG = logging.getLogger("gateway.edge")
 HEALTH = frozenset({"/health", "/health/live", "/health/ready"})
 """Answered whatever the Host header says: probes ask by address, and learn nothing but that we live."""
 
-Handler = Callable[[Asked], Awaitable[None]]
+Handler = Callable[[HttpRequest], Awaitable[None]]
 Routes = Mapping[str, tuple[str, Handler]]
 """Path → (method, handler); a GET path answers HEAD as well. ``MODEL`` stands for every path below it."""
 
@@ -38,7 +38,7 @@ class App:
         self._catalogue = Catalogue(runtime)
         self._routes = self._admin() if admin else self._public(runtime, server.admin is None and loopback(server.host))
 
-    async def __call__(self, asked: Asked) -> None:
+    async def __call__(self, asked: HttpRequest) -> None:
         """Answer one request, whatever happens."""
         try:
             if asked.headers.get(b"host") not in self._guard.seen and asked.path not in HEALTH:
@@ -59,14 +59,14 @@ class App:
             if not asked.answered:
                 asked.abandon()
 
-    def _find(self, asked: Asked) -> tuple[str, Handler]:
+    def _find(self, asked: HttpRequest) -> tuple[str, Handler]:
         """The row of a path that stands for others, or for a model: ``/{model}/v1/…``."""
         return self._row(asked.path) or self._below_model(asked)
 
     def _row(self, path: str) -> tuple[str, Handler] | None:
         return self._routes.get(MODEL if path.startswith(MODEL) else path)
 
-    def _below_model(self, asked: Asked) -> tuple[str, Handler]:
+    def _below_model(self, asked: HttpRequest) -> tuple[str, Handler]:
         """``/{model}/v1/…`` for clients that cannot name a model in the body.
 
         Whether there is such a model is told by the handlers, which ask for the key first.
@@ -105,12 +105,12 @@ class App:
         }
 
 
-def _tell(asked: Asked, error: GatewayError) -> None:
+def _tell(asked: HttpRequest, error: GatewayError) -> None:
     """An error as the whole answer; behind the head of another it would be taken for a part of that one."""
     if not asked.status:
         send_error(asked, error)
 
 
-def _refuse_method(allowed: str, asked: Asked) -> None:
+def _refuse_method(allowed: str, asked: HttpRequest) -> None:
     """405, with the method that would do (RFC 9110, 15.5.6)."""
     send_error(asked, MethodNotAllowed(f"this path takes {allowed} requests"), f"allow: {allowed}\r\n".encode("ascii"))

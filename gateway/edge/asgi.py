@@ -1,4 +1,4 @@
-"""Can any ASGI server carry the app? An adapter that makes an ``Asked`` out of scope, receive and send.
+"""Can any ASGI server carry the app? An adapter that makes an ``HttpRequest`` out of scope, receive and send.
 
 Slower than our own server: a second task a request listens for the client's leaving.
 """
@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any
 
 from gateway.core.errors import RequestTimeout
-from gateway.edge.asked import Asked
-from gateway.edge.hangup import ClientGone, ClientStalled
-from gateway.edge.request import BODY_SECONDS, too_large
+from gateway.edge.cancellation import ClientGone, ClientStalled
+from gateway.edge.http1.request import BODY_SECONDS, too_large
+from gateway.edge.http_request import HttpRequest
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,9 +23,9 @@ Send = Callable[[Message], Awaitable[None]]
 class Asgi:
     """``app`` for an ASGI server."""
 
-    def __init__(self, app: Callable[[Asked], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, app: Callable[[HttpRequest], Coroutine[Any, Any, None]]) -> None:
         self._app = app
-        self.running: set[Asked] = set()
+        self.running: set[HttpRequest] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3, HTTP only."""
@@ -38,7 +38,7 @@ class Asgi:
             await asked.leave_off()
 
 
-class _AsgiAsked(Asked):
+class _AsgiAsked(HttpRequest):
     """One request; what is said at once goes out when the app is done, or with the next part of a stream."""
 
     __slots__ = ("_listener", "_receive", "_said", "_send")
@@ -57,7 +57,7 @@ class _AsgiAsked(Asked):
         self.task = task
 
     async def body(self, limit: int) -> bytes:
-        """See ``Asked``."""
+        """See ``HttpRequest``."""
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await self._read(limit)
@@ -67,13 +67,13 @@ class _AsgiAsked(Asked):
         return body
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        """See ``Asked``."""
+        """See ``HttpRequest``."""
         if not self.answered:
             self.begin(status, headers + b"content-length: %d\r\n" % len(body))
             self.end(b"" if self.method == "HEAD" else body)
 
     def begin(self, status: int, headers: bytes) -> None:
-        """See ``Asked``."""
+        """See ``HttpRequest``."""
         self.status = status
         block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b" % (self.request_id.encode("ascii"), headers)
         rows = [tuple(line.split(b": ", 1)) for line in block.split(b"\r\n")[:-1]]
@@ -82,7 +82,7 @@ class _AsgiAsked(Asked):
         self._said.append({"type": "http.response.start", "status": status, "headers": rows})
 
     async def write(self, frames: bytes, seconds: float) -> None:
-        """See ``Asked``; the server does not say whether the client reads slowly or nothing at all."""
+        """See ``HttpRequest``; the server does not say whether the client reads slowly or nothing at all."""
         self._said.append({"type": "http.response.body", "body": frames, "more_body": True})
         try:
             async with asyncio.timeout(seconds):
@@ -91,13 +91,13 @@ class _AsgiAsked(Asked):
             raise ClientStalled from None
 
     def end(self, last: bytes = b"") -> None:
-        """See ``Asked``."""
+        """See ``HttpRequest``."""
         if not self.answered:
             self._said.append({"type": "http.response.body", "body": last, "more_body": False})
             self.answered = True
 
     def abandon(self) -> None:
-        """See ``Asked``: a server that is told nothing more cuts the connection."""
+        """See ``HttpRequest``: a server that is told nothing more cuts the connection."""
         self._said.clear()
 
     async def leave_off(self) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from gateway.core.errors import UnsupportedEncoding, UnsupportedMediaType
-from gateway.edge.asked import Asked
-from gateway.edge.request import too_large
+from gateway.edge.http1.request import too_large
+from gateway.edge.http_request import HttpRequest
 
 PLAIN_JSON = b"application/json"
 """The content type of nearly every body."""
 UTF_8 = ("utf-8", "utf8")
 
 
-async def read_body(asked: Asked, limit: int) -> bytes:
+async def read_body(asked: HttpRequest, limit: int) -> bytes:
     """The request's body; refuses by its head what can be refused before a byte is read."""
     headers = asked.headers
     if headers.get(b"content-type") != PLAIN_JSON:

@@ -7,13 +7,13 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from gateway.backend.tokens import token_ids
+from gateway.backend.tokenizer import token_ids
+from gateway.calls.prepare import Prepared, Route, prepare
+from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import Segment, Sought
+from gateway.core.prompt import DeferredSegments, Segment
 from gateway.edge.replies import header_value
-from gateway.pipeline import Prepared, Route, prepare
-from gateway.progress import Progress
 
 KNOWN = (
     b"%b%b\r\nx-gateway-target: %b\r\nx-gateway-attempts: %d\r\nx-gateway-overhead-ms: %.3f\r\n"
@@ -22,7 +22,7 @@ KNOWN = (
 """What is told of a call that has a target, or could have had one."""
 
 
-def provenance(route: Route, prepared: Prepared, progress: Progress | None = None) -> bytes:
+def provenance(route: Route, prepared: Prepared, progress: CallTimeline | None = None) -> bytes:
     """The ``x-gateway-*`` headers (design 5)."""
     spec, template, prompt = route.spec, route.template.spec, prepared.prompt
     if prompt is not None and prepared.exchange.prompts:  # a text: what ``prompt_sha256`` would find
@@ -66,7 +66,7 @@ def _clean(target: str) -> bytes:
 def explanation(
     route: Route,
     prepared: Prepared,
-    progress: Progress | None = None,
+    progress: CallTimeline | None = None,
     *,
     segments: tuple[Segment, ...] | None = None,
     token_ids: list[int] | None = None,
@@ -110,7 +110,7 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
     prompt, segments, ids = prepared.prompt, None, None
     if prompt is not None:
         # Where the words come from may take further renderings to find, of a long conversation.
-        at_hand = not isinstance(prompt.source, Sought | Dialogue)
+        at_hand = not isinstance(prompt.source, DeferredSegments | Dialogue)
         segments = prompt.segments if at_hand else await asyncio.to_thread(lambda: prompt.segments)
     if prompt is not None and segments is not None and route.tokens is not None:
         ids = await token_ids(route.tokens, prompt.text, special=prompt.bos != "text")

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from gateway.core.errors import GatewayError
-from gateway.edge.asked import Asked
-from gateway.wire.problems import error_object
+from gateway.edge.http_request import HttpRequest
+from gateway.wire.error_object import error_object
 
 MAX_HEADER = 1024
 
@@ -20,12 +20,12 @@ JSON = b"content-type: application/json\r\n"
 NO_RETRY = b"x-should-retry: false\r\n"
 
 
-def send_json(asked: Asked, status: int, body: Any, headers: bytes = b"") -> None:
+def send_json(asked: HttpRequest, status: int, body: Any, headers: bytes = b"") -> None:
     """A whole answer."""
     asked.reply(status, JSON + headers, orjson.dumps(body))
 
 
-def send_error(asked: Asked, error: GatewayError, headers: bytes = b"") -> None:
+def send_error(asked: HttpRequest, error: GatewayError, headers: bytes = b"") -> None:
     """An error before the answer has begun."""
     if error.code in CLOSING:
         asked.closing = True

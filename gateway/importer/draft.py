@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Bos
-from gateway.template.spec import TemplateSpec
+from gateway.template.spec.template import TemplateSpec
 
 Render = Callable[[Dialogue], str]
 """The prompt that the source means; raises ``GatewayError`` for a conversation that it refuses."""

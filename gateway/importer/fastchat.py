@@ -24,8 +24,8 @@ from gateway.importer.draft import (
     Exclusion,
     Reference,
 )
-from gateway.importer.python import read_module
-from gateway.importer.python_values import Called, Module, Named, refuse_changed, refuse_trouble
+from gateway.importer.python_source.module import read_module
+from gateway.importer.python_source.values import Called, Module, Named, refuse_changed, refuse_trouble
 from gateway.importer.separators import Conversation, styles
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer

@@ -14,12 +14,12 @@ from typing import Any
 from gateway.importer.draft import Draft
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, Say, infer
-from gateway.template.chat_files import GENERATION, TOKENS_MAP
-from gateway.template.chat_reader import MOST_BYTES
-from gateway.template.chat_templates import TOKENIZER
-from gateway.template.check_jinja import TOOL_USE
-from gateway.template.problems import as_name, as_names, shown
-from gateway.template.spec import JinjaSpec, TemplateSpec
+from gateway.template.huggingface.folder.chat_template import GENERATION, TOKENS_MAP
+from gateway.template.huggingface.folder.named_templates import TOKENIZER
+from gateway.template.huggingface.folder.reader import MOST_BYTES
+from gateway.template.spec.template import JinjaSpec, TemplateSpec
+from gateway.template.validation.jinja import TOOL_USE
+from gateway.template.validation.problems import as_name, as_names, shown
 
 DAY = "the template writes the day: it stands still unless `clock` says otherwise (docs/chat-templates.md)"
 THINKING_FIXED = "the template speaks of thinking: declare `thinking: {begin: …, end: …}`"

@@ -10,7 +10,7 @@ from gateway.importer.fastchat import CLASS as FASTCHAT_CLASS
 from gateway.importer.lazyllm import CLASSES as LAZYLLM_CLASSES
 from gateway.importer.modelfile import INSTRUCTIONS
 from gateway.importer.opencompass import META
-from gateway.importer.python import read_module
+from gateway.importer.python_source.module import read_module
 from gateway.importer.source import Source
 
 KINDS = ("hf", "opencompass", "lazyllm", "ollama", "fastchat")

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.importer.draft import Draft
-from gateway.importer.python import read_module
-from gateway.importer.python_values import Module, refuse_changed, refuse_trouble
+from gateway.importer.python_source.module import read_module
+from gateway.importer.python_source.values import Module, refuse_changed, refuse_trouble
 from gateway.importer.source import Source
-from gateway.template.prompter.families import family, family_names
+from gateway.template.lazyllm.families import family, family_names
 
 CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),

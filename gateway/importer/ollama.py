@@ -13,7 +13,6 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
-from gateway.importer import go_render
 from gateway.importer.draft import (
     CONTINUED,
     EMPTY,
@@ -27,9 +26,10 @@ from gateway.importer.draft import (
     Exclusion,
     Reference,
 )
-from gateway.importer.go_functions import Struct
-from gateway.importer.go_syntax import parse
-from gateway.importer.go_tree import Action, Branch, GoError, Literal, Node, Path, Pipe
+from gateway.importer.go import render as go_render
+from gateway.importer.go.functions import Struct
+from gateway.importer.go.syntax import parse
+from gateway.importer.go.tree import Action, Branch, GoError, Literal, Node, Path, Pipe
 from gateway.importer.modelfile import Instruction, read_modelfile
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
@@ -139,8 +139,8 @@ def reference_of(nodes: tuple[Node, ...], *, subset: Iterable[str] = ()) -> Refe
 
 
 def _saying(reference: Reference) -> Any:
-    from gateway.template.build import dialogue_of
-    from gateway.template.spec import Example
+    from gateway.template.registry import dialogue_of
+    from gateway.template.spec.template import Example
 
     def say(messages: Sequence[Mapping[str, str]], open_turn: bool) -> str:
         return reference.render(dialogue_of(Example(tuple(messages))))

@@ -20,11 +20,11 @@ from gateway.importer.draft import (
     Draft,
     Reference,
 )
-from gateway.importer.python import read_module
-from gateway.importer.python_values import Called, Module, Named, refuse_changed, refuse_trouble
+from gateway.importer.python_source.module import read_module
+from gateway.importer.python_source.values import Called, Module, Named, refuse_changed, refuse_trouble
 from gateway.importer.source import Source
-from gateway.template.build import build
-from gateway.template.spec import TemplateSpec
+from gateway.template.registry import build
+from gateway.template.spec.template import TemplateSpec
 
 META = "meta_template"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from gateway.core.events import Event
-from gateway.core.passage import Passage
+from gateway.core.text_splice import TextSplice
 
 
 class Singles:
@@ -16,16 +16,16 @@ class Singles:
 
     __slots__ = ("_events",)
 
-    over = False
+    exhausted = False
     """See ``Events``: an iterator does not tell."""
 
     def __init__(self, events: AsyncIterator[Event]) -> None:
         self._events = events
 
-    async def flow(self, passage: Passage) -> None:
+    async def forward_text(self, passage: TextSplice) -> None:
         """See ``Events``: there is no short way."""
 
-    async def more(self) -> Sequence[Event]:
+    async def next_batch(self) -> Sequence[Event]:
         """See ``Events``."""
         async for event in self._events:
             return (event,)

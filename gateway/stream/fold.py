@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.core.completion import Choice, Completion
-from gateway.core.dialogue import NOTHING
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 
@@ -40,9 +40,9 @@ def folded(batch: Sequence[Event]) -> Completion | None:
             begun = event
         else:
             return None
-    if delta is None or finish is None or finish.index != delta.index or finish.extras is not NOTHING:
+    if delta is None or finish is None or finish.index != delta.index or finish.extras is not EMPTY_MAPPING:
         return None
-    if delta.fields is not NOTHING or delta.extras is not NOTHING:
+    if delta.fields is not EMPTY_MAPPING or delta.extras is not EMPTY_MAPPING:
         return None
     return Completion((Choice(delta.index, delta.text, finish, delta.logprobs),), usage, begun)
 
@@ -63,7 +63,7 @@ class Fold:
         """
         if isinstance(event, Delta):
             self._size += PIECE + len(event.text)
-            if event.logprobs is not None or event.fields is not NOTHING or event.extras is not NOTHING:
+            if event.logprobs is not None or event.fields is not EMPTY_MAPPING or event.extras is not EMPTY_MAPPING:
                 self._size += _size_beside(event)
             if self._size > MAX_FOLDED:
                 raise UpstreamTooLarge(
@@ -112,23 +112,23 @@ class _Parts:
         if delta.logprobs is not None:
             self.logprobs = self.logprobs or []
             self.logprobs.extend(delta.logprobs)
-        if delta.fields is not NOTHING:
+        if delta.fields is not EMPTY_MAPPING:
             _gather(self.fields, delta.fields)
-        if delta.extras is not NOTHING:
+        if delta.extras is not EMPTY_MAPPING:
             _gather(self.extras, delta.extras)
 
     def choice(self) -> Choice:
         if self.finish is None:
             raise UpstreamIncomplete(f"the model's server gave choice {self.index} no finish_reason")
-        if self.finish.extras is not NOTHING:
+        if self.finish.extras is not EMPTY_MAPPING:
             _gather(self.extras, self.finish.extras)
         return Choice(
             self.index,
             "".join(self.text),
             self.finish,
             None if self.logprobs is None else tuple(self.logprobs),
-            {key: _joined(key, values) for key, values in self.fields.items()} if self.fields else NOTHING,
-            {key: _last(values) for key, values in self.extras.items()} if self.extras else NOTHING,
+            {key: _joined(key, values) for key, values in self.fields.items()} if self.fields else EMPTY_MAPPING,
+            {key: _last(values) for key, values in self.extras.items()} if self.extras else EMPTY_MAPPING,
         )
 
 

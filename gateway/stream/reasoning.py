@@ -15,7 +15,7 @@ from streams. The rules:
 from __future__ import annotations
 
 from gateway.core.frozen import dataclass
-from gateway.stream.stops import StopScanner
+from gateway.stream.stop_search import StopScanner
 
 MAX_BLANK = 64 * 1024
 

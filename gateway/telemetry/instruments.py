@@ -60,7 +60,7 @@ class Number:
         return family
 
 
-class Spread:
+class HistogramSeries:
     """One series of a histogram: a count per bucket, and the sum."""
 
     __slots__ = ("bounds", "counts", "sum")
@@ -91,13 +91,13 @@ class Histogram:
 
     def __init__(self, row: Metric) -> None:
         self._row = row
-        self._series: dict[Labels, Spread] = {}
+        self._series: dict[Labels, HistogramSeries] = {}
 
-    def at(self, labels: Labels) -> Spread:
+    def at(self, labels: Labels) -> HistogramSeries:
         """The series with these labels, to be kept by whoever observes often."""
         spread = self._series.get(labels)
         if spread is None:
-            spread = self._series[labels] = Spread(self._row.buckets)
+            spread = self._series[labels] = HistogramSeries(self._row.buckets)
         return spread
 
     def snapshot(self) -> dict[Labels, list[float]]:
@@ -106,7 +106,7 @@ class Histogram:
 
     def restore(self, series: dict[Labels, list[float]]) -> None:
         """Have these series instead."""
-        self._series = {labels: Spread(self._row.buckets) for labels in series}
+        self._series = {labels: HistogramSeries(self._row.buckets) for labels in series}
         for labels, told in series.items():
             self._series[labels].counts = [int(number) for number in told[:-1]]
             self._series[labels].sum = told[-1]

@@ -35,7 +35,7 @@ GAUGES = frozenset(row.name for row in METRICS if row.kind == "gauge")
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class MetricsSnapshot:
     """What one process tells, or several together; only such values as ``pickle`` takes."""
 
     numbers: dict[str, dict[Labels, float]] = field(default_factory=dict)
@@ -45,21 +45,21 @@ class Tally:
     """What the operating system tells of the process."""
 
 
-def tally(metrics: Metrics) -> Tally:
+def tally(metrics: Metrics) -> MetricsSnapshot:
     """What this process tells now."""
-    return Tally(*metrics.snapshot(), list(metrics.process.collect()))
+    return MetricsSnapshot(*metrics.snapshot(), list(metrics.process.collect()))
 
 
-def remains(told: Tally) -> Tally:
+def remains(told: MetricsSnapshot) -> MetricsSnapshot:
     """What stays of a process that is gone: what it counted, not what it was doing."""
-    return Tally(
+    return MetricsSnapshot(
         {name: values for name, values in told.numbers.items() if name not in GAUGES},
         told.histograms,
         [family for family in told.process if family.type == "counter"],
     )
 
 
-def merge(tallies: Sequence[Tally]) -> Tally:
+def merge(tallies: Sequence[MetricsSnapshot]) -> MetricsSnapshot:
     """All tallies as one; series stand in the order in which they are first told."""
     numbers: dict[str, dict[Labels, float]] = {}
     histograms: dict[str, dict[Labels, list[float]]] = {}
@@ -68,10 +68,10 @@ def merge(tallies: Sequence[Tally]) -> Tally:
             _combine(numbers.setdefault(name, {}), values, COMBINE.get(name, _add))
         for name, series in told.histograms.items():
             _combine(histograms.setdefault(name, {}), series, _add_each)
-    return Tally(numbers, histograms, _processes([told.process for told in tallies]))
+    return MetricsSnapshot(numbers, histograms, _processes([told.process for told in tallies]))
 
 
-def exposition(told: Tally) -> bytes:
+def exposition(told: MetricsSnapshot) -> bytes:
     """The body of ``/metrics``."""
     registry = CollectorRegistry()
     registry.register(_Told(told))
@@ -111,7 +111,7 @@ def _like(family: Family, values: dict[str, float]) -> Family:
 class _Told(Collector):
     """prometheus-client: a tally as families, in the order in which a lone process tells them."""
 
-    def __init__(self, told: Tally) -> None:
+    def __init__(self, told: MetricsSnapshot) -> None:
         self._told = told
 
     def collect(self) -> Iterator[Family]:

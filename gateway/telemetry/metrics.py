@@ -12,7 +12,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
-from gateway.telemetry.instruments import Count, Histogram, Labels, Number, Spread
+from gateway.telemetry.instruments import Count, Histogram, HistogramSeries, Labels, Number
 from gateway.telemetry.names import LABEL_VALUES, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,7 +38,7 @@ SAID_TWICE = {
 CUTS = {"engine": "engine cuts", "gateway": "gateway cuts"}
 LABELS = {row.name: row.labels for row in METRICS}
 
-Series = TypeVar("Series", Count, Spread)
+Series = TypeVar("Series", Count, HistogramSeries)
 
 
 class Bound(dict[str, Series]):
@@ -75,7 +75,7 @@ class Metrics(Collector):
         self.registry = CollectorRegistry()
         self._numbers = {row.name: Number(row) for row in METRICS if row.kind != "histogram"}
         self._histograms = {row.name: Histogram(row) for row in METRICS if row.kind == "histogram"}
-        self._bound: dict[Labels, tuple[Bound[Count], Bound[Spread]]] = {}
+        self._bound: dict[Labels, tuple[Bound[Count], Bound[HistogramSeries]]] = {}
         """What calls move that are alike in every label; names of the configuration, so they are limited."""
         self.in_flight = InFlight(self._numbers["gateway_in_flight"])
         for name, values in FROM_THE_START.items():
@@ -138,7 +138,7 @@ class Metrics(Collector):
             ("gateway_overhead_seconds", overhead),
             ("gateway_upstream_first_token_seconds", record.upstream_first),
         ):
-            if value is not None:  # ``Spread.observe``, without a call for each
+            if value is not None:  # ``HistogramSeries.observe``, without a call for each
                 spread = spreads[name]
                 spread.counts[bisect_left(spread.bounds, value)] += 1
                 spread.sum += value
@@ -155,7 +155,7 @@ class Metrics(Collector):
         if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly or record.tool_parse_failures:
             self._oddities(record)
 
-    def _bind(self, kind: Labels, record: Record) -> tuple[Bound[Count], Bound[Spread]]:
+    def _bind(self, kind: Labels, record: Record) -> tuple[Bound[Count], Bound[HistogramSeries]]:
         labels = {
             "endpoint": record.endpoint,
             "model": record.model,
@@ -171,10 +171,10 @@ class Metrics(Collector):
     def _count_at(self, name: str, labels: Labels) -> Count:
         return self._numbers[name].at(labels)
 
-    def _spread_at(self, name: str, labels: Labels) -> Spread:
+    def _spread_at(self, name: str, labels: Labels) -> HistogramSeries:
         return self._histograms[name].at(labels)
 
-    def _stream(self, record: Record, counts: Bound[Count], spreads: Bound[Spread]) -> None:
+    def _stream(self, record: Record, counts: Bound[Count], spreads: Bound[HistogramSeries]) -> None:
         if record.gaps:
             spreads["gateway_token_gap_seconds"].observe_all(record.gaps)
         if record.first_token is None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import Manner, Segment
-from gateway.template.spec import RoleSpec, TemplateSpec
-from gateway.template.spec_prompter import PrompterSpec
+from gateway.core.prompt import PromptMetadata, Segment
+from gateway.template.spec.prompter import PrompterSpec
+from gateway.template.spec.template import RoleSpec, TemplateSpec
 
 
-def manner_of(spec: TemplateSpec, segments_of: Callable[[Dialogue], tuple[Segment, ...]] | None = None) -> Manner:
+def manner_of(
+    spec: TemplateSpec, segments_of: Callable[[Dialogue], tuple[Segment, ...]] | None = None
+) -> PromptMetadata:
     """What all prompts of a string template have in common, as long as there is nothing to tell of them."""
-    return Manner(stop_strings(spec), stop_token_ids(spec), spec.bos, spec.bos_text, segments_of=segments_of)
+    return PromptMetadata(stop_strings(spec), stop_token_ids(spec), spec.bos, spec.bos_text, segments_of=segments_of)
 
 
 def stop_strings(spec: TemplateSpec) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.template.spec_tools import ForceForm, ToolsSpec
+from gateway.template.spec.tools import ForceForm, ToolsSpec
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What a function may be called: OpenAI's signs, and the dot that other servers take."""

@@ -19,8 +19,8 @@ from gateway.core.errors import (
     InvalidValue,
     JsonTooDeep,
 )
-from gateway.core.nesting import MAX_DEPTH, deeper_than
-from gateway.wire.problems import plain
+from gateway.core.json_depth import MAX_DEPTH, deeper_than
+from gateway.wire.error_object import plain
 
 LONG = 4096
 """Bytes of a body whose brackets are not worth counting."""

@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.call import Call
-from gateway.core.dialogue import NO_WISHES, NOTHING, Dialogue, Message, Wishes, plain_messages
+from gateway.core.dialogue import EMPTY_MAPPING, NO_WISHES, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Endpoint, RawPrompt
-from gateway.wire.contents import read_message, read_prompts
+from gateway.wire.error_object import plain
 from gateway.wire.fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS
 from gateway.wire.json import refuse_lost_digits
-from gateway.wire.problems import plain
-from gateway.wire.shapes import CHAT, COMPLETION, EMBEDDING, Fields, sorted_fields
+from gateway.wire.message_content import read_message, read_prompts
+from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, Fields, sorted_fields
 
 WHOLE = frozenset({str, int, bool})
 """Types whose values lose nothing on their way."""
@@ -39,7 +39,7 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
         _check_last_turn(goes_on, opens)
     if messages is None:
         messages = tuple([read_message(raw, index) for index, raw in enumerate(body["messages"])])
-    wishes = Wishes(continue_final=True) if goes_on else NO_WISHES
+    wishes = RenderOptions(continue_final=True) if goes_on else NO_WISHES
     if "tools" in body or "tool_choice" in body:
         wishes = replace(
             wishes,
@@ -145,7 +145,7 @@ def _call(
         body.get("n") or 1,
         stops,
         bool(stream),
-        _further_options(options) if options else NOTHING,
+        _further_options(options) if options else EMPTY_MAPPING,
         bool(options and options.get("include_usage")),
         "gateway" in body and _explains(body),
     )
@@ -170,8 +170,8 @@ def _explains(body: Mapping[str, Any]) -> bool:
 
 
 def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    options = body.get("gateway") or NOTHING
-    variables: Mapping[str, Any] = options.get("variables") or NOTHING
+    options = body.get("gateway") or EMPTY_MAPPING
+    variables: Mapping[str, Any] = options.get("variables") or EMPTY_MAPPING
     return variables
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.backend.chat import ChatBackend
-from gateway.backend.completions import CompletionsBackend
-from gateway.backend.h1 import H1Client
-from gateway.config.secrets import Secret
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.chat import ChatBackend
+from gateway.backend.openai.completions import CompletionsBackend
+from gateway.config.schema.secrets import Secret
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
@@ -79,11 +79,11 @@ async def listen(backend: Backend, asked: Exchange) -> Heard:
     return heard
 
 
-def ask(make: Callable[[H1Client], Backend], *asked: Exchange) -> list[Heard]:
+def ask(make: Callable[[HttpClient], Backend], *asked: Exchange) -> list[Heard]:
     """The same client and backend, one exchange after the other."""
 
     async def run() -> list[Heard]:
-        client = H1Client()
+        client = HttpClient()
         backend = make(client)
         try:
             return [await listen(backend, one) for one in asked]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.backend.connection import HIGH_WATER, Connection
-from gateway.backend.fields import MAX_HEADERS, MAX_LINE
+from gateway.backend.http_client.connection import HIGH_WATER, Connection
+from gateway.backend.http_client.response_headers import MAX_HEADERS, MAX_LINE
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.backend.completions import CompletionsBackend
-from gateway.backend.h1 import H1Client
-from gateway.config.secrets import Secret
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.completions import CompletionsBackend
+from gateway.config.schema.secrets import Secret
 from tests.backend.ask import chat, complete, exchange, listen, target
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
 from tests.upstream.server import RudeServer, blackhole_url, refused_url
@@ -166,7 +166,7 @@ def test_https_to_a_plain_server_is_unreachable() -> None:
         writer.close()
 
     async def run() -> str | None:
-        client = H1Client()
+        client = HttpClient()
         async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             heard = await listen(CompletionsBackend(target(f"https://127.0.0.1:{port}/v1"), client), exchange())
@@ -256,7 +256,7 @@ def test_data_after_done_never_reaches_the_next_call(up: RudeServer) -> None:
 
 def ask_on_one_client(up: RudeServer, *modes: str) -> list[str]:
     async def run() -> list[str]:
-        client = H1Client()
+        client = HttpClient()
         texts = []
         for mode in modes:
             backend = CompletionsBackend(target(up.url(mode)), client)

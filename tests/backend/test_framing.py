@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import h11
 import pytest
 
-from gateway.backend.connection import Connection
+from gateway.backend.http_client.connection import Connection
 from tests.backend.test_connection import Read, finish
 
 SEEDS = range(12)

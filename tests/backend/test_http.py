@@ -7,16 +7,16 @@ import json
 
 import pytest
 
-from gateway.backend.asking import read_whole
-from gateway.backend.connection import COPIED
-from gateway.backend.h1 import H1Client
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.http_client.connection import COPIED
+from gateway.backend.openai.upstream_request import read_whole
 from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamTooLarge, UpstreamUnreachable
 from tests.upstream.server import RudeServer
 
 HEADERS = {"content-type": "application/json"}
 
 
-async def post(client: H1Client, url: str, limit: int = 1 << 20) -> bytes:
+async def post(client: HttpClient, url: str, limit: int = 1 << 20) -> bytes:
     answer = await client.target(url + "/completions", HEADERS).post(b'{"prompt": "a"}')
     try:
         return await read_whole(answer, limit)
@@ -28,7 +28,7 @@ def posts(*urls: str) -> list[bytes | GatewayError]:
     """One client, one request after the other."""
 
     async def run() -> list[bytes | GatewayError]:
-        client = H1Client()
+        client = HttpClient()
         got: list[bytes | GatewayError] = []
         for url in urls:
             try:
@@ -67,7 +67,7 @@ def test_a_request_is_sent_once_and_an_immediate_close_is_called_stale(up: RudeS
 
 def test_one_stale_connection_empties_the_pool(up: RudeServer) -> None:
     async def run() -> list[object]:
-        client = H1Client()
+        client = HttpClient()
         warm = await asyncio.gather(*[post(client, up.url("slow-ttfb")) for _ in range(3)])
         assert len(warm) == 3
         with pytest.raises(UpstreamDisconnected):
@@ -109,7 +109,7 @@ def test_a_proxy_in_the_environment_is_ignored(up: RudeServer, monkeypatch: pyte
 
 def test_a_body_beyond_the_limit_is_an_error(up: RudeServer) -> None:
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         with pytest.raises(UpstreamTooLarge):
             await post(client, up.url("ok"), limit=10)
         await client.aclose()
@@ -121,7 +121,7 @@ def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
     """Row B07: the deadline is the caller's, and nothing resets it."""
 
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.15):
                 await post(client, up.url("dribble-headers", ms=10))
@@ -136,7 +136,7 @@ def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
     body = {"prompt": "x" * size}
 
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         target = client.target(up.url("ok") + "/completions", HEADERS)
         for number in ("1", "2"):
             answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
@@ -170,7 +170,7 @@ FLOWING = {
 @pytest.mark.parametrize("mode", FLOWING)
 def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode: str, refuses: int) -> None:
     async def read(flows: bool) -> tuple[bytes, str]:
-        client, said, asked = H1Client(), [], 0
+        client, said, asked = HttpClient(), [], 0
 
         def take(piece: bytes) -> bool:
             nonlocal asked
@@ -200,7 +200,7 @@ def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode
 
 def test_a_flow_that_is_left_closes_the_connection(up: RudeServer) -> None:
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         answer = await client.target(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')
         await answer.more()
         flowing = asyncio.create_task(answer.flow(lambda piece: True))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.backend.chat import ChatBackend
-from gateway.backend.completions import CompletionsBackend
-from gateway.backend.h1 import LINGER, H1Client
+from gateway.backend.http_client.client import LINGER, HttpClient
+from gateway.backend.openai.chat import ChatBackend
+from gateway.backend.openai.completions import CompletionsBackend
 from gateway.core.events import Event, Finish
 from gateway.core.exchange import Backend, Exchange
 from tests.backend.ask import chat_exchange, exchange, target
@@ -20,22 +20,22 @@ from tests.upstream.server import RudeServer
 WITHIN = 2.5
 """Seconds; ten times what is promised, because other work may hold this machine up. ``bench`` measures the promise."""
 
-Doors = Callable[[str, H1Client], tuple[Backend, Exchange]]
+Doors = Callable[[str, HttpClient], tuple[Backend, Exchange]]
 
 
-def completions_stream(url: str, client: H1Client) -> tuple[Backend, Exchange]:
+def completions_stream(url: str, client: HttpClient) -> tuple[Backend, Exchange]:
     return CompletionsBackend(target(url), client), exchange()
 
 
-def completions_json(url: str, client: H1Client) -> tuple[Backend, Exchange]:
+def completions_json(url: str, client: HttpClient) -> tuple[Backend, Exchange]:
     return CompletionsBackend(target(url), client), exchange(stream=False)
 
 
-def chat_stream(url: str, client: H1Client) -> tuple[Backend, Exchange]:
+def chat_stream(url: str, client: HttpClient) -> tuple[Backend, Exchange]:
     return ChatBackend(target(url, speaks="chat"), client), chat_exchange()
 
 
-def embeddings(url: str, client: H1Client) -> tuple[Backend, Exchange]:
+def embeddings(url: str, client: HttpClient) -> tuple[Backend, Exchange]:
     asked = exchange(stream=False, endpoint="embeddings", prompts=(), params={"input": "a"})
     return CompletionsBackend(target(url), client), asked
 
@@ -58,7 +58,7 @@ def left(up: RudeServer, door: Doors, mode: str, count: int | None) -> float:
     early = len(up.closed_early)
 
     async def run() -> float:
-        client = H1Client()
+        client = HttpClient()
         backend, asked = door(up.url(mode), client)
         task = asyncio.create_task(first_events(backend, asked, 99 if count is None else count))
         if count is None:
@@ -96,13 +96,13 @@ def test_leaving_a_running_stream_closes_the_upstream(up: RudeServer, door: Door
 
 async def fail_inside(backend: Backend, asked: Exchange) -> None:
     async with backend.open(asked) as events:
-        await events.more()
+        await events.next_batch()
         raise ZeroDivisionError
 
 
 def test_a_caller_that_fails_closes_the_upstream(up: RudeServer) -> None:
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         backend, asked = completions_stream(up.url("never-ends"), client)
         with pytest.raises(ZeroDivisionError):
             await fail_inside(backend, asked)
@@ -114,7 +114,7 @@ def test_a_caller_that_fails_closes_the_upstream(up: RudeServer) -> None:
 
 def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: RudeServer) -> None:
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         backend, asked = completions_stream(up.url("late-close"), client)
         started = time.monotonic()
         async with backend.open(asked) as events:
@@ -130,7 +130,7 @@ def test_cancel_churn_loses_no_connection(up: RudeServer) -> None:
     """Row T2 in small: many hang-ups, then everything still works."""
 
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         backend, asked = completions_stream(up.url("never-ends"), client)
         tasks = [asyncio.create_task(first_events(backend, asked, 99999)) for _ in range(40)]
         await asyncio.sleep(0.15)
@@ -150,7 +150,7 @@ def test_a_finished_stream_leaves_its_connection_for_the_next(up: RudeServer) ->
     before = up.connections
 
     async def run() -> None:
-        client = H1Client()
+        client = HttpClient()
         backend, asked = completions_stream(up.url("ok"), client)
         for _ in range(3):
             await first_events(backend, asked, 99)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.litellm import LiteLLMBackend, load
+from gateway.backend.litellm.backend import LiteLLMBackend, load
 from gateway.core.errors import ConfigError, MediaNotAllowed
 from gateway.core.events import Document
 from gateway.core.exchange import Exchange
@@ -264,7 +264,7 @@ def test_leaving_closes_the_upstream(runner: asyncio.Runner, up: RudeServer, nam
 
 
 def test_importing_the_backend_does_not_import_the_sdk() -> None:
-    code = "import sys, gateway.backend.litellm; sys.exit('litellm' in sys.modules)"
+    code = "import sys, gateway.backend.litellm.backend; sys.exit('litellm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

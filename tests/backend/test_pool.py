@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.backend.asking import read_whole
-from gateway.backend.h1 import H1Client
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.upstream_request import read_whole
 from gateway.core.errors import GatewayError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -106,7 +106,7 @@ ROWS: dict[str, tuple[Upstream, bytes | str, bool]] = {
 }  # fmt: skip
 
 
-async def call(client: H1Client, port: int, size: int) -> bytes | str:
+async def call(client: HttpClient, port: int, size: int) -> bytes | str:
     try:
         answer = await client.target(f"http://127.0.0.1:{port}/v1", {}).post(b"x" * size)
         try:
@@ -129,7 +129,7 @@ def test_the_next_call_gets_its_own_answer(name: str, waits: float) -> None:
 
     async def run() -> None:
         async with await asyncio.start_server(upstream.serve, "127.0.0.1", 0) as server:
-            port, client = server.sockets[0].getsockname()[1], H1Client()
+            port, client = server.sockets[0].getsockname()[1], HttpClient()
             assert await call(client, port, 10 if upstream.reads_body else 16_000_000) == expected
             await asyncio.sleep(waits)
             sent = upstream.requests

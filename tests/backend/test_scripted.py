@@ -46,7 +46,7 @@ def test_leaving_early_is_noticed(count: int) -> None:
     async def run() -> None:
         async with backend.open(exchange()) as events:
             for _ in range(count):
-                await events.more()
+                await events.next_batch()
 
     asyncio.run(run())
     assert (backend.active, backend.left_early) == (0, 1)

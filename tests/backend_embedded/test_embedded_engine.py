@@ -67,7 +67,7 @@ def test_leaving_frees_the_place(demo: EmbeddedBackend, when: str) -> None:
     async def story() -> None:
         async with slow(demo, 0.01).open(ENDLESS) as events:
             for _ in range(LEAVING[when]):
-                await events.more()
+                await events.next_batch()
         await until_idle(demo.engine)
 
     asyncio.run(story())

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.tokens import LocalTokens
+from gateway.backend.tokenizer import LocalTokens
 from gateway.cli.bos_habit import WRITERS, Habit, bos_of, habit_of, writer
+from gateway.config.sections.templates import CHAT
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
-from gateway.config.templates import CHAT
 from tests.serving import ROOT
 
 

@@ -15,8 +15,8 @@ import pytest
 from gateway.cli.importing.making import Made
 from gateway.cli.importing.places import write
 from gateway.cli.options import NotFound
-from gateway.config.files import Files
-from gateway.config.templates import read_template
+from gateway.config.files.reader import Files
+from gateway.config.sections.templates import read_template
 from tests.journeys.process import run
 
 SOURCES = Path(__file__).parents[1] / "importer" / "sources"

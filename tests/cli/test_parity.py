@@ -1,7 +1,7 @@
 """What does ``gateway parity`` say, and with which exit code? Whole reports are files in ``tests/golden/parity``.
 
 The chat template is rendered by our own Jinja here (``--engine own``), so the reports do not depend on what else is
-installed; ``tests/template/jinja/test_by_transformers.py`` is about the other engine.
+installed; ``tests/template/huggingface/test_by_transformers.py`` is about the other engine.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from gateway.template.jinja.by_transformers import installed
-from gateway.template.parity.cases import matrix
+from gateway.parity.cases import matrix
+from gateway.template.huggingface.transformers_reference import installed
 from tests.journeys.process import environment, run
 from tests.serving import ROOT
 

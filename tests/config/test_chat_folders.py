@@ -11,9 +11,9 @@ import pytest
 
 from gateway.config.chat_folders import chat_template_in, read_reference
 from gateway.core.errors import ConfigError
-from gateway.template.build import build
-from gateway.template.parity.cases import matrix
-from gateway.template.parity.sides import chat_reference
+from gateway.parity.cases import matrix
+from gateway.parity.sides import chat_reference
+from gateway.template.registry import build
 
 PLAIN = "{{ bos_token }}{{ messages[0].content }}"
 ONE = matrix()[0]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.config.yaml import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, parse
+from gateway.config.files.yaml import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, parse
 
 SCALARS = {  # as written: what it means
     "no": "no",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.load import check_all, load, read
-from gateway.config.secrets import Secret
+from gateway.config.schema.secrets import Secret
 from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, PolicySpec, ServerSpec, TargetSpec
 from gateway.core.errors import ConfigError
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from gateway.config.settings import GATEWAY, NOT_YET, POLICY, ROWS, Row
-from gateway.config.shape import default
+from gateway.config.schema.settings import GATEWAY, NOT_YET, POLICY, ROWS, Row
+from gateway.config.schema.validation import default
 from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, ServerSpec
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.files import Files
+from gateway.config.files.reader import Files
 from gateway.config.library import Library
-from gateway.config.names import FILE_NAME
+from gateway.config.schema.names import FILE_NAME
 from gateway.config.shipped import FOLDERS, POLICIES, TEMPLATES, folder
 
 NAMES = [(kind, path.stem) for kind in FOLDERS for path in sorted(folder(kind).glob("*.yaml"))]

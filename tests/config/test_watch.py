@@ -9,10 +9,10 @@ from shutil import copytree
 
 import pytest
 
+from gateway.config.files.watcher import Watch
 from gateway.config.load import read
-from gateway.config.watch import Watch
 from gateway.core.dialogue import Dialogue, Message
-from gateway.template.build import build
+from gateway.template.registry import build
 
 
 def append(path: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialogue import NOTHING, Dialogue, Message, plain_messages
+from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message, plain_messages
 
 WRITES: dict[str, Callable[[Any], object]] = {
     "an item": lambda nothing: nothing.__setitem__("a", 1),
@@ -20,8 +20,8 @@ WRITES: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("name", WRITES)
 def test_nothing_stays_empty(name: str) -> None:
     with pytest.raises(TypeError, match="stays empty"):
-        WRITES[name](NOTHING)
-    assert (dict(NOTHING), hash(NOTHING), isinstance(NOTHING, Mapping)) == ({}, 0, True)
+        WRITES[name](EMPTY_MAPPING)
+    assert (dict(EMPTY_MAPPING), hash(EMPTY_MAPPING), isinstance(EMPTY_MAPPING, Mapping)) == ({}, 0, True)
 
 
 RAWS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "r"}]

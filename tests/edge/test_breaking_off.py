@@ -15,10 +15,10 @@ import pytest
 from gateway.core.errors import ServerDraining, UpstreamDisconnected
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
-from gateway.core.passage import Passage
+from gateway.core.text_splice import TextSplice
 from gateway.edge.app import App
-from gateway.edge.asked import Asked
-from gateway.edge.hangup import ClientGone
+from gateway.edge.cancellation import ClientGone
+from gateway.edge.http_request import HttpRequest
 from gateway.runtime import Runtime
 
 CONFIG = "models: {m: {template: chatml-tools, targets: [{speaks: scripted, script: s.yaml}]}}\n"
@@ -26,10 +26,10 @@ TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "
 LONG = '<tool_call>{"name": "add", "arguments": {"a": "' + "x" * 100_000
 """Held to its end, and so long that it is read beside the loop: others come to their turn."""
 
-Then = Callable[[Asked], object]
+Then = Callable[[HttpRequest], object]
 
 
-class Spoken(Asked):
+class Spoken(HttpRequest):
     """A request, and all that was said to it."""
 
     def __init__(self, *, ends: bool = True) -> None:
@@ -84,7 +84,7 @@ class Spoken(Asked):
 class Breaks:
     """A backend that says something and breaks off; as it is closed, something else is about to happen."""
 
-    over = False
+    exhausted = False
 
     def __init__(self, batches: Sequence[Sequence[Event]], then: Callable[[], object]) -> None:
         self._left = list(batches)
@@ -97,12 +97,12 @@ class Breaks:
         finally:
             asyncio.get_running_loop().call_soon(self._then)
 
-    async def more(self) -> Sequence[Event]:
+    async def next_batch(self) -> Sequence[Event]:
         if not self._left:
             raise UpstreamDisconnected("gone")
         return self._left.pop(0)
 
-    async def flow(self, passage: Passage) -> None:
+    async def forward_text(self, passage: TextSplice) -> None:
         pass
 
 
@@ -146,7 +146,7 @@ def test_held_text_that_takes_long_to_read_is_told_whoever_leaves_meanwhile(tmp_
 
 
 def test_a_call_that_is_killed_while_it_tells_has_failed_as_it_had(tmp_path: Path) -> None:
-    def kill(asked: Asked) -> None:
+    def kill(asked: HttpRequest) -> None:
         assert asked.task is not None
         asked.task.cancel()
 

@@ -19,10 +19,10 @@ import h11
 import pytest
 
 from gateway.core.errors import BadHost, GatewayError
-from gateway.edge.asked import Asked
-from gateway.edge.hangup import ClientGone
-from gateway.edge.line import Line
-from gateway.edge.listener import Listener
+from gateway.edge.cancellation import ClientGone
+from gateway.edge.http1.connection import ServerConnection
+from gateway.edge.http1.server import HttpServer
+from gateway.edge.http_request import HttpRequest
 from gateway.edge.replies import send_error
 
 SEEDS = range(10)
@@ -150,7 +150,7 @@ async def ours(pieces: Sequence[bytes]) -> Reading:
     """What a connection of our server reads."""
     taken: list[Taken] = []
 
-    async def app(asked: Asked) -> None:
+    async def app(asked: HttpRequest) -> None:
         try:
             if b"," in asked.headers.get(b"host", b","):
                 raise BadHost("none, or two")
@@ -163,8 +163,8 @@ async def ours(pieces: Sequence[bytes]) -> Reading:
             with suppress(ClientGone):
                 asked.resign()
 
-    listener = Listener(app)
-    line, wire = Line(listener), Wire()
+    listener = HttpServer(app)
+    line, wire = ServerConnection(listener), Wire()
     line.connection_made(wire)
     for piece in pieces:
         if not wire.closed:

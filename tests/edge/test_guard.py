@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.server import loopback
+from gateway.config.sections.server import loopback
 from tests.edge.raw import Reply, exchange
 from tests.serving import Gateway, gateway
 

@@ -12,15 +12,17 @@ import pytest
 from gateway.backend.scripted import ScriptedBackend
 from gateway.core.errors import ServerDraining
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.edge.hangup import ClientGone, Work
-from gateway.policy.deliver.clocks import Clocks
+from gateway.edge.cancellation import Cancellation, ClientGone
+from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.asking import exchange
 
 
-def ended(work: Callable[[Work], Awaitable[str]], then: Callable[[Work], None] = lambda work: None) -> str:
+def ended(
+    work: Callable[[Cancellation], Awaitable[str]], then: Callable[[Cancellation], None] = lambda work: None
+) -> str:
     """How ``work`` ends when ``then`` happens as soon as it waits."""
 
-    async def answer(job: Work) -> str:
+    async def answer(job: Cancellation) -> str:
         try:
             return await work(job)
         except asyncio.CancelledError:
@@ -28,7 +30,7 @@ def ended(work: Callable[[Work], Awaitable[str]], then: Callable[[Work], None] =
             raise
 
     async def run() -> str:
-        job, how = Work(), ["never ended"]
+        job, how = Cancellation(), ["never ended"]
 
         async def owner() -> None:
             try:
@@ -49,26 +51,26 @@ def ended(work: Callable[[Work], Awaitable[str]], then: Callable[[Work], None] =
     return asyncio.run(run())
 
 
-async def long(job: Work) -> str:
+async def long(job: Cancellation) -> str:
     await asyncio.sleep(10)
     return "done"
 
 
-def gone(job: Work) -> None:
+def gone(job: Cancellation) -> None:
     job.leave(ClientGone())
 
 
-def stopped(job: Work) -> None:
+def stopped(job: Cancellation) -> None:
     assert job.task is not None
     job.task.cancel()
 
 
-def both(job: Work) -> None:
+def both(job: Cancellation) -> None:
     gone(job)
     stopped(job)
 
 
-THEN: dict[str, tuple[Callable[[Work], None], str]] = {
+THEN: dict[str, tuple[Callable[[Cancellation], None], str]] = {
     "the client leaves": (gone, "ClientGone"),
     "the process leaves": (lambda job: job.leave(ServerDraining("")), "ServerDraining"),
     "the client leaves before the process": (
@@ -80,12 +82,12 @@ THEN: dict[str, tuple[Callable[[Work], None], str]] = {
 
 
 @pytest.mark.parametrize(("then", "how"), THEN.values(), ids=THEN)
-def test_the_reason_comes_out_of_the_work(then: Callable[[Work], None], how: str) -> None:
+def test_the_reason_comes_out_of_the_work(then: Callable[[Cancellation], None], how: str) -> None:
     assert ended(long, then) == how
 
 
 def test_work_that_nobody_ends_is_done() -> None:
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         await asyncio.sleep(0)
         job.settle()
         return "done"
@@ -95,7 +97,7 @@ def test_work_that_nobody_ends_is_done() -> None:
 
 def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
     async def run() -> str:
-        job = Work()
+        job = Cancellation()
 
         async def owner() -> str:
             raise AssertionError("nobody is there to work for")
@@ -110,7 +112,7 @@ def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
 
 
 def test_a_client_that_leaves_as_the_work_is_done_is_noticed() -> None:
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         gone(job)  # its cancellation would come at the next wait, and there is none
         job.settle()
         return "done"
@@ -119,7 +121,7 @@ def test_a_client_that_leaves_as_the_work_is_done_is_noticed() -> None:
 
 
 def test_a_lost_cancellation_is_noticed_when_the_work_is_done() -> None:
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         with suppress(asyncio.CancelledError):  # as a careless library does
             await asyncio.sleep(10)
         job.settle()
@@ -129,7 +131,7 @@ def test_a_lost_cancellation_is_noticed_when_the_work_is_done() -> None:
 
 
 def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         job.settle()
         gone(job)
         await asyncio.sleep(0)
@@ -139,7 +141,7 @@ def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
 
 
 def test_a_client_that_leaves_a_failure_that_is_being_told_changes_nothing() -> None:
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         job.conclude()
         gone(job)
         await asyncio.sleep(0)
@@ -152,7 +154,7 @@ def test_a_client_that_leaves_a_failure_that_is_being_told_changes_nothing() -> 
 def test_a_clock_that_rings_as_the_client_leaves_does_not_hide_it(clock_first: bool) -> None:
     """The two cancellations are counted apart (``asyncio.timeout`` takes back its own only)."""
 
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(60) as clock:
             if not clock_first:
@@ -167,7 +169,7 @@ def test_a_clock_that_rings_as_the_client_leaves_does_not_hide_it(clock_first: b
 
 
 def test_a_clock_that_rings_in_the_work_is_no_hangup() -> None:
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         try:
             async with asyncio.timeout(0.01):
                 await asyncio.sleep(10)
@@ -200,20 +202,20 @@ class ClosesSlowly:
 @pytest.mark.parametrize("listens", [True, False], ids=["waiting for the engine", "waiting for the client"])
 @pytest.mark.parametrize("when", ["with it", "while it closes"])
 def test_a_total_that_is_up_as_somebody_leaves_hides_nobody(
-    when: str, listens: bool, leaves: Callable[[Work], None]
+    when: str, listens: bool, leaves: Callable[[Cancellation], None]
 ) -> None:
     """Our clock takes back its own cancellation, once."""
 
-    async def work(job: Work) -> str:
+    async def work(job: Cancellation) -> str:
         loop = asyncio.get_running_loop()
         engine = ClosesSlowly(ScriptedBackend(["a", {"pause": 9}]))
-        async with Clocks(engine, 60, TOTAL).open(exchange()) as events:
-            await events.more()
-            await events.more()
+        async with Timeouts(engine, 60, TOTAL).open(exchange()) as events:
+            await events.next_batch()
+            await events.next_batch()
             loop.call_later(2 * TOTAL if when == "while it closes" else TOTAL, leaves, job)
             if when == "with it":
                 time.sleep(2 * TOTAL)  # noqa: ASYNC251  # so that both come in one turn of the loop
-            await (events.more() if listens else asyncio.sleep(9))
+            await (events.next_batch() if listens else asyncio.sleep(9))
         return "done"
 
     assert ended(work) == ("ClientGone" if leaves is gone else "ServerDraining")

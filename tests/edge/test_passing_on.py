@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.backend.control_fields import STEERING
+from gateway.backend.openai.control_fields import STEERING
 from tests.serving import Gateway, gateway
 from tests.upstream.server import RudeServer
 

@@ -9,12 +9,12 @@ import pytest
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
+from gateway.calls.prepare import Prepared, Route, prepare
+from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.events import Begun
 from gateway.edge.provenance import provenance
-from gateway.pipeline import Prepared, Route, prepare
-from gateway.progress import Progress
-from gateway.template.spec import RoleSpec, TemplateSpec
+from gateway.template.spec.template import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
 
 ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", generate=True))
@@ -58,7 +58,7 @@ def test_the_hash_is_that_of_what_was_prepared(case: str) -> None:
 
 def test_a_call_under_way_tells_its_target_and_its_times() -> None:
     now = [100.0]
-    progress = Progress("chat", "r", 100.0, lambda: now[0])
+    progress = CallTimeline("chat", "r", 100.0, lambda: now[0])
     progress.asked()
     progress.saw([Begun("m/0", attempts=2, notices=("filled_choices: 1",))])
     now[0] = 100.0104

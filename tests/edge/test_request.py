@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from gateway.edge.asked import Asked
-from gateway.edge.hangup import Work
-from gateway.edge.line import Line
-from gateway.edge.listener import Listener
-from gateway.edge.request import Request
-from tests.edge.test_line import Served
+from gateway.edge.cancellation import Cancellation
+from gateway.edge.http1.connection import ServerConnection
+from gateway.edge.http1.request import Request
+from gateway.edge.http1.server import HttpServer
+from gateway.edge.http_request import HttpRequest
+from tests.edge.test_connection import Served
 
 
-class Bare(Asked):
+class Bare(HttpRequest):
     """A request of no server."""
 
     async def body(self, limit: int) -> bytes:
@@ -38,11 +38,11 @@ IDS = {"none": None, "plain": b"abc-1", "with a blank": b"a b", "long": b"a" * 6
 def test_it_begins_as_any_other(sent: bytes | None) -> None:
     headers = {b"host": b"h"} if sent is None else {b"x-request-id": sent}
 
-    async def line() -> Line:
-        return Line(Listener(Served().app))
+    async def line() -> ServerConnection:
+        return ServerConnection(HttpServer(Served().app))
 
     ours, bare = Request(asyncio.run(line()), "GET", "/x", headers), Bare("GET", "/x", headers)
-    for name in (*Work.__slots__, *Asked.__slots__):
+    for name in (*Cancellation.__slots__, *HttpRequest.__slots__):
         if name in ("request_id", "received"):
             assert type(getattr(ours, name)) is type(getattr(bare, name))
         else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.config import yaml
+from gateway.config.files import yaml
 from gateway.core.errors import ConfigError
 from gateway.importer.source import Source
 

@@ -10,9 +10,9 @@ import pytest
 from gateway.core.errors import ConfigError
 from gateway.importer.fastchat import read_fastchat
 from gateway.importer.separators import Conversation, styles
-from gateway.template.build import build, dialogue_of
-from gateway.template.check import parse_spec
-from gateway.template.spec import Example
+from gateway.template.registry import build, dialogue_of
+from gateway.template.spec.template import Example
+from gateway.template.validation.template import parse_spec
 from tests.importer.files import source
 
 TALK = (

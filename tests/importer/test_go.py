@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.importer.go_functions import Struct
-from gateway.importer.go_render import render
-from gateway.importer.go_syntax import parse
-from gateway.importer.go_tree import GoError
+from gateway.importer.go.functions import Struct
+from gateway.importer.go.render import render
+from gateway.importer.go.syntax import parse
+from gateway.importer.go.tree import GoError
 
 DATA: dict[str, Any] = {
     "A": "a", "Empty": "", "N": 3, "L": ["x", "y", "z"], "None": [], "Yes": True,

@@ -10,9 +10,9 @@ import pytest
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import ConfigError
 from gateway.importer.lazyllm import read_lazyllm
-from gateway.template.build import build
-from gateway.template.check import parse_spec
-from gateway.template.prompter.prompter import chat
+from gateway.template.lazyllm.prompter import chat
+from gateway.template.registry import build
+from gateway.template.validation.template import parse_spec
 from tests.importer.files import source
 
 READ: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -43,7 +43,7 @@ def test_a_setting_becomes_the_keys_of_a_file(name: str, text: str, keys: dict[s
 def test_the_template_writes_what_the_prompter_writes() -> None:
     (draft,) = read_lazyllm(source("p.json", '{"class": "ChatPrompter", "instruction": "Be brief."}'), marks_of="qwen")
     template = build(parse_spec(draft.keys, name="p"))
-    from gateway.template.prompter.families import family
+    from gateway.template.lazyllm.families import family
 
     marks = {key: text for key, text in family("qwen").items() if isinstance(text, str)}
     wanted = chat("Be brief.").bound(marks).generate_prompt("hi")

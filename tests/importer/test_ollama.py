@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.importer.go_syntax import parse
-from gateway.importer.go_tree import GoError
+from gateway.importer.go.syntax import parse
+from gateway.importer.go.tree import GoError
 from gateway.importer.kinds import kind_of
 from gateway.importer.modelfile import read_modelfile
 from gateway.importer.ollama import read_ollama, reference_of
-from gateway.template.build import build, dialogue_of
-from gateway.template.check import parse_spec
-from gateway.template.spec import Example
+from gateway.template.registry import build, dialogue_of
+from gateway.template.spec.template import Example
+from gateway.template.validation.template import parse_spec
 from tests.growth import assert_linear
 from tests.importer.files import shipped, source
 

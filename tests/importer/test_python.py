@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.importer.python import read_module
-from gateway.importer.python_values import Called, Named, Unread
+from gateway.importer.python_source.module import read_module
+from gateway.importer.python_source.values import Called, Named, Unread
 from tests.growth import assert_linear
 from tests.importer.files import source
 

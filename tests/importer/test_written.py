@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.yaml import parse
+from gateway.config.files.yaml import parse
 from gateway.importer.draft import Draft
 from gateway.importer.written import written
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.template.jinja.confined import TIME
+from gateway.template.huggingface.sandbox.subprocess_renderer import TIME
 from tests.serving import PATIENCE, Gateway, gateway
 
 CONFIG = """

@@ -389,7 +389,7 @@ def test_the_supervisors_death_leaves_no_orphan(tmp_path: Path) -> None:
 
 RIG = """\
 import os, sys
-if "gateway.cli.worker" in sys.orig_argv:
+if "gateway.server.worker" in sys.orig_argv:
     os._exit(7)
 """
 

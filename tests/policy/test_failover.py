@@ -12,8 +12,8 @@ from gateway.backend.scripted import ERRORS, Script, ScriptedBackend
 from gateway.core.errors import UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
 from gateway.core.events import Begun
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.policy.deliver.begin import Begin
 from gateway.policy.deliver.failover import Failover, Replica
+from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from tests.policy.asking import Heard, ask, cancel_after, leave_after, listen
 
 FINE: Script = ("fine", {"finish": "stop"})
@@ -49,7 +49,7 @@ AGAIN = {
 
 def failover(*backends: ScriptedBackend, attempts: int = 3, seen: list[tuple[str, str]] | None = None) -> Failover:
     """Replicas behind their gates, as assembly puts them."""
-    replicas = tuple(Replica(f"m/{number}", Begin(backend, 1.0)) for number, backend in enumerate(backends))
+    replicas = tuple(Replica(f"m/{number}", FirstTokenGate(backend, 1.0)) for number, backend in enumerate(backends))
     observe = (lambda target, outcome: seen.append((target, outcome))) if seen is not None else (lambda *_: None)
     return Failover(replicas, attempts, observe=observe, rng=random.Random(1))
 
@@ -138,7 +138,10 @@ def test_one_stale_connection_is_repeated_at_once_and_counted(
 ) -> None:
     stale, seen = Stale(times), list[tuple[str, str]]()
     stack = Failover(
-        (Replica("m/0", Begin(stale, 1.0)),), attempts, observe=lambda *one: seen.append(one), rng=random.Random(1)
+        (Replica("m/0", FirstTokenGate(stale, 1.0)),),
+        attempts,
+        observe=lambda *one: seen.append(one),
+        rng=random.Random(1),
     )
     heard = ask(stack)
     assert (heard.code, stale.opened, len(seen)) == (code, opened, opened)
@@ -147,7 +150,7 @@ def test_one_stale_connection_is_repeated_at_once_and_counted(
 
 def test_a_stale_connection_is_repeated_at_the_same_target() -> None:
     stale, other = Stale(1), ScriptedBackend(FINE)
-    heard = ask(Failover((Replica("m/0", Begin(stale, 1.0)), Replica("m/1", Begin(other, 1.0))), 3))
+    heard = ask(Failover((Replica("m/0", FirstTokenGate(stale, 1.0)), Replica("m/1", FirstTokenGate(other, 1.0))), 3))
     assert heard.begun == [Begun("m/0", attempts=2)]
 
 
@@ -169,7 +172,7 @@ def test_nothing_is_retried_once_the_answer_has_begun() -> None:
 
 def test_an_answer_that_never_begins_is_retried_elsewhere_and_the_first_is_closed() -> None:
     slow, fine = ScriptedBackend([{"pause": 9}, "late"]), ScriptedBackend(FINE)
-    stack = Failover((Replica("m/0", Begin(slow, 0.03)), Replica("m/1", Begin(fine, 1.0))), 3)
+    stack = Failover((Replica("m/0", FirstTokenGate(slow, 0.03)), Replica("m/1", FirstTokenGate(fine, 1.0))), 3)
     heard = ask(stack)
     assert (heard.texts, heard.begun) == ({0: "fine"}, [Begun("m/1", attempts=2)])
     assert (slow.active, slow.left_early) == (0, 1)

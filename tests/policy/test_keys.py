@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import InvalidApiKey
-from gateway.policy.admit.keys import Keyring, allows
+from gateway.policy.admit.api_keys import Keyring, allows
 
 EXPIRY = 1000.0
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from gateway.config.names import FILE_NAME
-from gateway.config.yaml import parse
+from gateway.config.files.yaml import parse
+from gateway.config.schema.names import FILE_NAME
 from gateway.core.dialogue import Dialogue, Message, plain_messages, wishes_of
 from gateway.core.prompt import Prompt
-from gateway.template.build import build, run_examples
-from gateway.template.check import parse_spec
-from gateway.template.prompter.families import family_names
-from gateway.template.spec import TemplateSpec
+from gateway.template.lazyllm.families import family_names
+from gateway.template.registry import build, run_examples
+from gateway.template.spec.template import TemplateSpec
+from gateway.template.validation.template import parse_spec
 
 ROOT = Path(__file__).parents[2]
 FILES = {path.stem: path for path in sorted((ROOT / "meta_templates").glob("lazyllm-*.yaml"))}

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from gateway.config.names import FILE_NAME
-from gateway.config.yaml import parse
+from gateway.config.files.yaml import parse
+from gateway.config.schema.names import FILE_NAME
 from gateway.core.dialogue import Dialogue, Message, plain_messages
 from gateway.core.prompt import Prompt
-from gateway.template.build import build, run_examples
-from gateway.template.check import parse_spec
-from gateway.template.spec import Example, RoleSpec, TemplateSpec
+from gateway.template.registry import build, run_examples
+from gateway.template.spec.template import Example, RoleSpec, TemplateSpec
+from gateway.template.validation.template import parse_spec
 from tests.presets.upstream import COVERED, OURS, VALUES, Change, normal
 
 ROOT = Path(__file__).parents[2]

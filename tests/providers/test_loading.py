@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.assembly import rehearse
+from gateway.assembly import dry_run
 from gateway.config.load import read
 from tests.journeys.process import environment
 from tests.providers.server import Providers
@@ -43,7 +43,7 @@ assert "litellm" in loaded
 async def call():
     exchange = Exchange("chat", "req_1", messages=({{"role": "user", "content": "chat"}},))
     async with stack.routes["api"].backend.open(exchange) as events:
-        while await events.more():
+        while await events.next_batch():
             pass
 
 asyncio.run(call())
@@ -87,6 +87,6 @@ def test_a_missing_extra_is_a_problem_of_the_line_that_needs_it(tmp_path: Path) 
 def test_a_model_without_a_provider_is_a_problem_of_its_line(tmp_path: Path) -> None:
     snapshot = read(Path(write(tmp_path, model="tiny")), {}).snapshot
     assert snapshot is not None
-    (problem,) = rehearse(snapshot)
+    (problem,) = dry_run(snapshot)
     expected = 'gateway.yaml:5 models.api.targets[0].model: LiteLLM knows no provider for "tiny"'
     assert str(problem).startswith(expected)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from gateway.stream.tool_calls import FORMATS, Called, Scanner, Tokens, Unread
-from gateway.template.prompter.errors import PrompterError
-from gateway.template.prompter.extract import ToolTokens, extract_calls
-from gateway.template.prompter.json5_read import NotJson5, read_json5
+from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.extract import ToolTokens, extract_calls
+from gateway.template.lazyllm.json5_read import NotJson5, read_json5
 from tests.stream.slicing import sliced
 
 FAMILIES = {

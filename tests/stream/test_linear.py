@@ -9,11 +9,11 @@ import pytest
 
 from gateway.core.errors import UpstreamError
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
-from gateway.stream.cut import Cutter
 from gateway.stream.fold import Fold
 from gateway.stream.reasoning import Reasoning, Thinking
 from gateway.stream.sse import SseParser
-from gateway.stream.stops import StopScanner
+from gateway.stream.stop_cutter import Cutter
+from gateway.stream.stop_search import StopScanner
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from tests.growth import assert_linear
 

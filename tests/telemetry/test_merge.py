@@ -8,13 +8,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.record import Record
-from gateway.telemetry.merge import Tally, exposition, merge, remains, tally
+from gateway.telemetry.merge import MetricsSnapshot, exposition, merge, remains, tally
 from gateway.telemetry.metrics import Metrics
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def series(told: Tally) -> Series:
+def series(told: MetricsSnapshot) -> Series:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(exposition(told).decode())
@@ -22,7 +22,7 @@ def series(told: Tally) -> Series:
     }
 
 
-def ours(told: Tally) -> Series:
+def ours(told: MetricsSnapshot) -> Series:
     return {key: value for key, value in series(told).items() if key[0].startswith("gateway_")}
 
 
@@ -65,7 +65,7 @@ def test_of_a_dead_process_stays_what_it_counted_and_not_what_it_was_doing() -> 
 
 
 def test_the_remains_of_many_add_up() -> None:
-    gone = Tally()
+    gone = MetricsSnapshot()
     for _ in range(3):
         gone = merge([gone, remains(tally(worker("a")))])
     calls = ours(gone)["gateway_requests_total", (("endpoint", "chat"), ("model", "a"), ("outcome", "ok"))]

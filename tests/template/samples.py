@@ -6,8 +6,8 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, wishes_of
 from gateway.template.base import Template
-from gateway.template.build import build
-from gateway.template.check import parse_spec
+from gateway.template.registry import build
+from gateway.template.validation.template import parse_spec
 
 HUMAN = {"role": "HUMAN", "begin": "<HUMAN>: ", "end": "<eoh>\n"}
 BOT = {"role": "BOT", "begin": "<BOT>: ", "end": "<eob>\n", "generate": True}

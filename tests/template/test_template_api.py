@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialogue import Dialogue, Wishes
+from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import InvalidValue, RoleNotSupported
 from tests.template.samples import API, API_SYSTEM, dialogue, message, template
 
@@ -147,7 +147,9 @@ def test_a_continued_message_keeps_its_end_open() -> None:
 
 def test_chat_hands_messages_on_untouched() -> None:
     raw = {"role": "anything", "content": None, "tool_calls": [1], "extra": {"a": 1}}
-    said = Dialogue((message("anything", None, tool_calls=[1], extra={"a": 1}),), Wishes(tools=({"type": "function"},)))
+    said = Dialogue(
+        (message("anything", None, tool_calls=[1], extra={"a": 1}),), RenderOptions(tools=({"type": "function"},))
+    )
     prompt = template({"kind": "chat", "stop": ["###"], "eos_token_id": 7}).render(said)
     assert prompt.messages == (raw,)
     assert (prompt.stops, prompt.stop_token_ids, prompt.bos) == (("###",), (7,), "none")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gateway.template.build import build, run_examples
-from gateway.template.check import SpecError, parse_spec
-from gateway.template.spec import RoleSpec, TemplateSpec
+from gateway.template.registry import build, run_examples
+from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.validation.template import SpecError, parse_spec
 from tests.template.samples import API, BOT, HUMAN, PLAIN, RESERVED, SYSTEM
 
 Q = {"messages": [{"role": "user", "content": "q"}]}

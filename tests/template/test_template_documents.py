@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from gateway.template.build import build
-from gateway.template.check import parse_spec
-from gateway.template.lm_parser import LMParser
-from gateway.template.promptlist import PromptList
-from gateway.template.whole import whole_segments
+from gateway.template.full_text import whole_segments
+from gateway.template.opencompass.lm_parser import LMParser
+from gateway.template.opencompass.prompt_list import PromptList
+from gateway.template.registry import build
+from gateway.template.validation.template import parse_spec
 from tests.template.samples import BOT, HUMAN, SYSTEM, dialogue
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "d4"

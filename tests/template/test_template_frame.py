@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages, Wishes, plain_messages, wishes_of
+from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages, RenderOptions, plain_messages, wishes_of
 from gateway.core.errors import RoleNotSupported
-from gateway.core.prompt import Manner, Prompt
-from gateway.template.build import dialogue_of
-from gateway.template.frame import LONGEST, ORDERS, Frame, Orders
-from gateway.template.spec import Example
+from gateway.core.prompt import Prompt, PromptMetadata
+from gateway.template.layout import LONGEST, ORDERS, LayoutCache, PromptLayout
+from gateway.template.registry import dialogue_of
+from gateway.template.spec.template import Example
 from gateway.wire.requests import read_chat
 from tests.template.samples import BOT, HUMAN, PLAIN, RESERVED, THINKING, dialogue, template
 
@@ -42,7 +42,7 @@ def same(made: Any, raws: list[dict[str, str]]) -> None:
     """The three lines tell and write the same."""
     columns = plain_messages(raws)
     assert columns is not None
-    said = [Dialogue(columns), Dialogue(columns, Wishes(parallel_calls=False)), Dialogue(tuple(columns))]
+    said = [Dialogue(columns), Dialogue(columns, RenderOptions(parallel_calls=False)), Dialogue(tuple(columns))]
     straight, wishing, general = [made.render(one) for one in said]
     for other in (wishing, general):
         assert (straight.text, straight.manner) == (other.text, other.manner)
@@ -86,7 +86,9 @@ def test_values_of_slots_stand_where_the_general_way_writes_them(
     raws = [{"role": role, "content": data.draw(TEXTS)} for role in ([S] if led else []) + order]
     columns, made = plain_messages(raws), template({**CHAT, "instruction": instruction})
     assert columns is not None
-    quick, general = [made.render(Dialogue(one, Wishes(variables=variables))) for one in (columns, tuple(columns))]
+    quick, general = [
+        made.render(Dialogue(one, RenderOptions(variables=variables))) for one in (columns, tuple(columns))
+    ]
     assert (quick.text, quick.manner, quick.segments) == (general.text, general.manner, general.segments)
 
 
@@ -107,7 +109,7 @@ FILLED: dict[str, tuple[list[str], list[str], str]] = {
 @pytest.mark.parametrize("name", FILLED)
 def test_each_text_stands_in_its_gap(name: str) -> None:
     words, texts, whole = FILLED[name]
-    frame = Frame(words, Manner())
+    frame = PromptLayout(words, PromptMetadata())
     assert (frame.filled(texts), frame.filled(texts)) == (whole, whole)
 
 
@@ -127,7 +129,7 @@ class Counted:
 
 def test_an_order_is_laid_out_once_and_so_are_two_of_one_length() -> None:
     lay_out = Counted()
-    orders = Orders(lay_out)
+    orders = LayoutCache(lay_out)
     for _ in range(3):
         for roles in ((U,), (U, A, U), (S, A, U), ()):
             assert orders.of(roles) == " ".join(roles)
@@ -136,7 +138,7 @@ def test_an_order_is_laid_out_once_and_so_are_two_of_one_length() -> None:
 
 def test_orders_of_clients_choice_are_kept_up_to_a_number() -> None:
     lay_out = Counted()
-    orders = Orders(lay_out)
+    orders = LayoutCache(lay_out)
     for length in range(3 * ORDERS):
         assert orders.of((U,) * length) == " ".join((U,) * length)
         assert len(orders.latest) <= ORDERS
@@ -147,7 +149,7 @@ def test_orders_of_clients_choice_are_kept_up_to_a_number() -> None:
 
 
 def test_an_order_of_a_known_length_takes_no_other_place_than_that() -> None:
-    orders = Orders(Counted())
+    orders = LayoutCache(Counted())
     for length in range(1, ORDERS + 1):
         orders.of((U,) * length)
     orders.of((U, A, U))
@@ -156,7 +158,7 @@ def test_an_order_of_a_known_length_takes_no_other_place_than_that() -> None:
 
 def test_a_long_order_is_not_kept() -> None:
     lay_out = Counted()
-    orders = Orders(lay_out)
+    orders = LayoutCache(lay_out)
     for _ in range(2):
         for length in (LONGEST, LONGEST + 1):
             assert orders.of((U,) * length).count(U) == length
@@ -211,16 +213,16 @@ def test_prompts_are_equal_and_hashed_by_what_they_say() -> None:
     made = template(PLAIN)
     one, same_again, other = [made.render(dialogue((U, text))) for text in ("a", "a", "b")]
     assert (one == same_again, one == other, hash(one) == hash(same_again)) == (True, False, True)
-    assert Prompt("x") == Prompt("x", Manner())
-    assert Prompt("x") != Prompt("x", Manner(bos="engine"))
+    assert Prompt("x") == Prompt("x", PromptMetadata())
+    assert Prompt("x") != Prompt("x", PromptMetadata(bos="engine"))
     assert (Prompt("x").segments, Prompt("x").messages) == ((), None)
 
 
 def test_no_wishes_is_what_a_dialogue_has() -> None:
     assert Dialogue(()).wishes is NO_WISHES
-    assert Wishes() == NO_WISHES
+    assert RenderOptions() == NO_WISHES
     assert wishes_of() is wishes_of(tools=(), continue_final=False, variables={}) is NO_WISHES
-    assert wishes_of(continue_final=True) == Wishes(continue_final=True)
+    assert wishes_of(continue_final=True) == RenderOptions(continue_final=True)
 
 
 def test_an_example_takes_the_line_that_a_request_takes() -> None:

@@ -7,7 +7,7 @@ import pytest
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Segment
-from gateway.template.meta import KEPT
+from gateway.template.meta.renderer import KEPT
 from tests.template.samples import (
     BOT,
     HUMAN,

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import NO_WISHES, Dialogue, Message, Wishes, plain_messages
-from gateway.template.build import build
-from gateway.template.lm_parser import LMParser
-from gateway.template.promptlist import PromptList
-from gateway.template.spec import RoleSpec, TemplateSpec
+from gateway.core.dialogue import NO_WISHES, Dialogue, Message, RenderOptions, plain_messages
+from gateway.template.opencompass.lm_parser import LMParser
+from gateway.template.opencompass.prompt_list import PromptList
+from gateway.template.registry import build
+from gateway.template.spec.template import RoleSpec, TemplateSpec
 
 TEXTS = st.text(alphabet=st.sampled_from("ab <>\n{}é漢🙂"), max_size=6)
 
@@ -56,8 +56,8 @@ def test_columns_are_written_as_the_same_messages_are(
     columns, made = plain_messages(raws), build(TemplateSpec("t", "meta", turns="natural", **keys))
     assert columns is not None
     goes_on = goes_on and turns[-1][0] == "assistant"
-    quick = made.render(Dialogue(columns, Wishes(goes_on) if goes_on else NO_WISHES))
-    careful = made.render(Dialogue(tuple(columns), Wishes(goes_on)))
+    quick = made.render(Dialogue(columns, RenderOptions(goes_on) if goes_on else NO_WISHES))
+    careful = made.render(Dialogue(tuple(columns), RenderOptions(goes_on)))
     assert (quick.text, quick.notices, quick.segments) == (careful.text, careful.notices, careful.segments)
     assert "".join(segment.text for segment in quick.segments or ()) == quick.text
 

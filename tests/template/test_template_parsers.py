@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import TemplateError
-from gateway.template.api_parser import APIParser
-from gateway.template.chat_parser import ChatAPIParser, ChatLMParser, to_chat
-from gateway.template.dialect import AIS_BENCH, DIALECTS
-from gateway.template.lm_parser import LMParser
-from gateway.template.promptlist import PromptList
-from gateway.template.wrappers import ais_chat_messages, hf_base_text, hf_chat_messages, openai_request
+from gateway.template.opencompass.api_parser import APIParser
+from gateway.template.opencompass.chat_parser import ChatAPIParser, ChatLMParser, to_chat
+from gateway.template.opencompass.dialect import AIS_BENCH, DIALECTS
+from gateway.template.opencompass.lm_parser import LMParser
+from gateway.template.opencompass.prompt_list import PromptList
+from gateway.template.opencompass.wrappers import ais_chat_messages, hf_base_text, hf_chat_messages, openai_request
 from tests.template.samples import API, API_SYSTEM, PLAIN, RESERVED
 
 Q, A = {"role": "HUMAN", "prompt": "q"}, {"role": "BOT", "prompt": "a"}

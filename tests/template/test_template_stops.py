@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.template.check import parse_spec
 from gateway.template.stops import stop_strings, stop_token_ids
+from gateway.template.validation.template import parse_spec
 from tests.template.samples import API, HUMAN, PLAIN
 
 

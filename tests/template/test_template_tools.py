@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from gateway.config.yaml import parse
-from gateway.core.dialogue import Dialogue, Wishes
+from gateway.config.files.yaml import parse
+from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt
 from gateway.stream.tool_calls import FORMATS
-from gateway.template.build import build, run_examples
-from gateway.template.check import SpecError, parse_spec
-from gateway.template.spec_tools import PARSERS, CallForm, ThinkingSpec, ToolList, ToolsSpec
+from gateway.template.registry import build, run_examples
+from gateway.template.spec.tools import PARSERS, CallForm, ThinkingSpec, ToolList, ToolsSpec
 from gateway.template.tools import calls_of, choice_of, tools_of
+from gateway.template.validation.template import SpecError, parse_spec
 from tests.template.samples import BOT, HUMAN, SYSTEM, THOUGHTS, message, template
 
 ADD = {"type": "function", "function": {"name": "add", "description": "é", "parameters": {"type": "object"}}}
@@ -52,7 +52,7 @@ def declared(**changes: Any) -> dict[str, Any]:
 
 
 def rendered(form: dict[str, Any], *messages: Any, **settings: Any) -> Prompt:
-    prompt = template(BASE, tools=form).render(Dialogue(messages, Wishes(**settings)))
+    prompt = template(BASE, tools=form).render(Dialogue(messages, RenderOptions(**settings)))
     assert prompt.segments is not None
     assert "".join(segment.text for segment in prompt.segments) == prompt.text
     return prompt
@@ -175,7 +175,7 @@ def test_without_tools_the_prompt_is_that_of_a_template_without_tools() -> None:
     for messages in ((USER,), (ASKED, USER, SAID, USER)):
         assert rendered(TOOLS, *messages) == plain.render(Dialogue(messages))
         assert rendered(TOOLS, *messages, tools=(NOW,), tool_choice="none") == plain.render(Dialogue(messages))
-    goes_on = Dialogue((USER, SAID), Wishes(continue_final=True))
+    goes_on = Dialogue((USER, SAID), RenderOptions(continue_final=True))
     assert template(BASE, tools=TOOLS).render(goes_on) == plain.render(goes_on)
 
 
@@ -253,13 +253,13 @@ def test_what_cannot_be_written_is_refused_by_its_place(name: str) -> None:
     changes, messages, settings, code, param = WRONG[name]
     tools = {key: value for key, value in {**TOOLS, **changes}.items() if value is not None}
     with pytest.raises(RequestError) as raised:
-        template(BASE, tools=tools).render(Dialogue(messages, Wishes(**settings)))
+        template(BASE, tools=tools).render(Dialogue(messages, RenderOptions(**settings)))
     assert (raised.value.code, raised.value.param) == (code, param)
 
 
 def test_a_template_without_tools_refuses_them() -> None:
     with pytest.raises(RequestError) as raised:
-        template(BASE).render(Dialogue((USER,), Wishes(tools=(NOW,))))
+        template(BASE).render(Dialogue((USER,), RenderOptions(tools=(NOW,))))
     assert (raised.value.code, raised.value.param) == ("unsupported_parameter", "tools")
 
 
@@ -342,5 +342,5 @@ def test_the_page_explains_every_key() -> None:
 def test_calls_come_parsed_to_whoever_writes_them() -> None:
     call = calls_of(spoken('{"a": 1}'), 0)[0]
     assert (call.name, call.arguments, call.id) == ("now", {"a": 1}, "c1")
-    assert choice_of(Dialogue((USER,), Wishes(tools=(NOW,), tool_choice=NAMED))).name == "now"
-    assert tools_of(Dialogue((USER,), Wishes(tools=(NOW,)))) == (NOW,)
+    assert choice_of(Dialogue((USER,), RenderOptions(tools=(NOW,), tool_choice=NAMED))).name == "now"
+    assert tools_of(Dialogue((USER,), RenderOptions(tools=(NOW,)))) == (NOW,)

@@ -13,7 +13,7 @@ from gateway.core.dialogue import Part
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.fields import FORBIDDEN
 from gateway.wire.requests import _call, read_chat, read_completion, read_embedding
-from gateway.wire.shapes import CHAT, sorted_fields
+from gateway.wire.validation import CHAT, sorted_fields
 
 USER = {"role": "user", "content": "hi"}
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.backend.bos import BosRule, bos_rule
 from gateway.backend.embedded.options import read_options
 from gateway.backend.embedded.params import Ask, read_ask
-from gateway.backend.embedded.work import News, Reading, Work
-from gateway.backend.request import refuse_stream_options
+from gateway.backend.embedded.worker_thread import News, Reading, Work
+from gateway.backend.openai.bos import BosRule, bos_rule
+from gateway.backend.openai.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ContextLengthExceeded, GatewayError, InvalidValue, RequestError
 from gateway.core.events import Begun, Event

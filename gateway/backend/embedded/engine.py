@@ -22,7 +22,7 @@ from gateway.backend.embedded.generation import Generation
 from gateway.backend.embedded.llama import Llama
 from gateway.backend.embedded.text import Vocabulary
 from gateway.backend.embedded.weights import Weights
-from gateway.backend.embedded.work import Call, Deliver, News, Work
+from gateway.backend.embedded.worker_thread import Call, Deliver, News, Work
 from gateway.core.errors import Overloaded, UpstreamError
 from gateway.core.events import Finish, Usage
 

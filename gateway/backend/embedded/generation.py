@@ -21,9 +21,9 @@ from gateway.backend.embedded.llama import Cache
 from gateway.backend.embedded.sampling import Sampler, Scores, log_softmax
 from gateway.backend.embedded.text import Unfolding, Vocabulary, token_name
 from gateway.backend.embedded.weights import Array
-from gateway.backend.embedded.work import Reading, Work
+from gateway.backend.embedded.worker_thread import Reading, Work
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
-from gateway.stream.stops import StopScanner
+from gateway.stream.stop_search import StopScanner
 
 CHUNK = 128
 """Prompt tokens a sequence brings to one step. Fixed, so that neighbours do not change its numbers."""

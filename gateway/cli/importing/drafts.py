@@ -10,10 +10,10 @@ from typing import Any
 from gateway.cli.importing.asked import Asked, as_name
 from gateway.cli.importing.folder import from_folder
 from gateway.cli.options import NotFound
-from gateway.config import yaml
 from gateway.config.chat_folders import TEMPLATES, chat_template_in
-from gateway.config.names import FILE_NAME, shown
-from gateway.config.templates import CHAT
+from gateway.config.files import yaml
+from gateway.config.schema.names import FILE_NAME, shown
+from gateway.config.sections.templates import CHAT
 from gateway.core.errors import ConfigError
 from gateway.importer.draft import Draft
 from gateway.importer.fastchat import read_fastchat

@@ -9,9 +9,9 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.importer.draft import Draft, Reference
 from gateway.template.base import Template
-from gateway.template.build import dialogue_of
-from gateway.template.prompter.template import slots_in
-from gateway.template.spec import Example, TemplateSpec
+from gateway.template.lazyllm.template import slots_in
+from gateway.template.registry import dialogue_of
+from gateway.template.spec.template import Example, TemplateSpec
 
 TALKS: tuple[tuple[tuple[str, str], ...], ...] = (
     (("user", "1+1=?"),),

@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.comparing import rendered_by
 from gateway.cli.importing.asked import STDOUT, Asked, as_name
 from gateway.cli.importing.examples import asking
+from gateway.cli.parity_sides import rendered_by
 from gateway.config.chat_folders import read_chat_folder
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import RequestError
 from gateway.importer import hugging
 from gateway.importer.draft import SUBSETS, TOOLS, Draft, Reference
 from gateway.importer.source import Source
-from gateway.template.build import build
-from gateway.template.parity.sides import chat_reference
-from gateway.template.spec import TemplateSpec
+from gateway.parity.sides import chat_reference
+from gateway.template.registry import build
+from gateway.template.spec.template import TemplateSpec
 
 
 def from_folder(source: Source, path: Path, asked: Asked) -> Draft:
@@ -40,7 +40,7 @@ def from_folder(source: Source, path: Path, asked: Asked) -> Draft:
 
 def _chat_reference(spec: TemplateSpec) -> tuple[Reference, bool]:
     """The chat template as a reference, and whether somebody else than we renders it."""
-    from gateway.template.jinja.template import JinjaTemplate
+    from gateway.template.huggingface.renderer import JinjaTemplate
 
     template, who = rendered_by(spec, "auto")
     side, bounded = chat_reference(template), build(spec)

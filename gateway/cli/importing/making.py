@@ -11,15 +11,15 @@ from typing import Any
 
 from gateway.cli.importing.examples import asking, examples_of, variables_of
 from gateway.cli.importing.verdict import Verdict, judge
-from gateway.config import yaml
-from gateway.config.files import Files
-from gateway.config.templates import read_template
+from gateway.config.files import yaml
+from gateway.config.files.reader import Files
+from gateway.config.sections.templates import read_template
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.importer.draft import Draft, Reference
 from gateway.importer.written import written
 from gateway.template.base import Template
-from gateway.template.build import build
-from gateway.template.spec import TemplateSpec
+from gateway.template.registry import build
+from gateway.template.spec.template import TemplateSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from gateway.cli.importing.asked import STDOUT, Asked
 from gateway.cli.importing.making import Made
 from gateway.cli.options import NotFound
 from gateway.importer.draft import Draft
-from gateway.template.chat_files import LOOKED_AT
-from gateway.template.chat_reader import JINJA, NAMED
+from gateway.template.huggingface.folder.chat_template import LOOKED_AT
+from gateway.template.huggingface.folder.reader import JINJA, NAMED
 
 FOLDER = "meta_templates"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from gateway.core.prompt import Manner, Prompt
+from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.importer.draft import SUBSETS, Draft, Reference, has_system
+from gateway.parity.cases import Case, matrix
+from gateway.parity.causes import CAUSES
+from gateway.parity.compare import CaseResult, compare
+from gateway.parity.sides import Side
 from gateway.template.base import Template
-from gateway.template.parity.cases import Case, matrix
-from gateway.template.parity.causes import CAUSES
-from gateway.template.parity.compare import CaseResult, compare
-from gateway.template.parity.sides import Side
 
 SHOWN = 3
 """Differences told one by one."""
@@ -64,7 +64,9 @@ def _led(case: Case, system: str) -> Case:
 def _with_bos(side: Side, reference: Reference) -> Side:
     """The reference's texts as the same engine sees them."""
     return Side(
-        lambda dialogue: Prompt(reference.render(dialogue), Manner(bos=reference.bos)), side.whole, reference.bos
+        lambda dialogue: Prompt(reference.render(dialogue), PromptMetadata(bos=reference.bos)),
+        side.whole,
+        reference.bos,
     )
 
 

@@ -31,12 +31,12 @@ from gateway.core.errors import (
 )
 from gateway.core.events import Begun
 from gateway.core.exchange import Events, Exchange
-from gateway.policy.deliver.begin import Begin, Opening
-from gateway.policy.deliver.clock import AttemptCancelled
+from gateway.policy.deliver.deadline import AttemptCancelled
+from gateway.policy.deliver.first_token_gate import FirstTokenGate, GatedStream
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetryRule:
     """How a failure may be answered."""
 
     most: int
@@ -45,15 +45,15 @@ class Again:
     """May a target be asked again once there is no other left?"""
 
 
-RULES: tuple[tuple[type[GatewayError], Again], ...] = (
+RULES: tuple[tuple[type[GatewayError], RetryRule], ...] = (
     # the first row that fits; the more special classes first
-    (UpstreamUnreachable, Again(most=9, same_target=False)),
-    (UpstreamDnsError, Again(most=9, same_target=False)),
-    (UpstreamConnectTimeout, Again(most=9, same_target=False)),
-    (UpstreamRateLimited, Again(most=9, same_target=False)),
-    (UpstreamTimeout, Again(most=1, same_target=False)),
-    (UpstreamOverloaded, Again(most=1, same_target=True)),
-    (UpstreamError, Again(most=1, same_target=True)),
+    (UpstreamUnreachable, RetryRule(most=9, same_target=False)),
+    (UpstreamDnsError, RetryRule(most=9, same_target=False)),
+    (UpstreamConnectTimeout, RetryRule(most=9, same_target=False)),
+    (UpstreamRateLimited, RetryRule(most=9, same_target=False)),
+    (UpstreamTimeout, RetryRule(most=1, same_target=False)),
+    (UpstreamOverloaded, RetryRule(most=1, same_target=True)),
+    (UpstreamError, RetryRule(most=1, same_target=True)),
 )
 
 BACKOFF = 0.25
@@ -68,7 +68,7 @@ class Replica:
     """One target behind its gate."""
 
     label: str
-    backend: Begin
+    backend: FirstTokenGate
 
 
 class Failover:
@@ -162,7 +162,7 @@ def _may_go_on(error: GatewayError, survived: dict[type[GatewayError], int], fre
     return survived[kind] <= rule.most and (fresh or rule.same_target)
 
 
-def _label(events: Opening, label: str, attempts: int) -> None:
+def _label(events: GatedStream, label: str, attempts: int) -> None:
     """Let the ``Begun`` among those the gate holds say who answered and how many had to be asked."""
     events.held = [
         replace(event, target=label, attempts=attempts) if isinstance(event, Begun) else event for event in events.held

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.core.frozen import dataclass
-from gateway.stream.stops import StopSet
+from gateway.stream.stop_search import StopSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ part of the string. A call that is complete but for its end marker counts as one
 
 from __future__ import annotations
 
-from gateway.stream.stops import StopSet
+from gateway.stream.stop_search import StopSet
 from gateway.stream.tool_calls.base import Calls, Format
 from gateway.stream.tool_calls.values import Closed, Value, calls_in
 

@@ -23,7 +23,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gateway.core.frozen import dataclass
-from gateway.stream.stops import StopScanner, StopSet, stop_set
+from gateway.stream.stop_search import StopScanner, StopSet, stop_set
 from gateway.stream.tool_calls.base import MAX_CALLS, Called, Calls, Format, Region
 from gateway.stream.tool_calls.literals import expression, literal
 from gateway.stream.tool_calls.values import BESIDE, Closed, Value, as_json, calls_in, object_to

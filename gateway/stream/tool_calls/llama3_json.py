@@ -6,7 +6,7 @@ is no call: it stays text.
 
 from __future__ import annotations
 
-from gateway.stream.stops import StopSet
+from gateway.stream.stop_search import StopSet
 from gateway.stream.tool_calls.base import Calls, Format, Region
 from gateway.stream.tool_calls.values import Value, calls_in
 

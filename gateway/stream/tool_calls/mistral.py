@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.stream.stops import StopSet
+from gateway.stream.stop_search import StopSet
 from gateway.stream.tool_calls.base import Called, Calls, Format
 from gateway.stream.tool_calls.values import Balance, blank_to, calls_in, object_to
 

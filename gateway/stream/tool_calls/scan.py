@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection
 from itertools import groupby
 
-from gateway.stream.stops import StopScanner
+from gateway.stream.stop_search import StopScanner
 from gateway.stream.tool_calls.base import MAX_CALLS, Calls, Format, Piece, Region, Unread
 
 _BLANK = re.compile(r"\s*")

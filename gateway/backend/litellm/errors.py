@@ -1,0 +1,152 @@
+"""Translation of LiteLLM's exceptions into our own errors.
+
+Refused, reset and garbage all surface as LiteLLM's own 500, a 529 too, a status may be the string "overloaded", and a
+used-up account is the same class as a rate limit (``specs/reliability.md`` 5). So the causes come before the class,
+and the provider's own HTTP reply, which LiteLLM keeps at the root of the chain, comes before LiteLLM's reading of it.
+This file knows the classes by name only and imports nothing of LiteLLM.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from gateway.backend.openai.error_mapping import error_for_status, error_in_body, one_safe_line, parse_retry_after
+from gateway.core.errors import (
+    ContentFiltered,
+    ContextLengthExceeded,
+    GatewayError,
+    UnsupportedParameter,
+    UpstreamConnectTimeout,
+    UpstreamDisconnected,
+    UpstreamDnsError,
+    UpstreamIncomplete,
+    UpstreamInvalidResponse,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+
+LOG = logging.getLogger("gateway.litellm")
+
+MAX_TEXT = 4096
+"""Characters of a foreign message that are looked at."""
+
+# What LiteLLM puts before a provider's own words: ``litellm.BadRequestError: GeminiException BadRequestError - ``.
+_CLASS_NAMES = re.compile(r"(?:(?:litellm\.)?\w{1,64}(?:Error|Exception)\b[\s:-]{0,4})+")
+
+# By the name of a class in the chain of causes, the innermost first.
+_CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
+    "gaierror": (UpstreamDnsError, "the name of the provider's server does not resolve"),
+    "ClientConnectorDNSError": (UpstreamDnsError, "the name of the provider's server does not resolve"),
+    "ConnectTimeout": (UpstreamConnectTimeout, "no connection to the provider in time"),
+    "ConnectionTimeoutError": (UpstreamConnectTimeout, "no connection to the provider in time"),
+    "ConnectError": (UpstreamUnreachable, "the provider's server does not accept connections"),
+    "ClientConnectorError": (UpstreamUnreachable, "the provider's server does not accept connections"),
+    "ConnectionRefusedError": (UpstreamUnreachable, "the provider's server does not accept connections"),
+    "JSONDecodeError": (UpstreamInvalidResponse, "the provider answered with something that is not JSON"),
+    "APIResponseValidationError": (UpstreamInvalidResponse, "the provider's answer is not a completion"),
+    "ReadError": (UpstreamDisconnected, "the provider closed the connection"),
+    "RemoteProtocolError": (UpstreamDisconnected, "the provider closed the connection"),
+    "ServerDisconnectedError": (UpstreamDisconnected, "the provider closed the connection"),
+    "ClientPayloadError": (UpstreamDisconnected, "the provider closed the connection inside its answer"),
+    "ConnectionResetError": (UpstreamDisconnected, "the provider closed the connection"),
+    # LiteLLM 1.109 makes an error of a stream that ends without a finish reason.
+    "StopAsyncIteration": (UpstreamIncomplete, "the provider ended its answer without a finish_reason"),
+}
+
+# By the name of LiteLLM's own class.
+_CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
+    "ContextWindowExceededError": (
+        ContextLengthExceeded,
+        "prompt and answer do not fit the model's context; shorten the prompt or lower max_tokens",
+    ),
+    "ContentPolicyViolationError": (ContentFiltered, "the provider refused the prompt by its content policy"),
+    "Timeout": (UpstreamTimeout, "the provider timed out"),
+}
+
+
+def named(error: Exception, sent: Collection[str] = ()) -> GatewayError:
+    """A foreign exception as one of our errors: by its causes, its class, the provider's reply, its code, its status.
+
+    ``sent``: the names of the call's parameters, one of which LiteLLM's own refusals name in their text.
+    """
+    if isinstance(error, GatewayError):
+        return error
+    chain = list(_chain(error))
+    for link in chain:
+        if isinstance(link, ImportError):
+            LOG.error("LiteLLM could not import what this call needs: %s", link)
+            return GatewayError("the gateway's LiteLLM installation lacks a package for this call; see the log")
+    for table, links in ((_CAUSES, reversed(chain)), (_CLASSES, iter(chain))):
+        for link in links:
+            if (found := table.get(type(link).__name__)) is not None:
+                return found[0](found[1])
+    text = _CLASS_NAMES.sub("", str(getattr(error, "message", ""))[:MAX_TEXT], count=1)
+    if any(type(link).__name__ == "UnsupportedParamsError" for link in chain):
+        return _unsupported(text, sent)
+    for link in chain:
+        if type(link).__name__ == "HTTPStatusError":
+            return _of_reply(link)
+    body = _body(chain)
+    for link in chain:
+        status = str(getattr(link, "status_code", ""))
+        # LiteLLM says 500 whenever it does not know better.
+        if status.isdigit() and 300 <= int(status) < 600 and status != "500":
+            told = body or {"error": {"message": text}}
+            return error_for_status(int(status), orjson.dumps(told, default=str))
+    return error_in_body(body) or UpstreamInvalidResponse("the provider's answer could not be used")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception and what led to it, the outermost first."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = getattr(error, "original_exception", None) or error.__cause__ or error.__context__
+
+
+def _of_reply(error: Any) -> GatewayError:
+    """The error that the provider's own HTTP reply stands for; ``error`` is httpx's."""
+    reply = error.response
+    try:
+        content = reply.content
+    except RuntimeError:  # the reply of a stream whose body was not read
+        content = b""
+    headers = reply.headers
+    wait = parse_retry_after(headers.get("retry-after"), headers.get("retry-after-ms"))
+    return error_for_status(reply.status_code, content, headers.get("content-type", ""), wait)
+
+
+def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
+    """LiteLLM's own refusal of a parameter, before anything was sent."""
+    quoted = re.findall(r"['\[](\w{1,64})['=\]]|\b(\w{1,64})=", text)  # as against a name inside the model's name
+    names = [*(first or second for first, second in quoted), *re.findall(r"\w{1,64}", text)]
+    param = next((name for name in names if name in sent), None)
+    reason = one_safe_line(text).partition(" To drop ")[0]  # LiteLLM's advice is for its own users
+    message = f"this model's provider refuses {param or 'a parameter'}: {reason}"
+    return UnsupportedParameter(
+        f"{message} (the operator can have it left out: omit in the model's entry)" if param else message, param=param
+    )
+
+
+def _body(chain: list[BaseException]) -> dict[str, Any]:
+    """An error inside an answer, as an error body; empty when nothing of it is left."""
+    for link in chain:
+        body = getattr(link, "body", None)
+        if isinstance(body, dict):
+            return {"error": body} if "message" in body else body
+    for link in chain:
+        for code in (
+            getattr(link, "code", None) if hasattr(link, "body") else None,
+            getattr(link, "status_code", None),
+        ):
+            if isinstance(code, str) and not code.isdigit():
+                return {"error": {"message": "", "code": code}}
+    # The provider's own message is at the root; a single word is a code, such as Anthropic's "Overloaded".
+    text = str(getattr(chain[-1], "message", ""))
+    return {"error": {"message": "", "code": text}} if re.fullmatch(r"\w{1,64}", text) else {}

@@ -1,0 +1,268 @@
+"""What kinds of values do settings have, and how is each written?
+
+A kind turns what YAML gave into what the gateway uses, or says in one phrase what it wants.
+Kinds that may meet a secret (``url``, ``secret``, ``digest``) never repeat what they got.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.config.cores import usable_cores
+from gateway.config.files.yaml import plain
+from gateway.config.schema.names import shown, suggest
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+MOST_WORKERS = 64
+A_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+A_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
+A_HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+A_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of value."""
+
+    name: str
+    """As the documentation prints it."""
+    read: Callable[[Any], Any]
+    """From YAML's value to ours; raises ``ValueError`` with a phrase for people."""
+    literal: bool = False
+    """In an environment variable the text is taken as it is: ``7`` stays text."""
+    listed: bool = False
+    """In an environment variable entries are parted by commas."""
+
+    def from_text(self, text: str) -> Any:
+        """The value of an environment variable; raises ``ValueError`` like ``read``."""
+        if self.listed:
+            return self.read([part.strip() for part in text.split(",") if part.strip()])
+        return self.read(text if self.literal else plain(text))
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """Where a secret lies; ``where`` is ``env`` or ``file``."""
+
+    where: str
+    name: str
+
+
+def got(value: object) -> str:
+    """What was found instead, short enough for a message."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text {shown(value)}"
+        case list():
+            return "a list"
+    return "a mapping"
+
+
+# ---------------------------------------------------------------- plain ones
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"wants text, got {got(value)}: put it in quotes")
+    if not value.strip():
+        raise ValueError("is empty: write a value, or leave the line out")
+    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise ValueError("holds a control character: write it on one line, without escapes")
+    return value
+
+
+def _prose(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"wants text, got {got(value)}: put it in quotes")
+    return value.strip()
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"wants true or false, got {got(value)}")
+    return value
+
+
+def whole(low: int, high: int | None = None) -> Kind:
+    """A whole number in a range."""
+    span = f"a whole number from {low} to {high}" if high is not None else f"a whole number, at least {low}"
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
+            raise ValueError(f"wants {span}, got {got(value)}")
+        return value
+
+    return Kind(span.removeprefix("a "), read)
+
+
+def choice(*words: str) -> Kind:
+    """One of a few words."""
+
+    def read(value: Any) -> str:
+        if value not in words or not isinstance(value, str):
+            hint = suggest(value, words) if isinstance(value, str) else f" (there is: {', '.join(sorted(words))})"
+            raise ValueError(f"{got(value)} is not known here{hint}")
+        return value
+
+    return Kind("one of " + ", ".join(words), read, literal=True)
+
+
+def _workers(value: Any) -> int:
+    if value == "auto":
+        return min(usable_cores(), MOST_WORKERS)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_WORKERS:
+        raise ValueError(f"wants a whole number from 1 to {MOST_WORKERS}, or auto, got {got(value)}")
+    return value
+
+
+def duration(*, positive: bool = False) -> Kind:
+    """Seconds, written with a unit."""
+
+    def read(value: Any) -> float:
+        match = A_DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError(f"wants a duration such as 250ms, 2s, 10m or 1h, got {got(value)}")
+        seconds = float(match[1]) * SECONDS[match[2]]
+        if positive and seconds == 0:
+            raise ValueError("must be more than 0: leave the line out for the default")
+        return seconds
+
+    return Kind("duration", read)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = A_SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"wants a size such as 64KiB or 4MiB, or a number of bytes, got {got(value)}")
+    return int(match[1]) * BYTES[match[2]]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"wants a mapping such as {{temperature: 0}}, got {got(value)}")
+    return value
+
+
+def _bounds(value: Any) -> dict[str, float]:
+    for name, bound in _mapping(value).items():
+        if isinstance(bound, bool) or not isinstance(bound, int | float):
+            raise ValueError(f"the upper bound of {shown(name)} wants a number, got {got(bound)}")
+    return dict(value)
+
+
+def listing(kind: Kind) -> Kind:
+    """A list of one kind; an environment variable writes it with commas."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"wants a list such as [a, b], got {got(value)}")
+        return tuple(kind.read(item) for item in value)
+
+    return Kind(f"list of {kind.name}", read, listed=True)
+
+
+# ---------------------------------------------------------------- addresses, secrets, dates
+
+
+def _host(value: Any) -> str:
+    text = _text(value)
+    if text != "*" and not A_HOST.fullmatch(text):
+        raise ValueError(f"{shown(text)} is not a host name: write it without scheme, port and path, [::1] in brackets")
+    return text.lower()
+
+
+def _bind(value: Any) -> str:
+    text = _text(value)
+    if not (A_HOST.fullmatch(text) or re.fullmatch(r"[0-9A-Fa-f:.]+", text)):
+        raise ValueError(f"{shown(text)} is not an address to listen on, such as 127.0.0.1, ::1 or 0.0.0.0")
+    return text
+
+
+def _listener(value: Any) -> str:
+    host, _, port = _text(value).rpartition(":")
+    if not A_HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"wants host:port such as 127.0.0.1:9464, got {got(value)}")
+    return f"{host}:{int(port)}"
+
+
+def _url(value: Any) -> str:
+    text = _text(value)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError("is not a valid address: look at the brackets and the port") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError('holds a user name or password: take it out, and give the key as key: "env:NAME"')
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError('wants an address such as "http://127.0.0.1:8101/v1"')
+    if parts.query or parts.fragment or "?" in text or "#" in text:
+        raise ValueError("holds a query or fragment: end it with the path, such as /v1")
+    if not text.isascii() or " " in text or "\\" in text:
+        raise ValueError("holds a character that addresses cannot hold: percent-encode it")
+    for ending in ("/chat/completions", "/completions", "/embeddings"):
+        if parts.path.rstrip("/").endswith(ending):
+            raise ValueError(f"is the base address: leave {ending} out, the gateway adds it")
+    return text.rstrip("/")
+
+
+def _secret(value: Any) -> SecretReference:
+    where, colon, name = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if not colon or where not in ("env", "file"):
+        raise ValueError('wants "env:NAME" or "file:PATH": a secret never stands in the file itself')
+    if where == "env" and not A_VARIABLE.fullmatch(name):
+        raise ValueError('wants the name of a variable after "env:", such as env:OPENAI_API_KEY')
+    if where == "file" and not (name and name.isprintable()):
+        raise ValueError('wants a path after "file:", such as file:secrets/openai')
+    return SecretReference(where, name)
+
+
+def _digest(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+        raise ValueError("wants 64 hex digits in quotes, the SHA-256 of the key; the key itself never stands here")
+    return value.lower()
+
+
+def _moment(value: Any) -> float:
+    """Seconds since the epoch; a day means its end, in UTC, so that a key works on the day it names."""
+    try:
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+            day = datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)
+            return (day + datetime.timedelta(days=1)).timestamp()
+        moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None or moment.tzinfo is None or not math.isfinite(moment.timestamp()):
+        raise ValueError(f"wants a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {got(value)}")
+    return moment.timestamp()
+
+
+WORKERS = Kind(f"whole number from 1 to {MOST_WORKERS}, or auto", _workers)
+TEXT = Kind("text", _text, literal=True)
+PROSE = Kind("text", _prose, literal=True)
+SWITCH = Kind("true or false", _switch)
+SIZE = Kind("size", _size)
+MAPPING = Kind("mapping", _mapping)
+BOUNDS = Kind("mapping of numbers", _bounds)
+BIND = Kind("address", _bind, literal=True)
+HOST_NAME = Kind("host name", _host, literal=True)
+LISTENER = Kind("host:port", _listener, literal=True)
+URL = Kind("http(s) address", _url)
+SECRET = Kind("env:NAME or file:PATH", _secret)
+DIGEST = Kind("64 hex digits", _digest)
+MOMENT = Kind("date or time", _moment)

@@ -1,0 +1,170 @@
+"""Which settings are there? One row each: code, ``gateway check`` and the documentation read the same row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+from gateway.config.schema import kinds
+from gateway.config.schema.kinds import Kind, choice, duration, listing, whole
+from gateway.config.snapshot import Engine, Speaks
+
+GATEWAY: Final = "gateway.yaml"
+POLICY: Final = "policies/*.yaml"
+KEYS: Final = "keys.yaml"
+
+REQUIRED: Final = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting."""
+
+    file: str
+    """``gateway.yaml``, ``policies/*.yaml`` or ``keys.yaml``."""
+    name: str
+    """Dotted; ``<name>`` stands for a name of the user's choice, ``[]`` for each entry of a list."""
+    kind: Kind
+    default: Any
+    """As the file would write it; None: nothing; ``REQUIRED``: it has to be there."""
+    says: str
+    """One sentence."""
+
+    @property
+    def required(self) -> bool:
+        """Must the file give it?"""
+        return self.default is REQUIRED
+
+
+# fmt: off
+ROWS: Final[tuple[Row, ...]] = (
+    Row(GATEWAY, "server.host", kinds.BIND, "127.0.0.1",
+        "The address to listen on; anything but loopback needs client keys and `allowed_hosts`."),
+    Row(GATEWAY, "server.port", whole(0, 65535), 8000,
+        "The port to listen on; 0 takes any free one."),
+    Row(GATEWAY, "server.workers", kinds.WORKERS, 1,
+        "How many processes serve the port; `auto`: one for each core that may be used."),
+    Row(GATEWAY, "server.drain", duration(), "25s",
+        "How long running calls may go on after SIGTERM."),
+    Row(GATEWAY, "server.max_body", kinds.SIZE, "4MiB",
+        "The largest request body that is read; more is answered 413."),
+    Row(GATEWAY, "server.max_in_flight", whole(1), 1024,
+        "How many calls run at once, in all workers together; more are answered 503 `overloaded`."),
+    Row(GATEWAY, "server.allowed_hosts", listing(kinds.HOST_NAME), [],
+        "The host names that are answered for, beside localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
+    Row(GATEWAY, "server.admin", kinds.LISTENER, None,
+        "A second listener for metrics and health; without it the main one serves them, `/metrics` on loopback only."),
+    Row(GATEWAY, "server.http_server", choice("h1", "uvicorn"), "h1",
+        "What speaks HTTP to the clients: the gateway's own server, or uvicorn."),
+    Row(GATEWAY, "server.insecure_no_keys", kinds.SWITCH, False,
+        "Serve without client keys on an address other than loopback: anyone who reaches it may use the models."),
+    Row(GATEWAY, "models.<name>.template", kinds.TEXT, REQUIRED,
+        "The name of a file in `meta_templates/`, or `chat`: messages as they are."),
+    Row(GATEWAY, "models.<name>.policy", kinds.TEXT, "default",
+        "The name of a file in `policies/`."),
+    Row(GATEWAY, "models.<name>.description", kinds.PROSE, "",
+        "A sentence for people; `GET /v1/models` shows it."),
+    Row(GATEWAY, "models.<name>.tokenizer", kinds.TEXT, None,
+        "A local `tokenizer.json` or a folder that holds one."),
+    Row(GATEWAY, "models.<name>.max_model_len", whole(1), None,
+        "The length of the model's context in tokens, prompt and answer together."),
+    Row(GATEWAY, "models.<name>.omit", listing(kinds.TEXT), [],
+        "Parameters that the model's provider refuses: left out of every call, with the notice `omitted_parameter`."),
+    Row(GATEWAY, "models.<name>.targets[].speaks", choice(*get_args(Speaks)), REQUIRED,
+        "How to knock: `completions` (string), `chat` (messages), `litellm` (provider), `embedded`, `scripted`."),
+    Row(GATEWAY, "models.<name>.targets[].url", kinds.URL, None,
+        "The base address up to and including `/v1`."),
+    Row(GATEWAY, "models.<name>.targets[].model", kinds.TEXT, None,
+        "The name the target knows the model by: `provider/model` for `litellm`, for others by default the name here."),
+    Row(GATEWAY, "models.<name>.targets[].engine", choice(*get_args(Engine)), "openai",
+        "Which engine answers: it decides which fields beyond OpenAI's are understood."),
+    Row(GATEWAY, "models.<name>.targets[].key", kinds.SECRET, None,
+        "Where the target's API key lies: `env:NAME` or `file:PATH`."),
+    Row(GATEWAY, "models.<name>.targets[].adds_bos", kinds.SWITCH, None,
+        "Does the engine put a BOS before a string prompt? Without it, what the engine usually does."),
+    Row(GATEWAY, "models.<name>.targets[].path", kinds.TEXT, None,
+        "The model's folder, for `embedded`; relative to the file that names it."),
+    Row(GATEWAY, "models.<name>.targets[].script", kinds.TEXT, None,
+        "The script to play, for `scripted`; relative to the file that names it."),
+    Row(GATEWAY, "models.<name>.targets[].options", kinds.MAPPING, {},
+        "Further options of an `embedded` or `litellm` target."),
+    Row(GATEWAY, "keys.file", kinds.TEXT, None,
+        "The file with the client keys, relative to this one; optional on loopback."),
+
+    Row(POLICY, "description", kinds.PROSE, "",
+        "A sentence for people."),
+    Row(POLICY, "params.force", kinds.MAPPING, {},
+        "Parameters that are sent in any case, whatever the client asks."),
+    Row(POLICY, "params.default", kinds.MAPPING, {},
+        "Parameters that are sent when the client does not give them."),
+    Row(POLICY, "params.clamp", kinds.BOUNDS, {},
+        "Upper bounds: a larger value is lowered, and the answer says so."),
+    Row(POLICY, "params.forbid", listing(kinds.TEXT), [],
+        "Parameters that are refused with 400 `forbidden_parameter`."),
+    Row(POLICY, "params.allow", listing(kinds.TEXT), [],
+        "Fields beyond OpenAI's that are sent whatever `unknown` says; "
+        "fields that steer an engine are refused unless they are listed here."),
+    Row(POLICY, "params.unknown", choice("forward", "reject", "drop"), "forward",
+        "What happens to a parameter that the gateway does not know; a dropped one is named in the answer."),
+    Row(POLICY, "params.explicit", kinds.SWITCH, False,
+        "Tell engines OpenAI's sampling defaults in so many words, because some have their own."),
+    Row(POLICY, "params.max_tokens", whole(1), 2048,
+        "The limit of a templated call that sets none."),
+    Row(POLICY, "media.https", choice("allow", "refuse"), "allow",
+        "Addresses of media in messages, which the target fetches and the gateway never."),
+    Row(POLICY, "media.data", choice("allow", "refuse"), "allow",
+        "Media that messages carry themselves, as `data:` URIs or in base64."),
+    Row(POLICY, "delivery.timeout.connect", duration(positive=True), "2s",
+        "How long a connection to the target may take."),
+    Row(POLICY, "delivery.timeout.first_token", duration(positive=True), "60s",
+        "How long a stream's first content may take; a whole answer has only the total."),
+    Row(POLICY, "delivery.timeout.idle", duration(positive=True), "30s",
+        "How long the pause between two pieces of content may be, and how long a client may read nothing of a stream."),
+    Row(POLICY, "delivery.timeout.total", duration(positive=True), "600s",
+        "How long a call may take, retries included."),
+    Row(POLICY, "delivery.retry.attempts", whole(1, 10), 3,
+        "How often a call is tried at most, over all targets; never after its first content."),
+    Row(POLICY, "delivery.stream_upstream", kinds.SWITCH, False,
+        "Ask the target for a stream even when the client wants none; for engines that run past the stop."),
+
+    Row(KEYS, "<name>.sha256", kinds.DIGEST, REQUIRED,
+        "The SHA-256 of the key in hex."),
+    Row(KEYS, "<name>.models", listing(kinds.TEXT), ["*"],
+        "The models the key may use; `*` and `?` are wildcards."),
+    Row(KEYS, "<name>.expires", kinds.MOMENT, None,
+        "The last day of the key (in UTC), or the moment it ends; without it, never."),
+)
+# fmt: on
+
+NOT_YET: Final[tuple[tuple[str, str], ...]] = (
+    (GATEWAY, "server.drain_notice"),
+    (GATEWAY, "models.<name>.fallback"),
+    (GATEWAY, "models.<name>.targets[].weight"),
+    (POLICY, "markers"),
+    (POLICY, "delivery.retry.budget"),
+    (POLICY, "delivery.balance"),
+    (POLICY, "delivery.breaker"),
+    (POLICY, "delivery.fallback"),
+    (POLICY, "limits"),
+    (POLICY, "cache"),
+    (POLICY, "record"),
+    (KEYS, "<name>.limits"),
+    (KEYS, "<name>.allow_markers"),
+)
+"""Settings of the design that this version does not have: refused by name, so that nobody believes they work."""
+
+MEANT: Final = {
+    "api_key": "key",
+    "api_base": "url",
+    "base_url": "url",
+    "meta_template": "template",
+    "prompt_template": "template",
+    "type": "speaks",
+    "replicas": "targets",
+    "context_length": "max_model_len",
+    "retries": "retry",
+    "timeouts": "timeout",
+    "hash": "sha256",
+    "key": "sha256",
+}
+"""Names that other tools use → ours; only for the hint, and only where ours is a neighbour."""

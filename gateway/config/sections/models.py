@@ -1,0 +1,134 @@
+"""What can clients name in ``model``? The ``models`` section, with templates, policies and targets in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.config.files.reader import Blame, Files
+from gateway.config.files.yaml import Document
+from gateway.config.files.yaml import Path as KeyPath
+from gateway.config.library import Library
+from gateway.config.schema.names import MODEL_NAME, shown
+from gateway.config.sections.policies import RESERVED
+from gateway.config.sections.targets import TargetEntry, existing
+from gateway.config.sections.templates import CHAT, form
+from gateway.config.snapshot import ModelSpec
+from gateway.template.spec.template import TemplateSpec
+
+FORM_WORDS = {"text": "one string", "messages": "messages"}
+
+
+def read_models(
+    document: Document,
+    values: Mapping[str, Any],
+    library: Library,
+    env: Mapping[str, str],
+) -> dict[str, ModelSpec]:
+    """Every model without a problem; the problems go to the library's files."""
+    if not document.at(("models",)):
+        message = "names no model: give at least one, with its template and targets (docs/configuration.md)"
+        library.files.problems.append(document.problem(("models",), message))
+        return {}
+    found = {name: _model(document, name, section, library, env) for name, section in values.items()}
+    return {name: model for name, model in found.items() if model is not None}
+
+
+def _model(
+    document: Document,
+    name: str,
+    values: Mapping[str, Any],
+    library: Library,
+    env: Mapping[str, str],
+) -> ModelSpec | None:
+    files, path = library.files, ("models", name)
+    _name(files, document, name)
+    template = policy = None
+    if values["template"]:
+        template = library.template(values["template"], _blame(document, (*path, "template")))
+    if values["policy"]:
+        policy = library.policy(values["policy"], _blame(document, (*path, "policy")))
+    entries = [
+        TargetEntry(document, files, (*path, "targets", position), target)
+        for position, target in enumerate(values["targets"] or ())
+    ]
+    if values["targets"] == []:
+        message = "names no target: where does the model run? Give at least one, with speaks"
+        files.problems.append(document.problem((*path, "targets"), message))
+    for entry in entries:
+        entry.check()
+    _forms(document, path, files, entries, template)
+    targets = [entry.spec(name, f"{name}/{position}", env) for position, entry in enumerate(entries)]
+    for parameter in values["omit"] or ():
+        if parameter in RESERVED:
+            message = f"{shown(parameter)} cannot be left out: omit takes parameters such as temperature"
+            files.problems.append(document.problem((*path, "omit"), message))
+    tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
+    if template is None or policy is None:
+        return None
+    return ModelSpec(
+        name=name,
+        template=template,
+        policy=policy,
+        targets=tuple(target for target in targets if target is not None),
+        tokenizer=tokenizer,
+        max_model_len=values["max_model_len"],
+        omit=tuple(values["omit"] or ()),
+        description=values["description"],
+        source=document.file,
+        line=document.line(path),
+    )
+
+
+def _blame(document: Document, path: KeyPath) -> Blame:
+    return lambda message: document.problem(path, message)
+
+
+def _name(files: Files, document: Document, name: str) -> None:
+    """Model names travel in headers, in paths (``/{model}/v1/…``) and in metric labels."""
+    path = ("models", name)
+    if not MODEL_NAME.fullmatch(name):
+        message = "is no model name: 1 to 128 letters, digits and signs of ASCII, no blanks"
+    elif name[0] == "/" or name[-1] == "/" or "//" in name:
+        message = "is no model name: slashes stand between two words"
+    else:
+        return
+    files.problems.append(document.problem(path, message))
+
+
+def _forms(
+    document: Document,
+    path: KeyPath,
+    files: Files,
+    entries: list[TargetEntry],
+    template: TemplateSpec | None,
+) -> None:
+    """Template and targets of one model deal in the same thing: one string, or messages."""
+    known = [entry for entry in entries if entry.form is not None]
+    if not known:
+        return
+    first = known[0]
+    for other in known[1:]:
+        if other.form != first.form:
+            other.blame(
+                "speaks",
+                f"{other.speaks} wants {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
+                f"wants {FORM_WORDS[first.form or '']}: make it a model of its own",
+            )
+    if template is None or form(template) == first.form:
+        return
+    files.problems.append(document.problem((*path, "template"), _mismatch(template, first)))
+
+
+def _mismatch(template: TemplateSpec, target: TargetEntry) -> str:
+    name = shown(template.name)
+    if target.form == "messages":
+        return (
+            f"{name} makes one string, but speaks: {target.speaks} wants messages: "
+            f"write template: {CHAT.name}, or let the target say speaks: completions"
+        )
+    makes = "leaves messages as they are" if template.name == CHAT.name else "makes messages (its roles carry api_role)"
+    return (
+        f"{name} {makes}, but speaks: {target.speaks} wants one string: "
+        "name the template the model was trained on, or let the target say speaks: chat"
+    )

@@ -1,0 +1,93 @@
+"""What does a policy file say?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gateway.config.files.reader import Blame, Files
+from gateway.config.files.yaml import Document
+from gateway.config.schema.names import shown
+from gateway.config.schema.settings import POLICY
+from gateway.config.schema.validation import INVALID, check
+from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec
+from gateway.wire.fields import FORBIDDEN
+
+# Parameter → why no policy may set it.
+RESERVED: Mapping[str, str] = {
+    "model": "it stands with the target in gateway.yaml",
+    **dict.fromkeys(("messages", "prompt", "input"), "it is what the client says"),
+    **dict.fromkeys(("stream", "stream_options", "n"), "the client alone decides it"),
+    "stop": "the template owns it; list stops there under stop",
+    **dict.fromkeys(("url", "base_url", "api_base"), "it stands with the target in gateway.yaml, as url"),
+    **dict.fromkeys(("key", "api_key", "headers", "extra_headers"), "secrets stand with the target, as key"),
+    **dict.fromkeys(("timeout", "max_retries", "num_retries"), "clocks and attempts stand under delivery"),
+    **dict.fromkeys(("extra_body", "gateway"), "name the parameters themselves"),
+}
+ESSENTIAL = ("model", "messages", "prompt", "input")
+"""Without these no call can be made, so they cannot be forbidden either."""
+
+NEVER_ALLOWED: Mapping[str, str] = dict.fromkeys(FORBIDDEN, "no policy can allow it")
+
+
+def read_policy(files: Files, path: Path, name: str, blame: Blame) -> PolicySpec | None:
+    """Read, check and freeze one file; None when it has problems."""
+    before = len(files.problems)
+    document = files.document(path, blame)
+    if document is None:
+        return None
+    checked = check(document, POLICY)
+    files.problems.extend(checked.problems)
+    values = checked.values
+    _params(files, document, values["params"])
+    _clocks(files, document, values["delivery"]["timeout"])
+    return _spec(name, values) if len(files.problems) == before else None
+
+
+def _params(files: Files, document: Document, params: Mapping[str, Any]) -> None:
+    def refuse(section: str, names: Iterable[str], why: Mapping[str, str]) -> None:
+        for name in names:
+            if name in why:
+                message = f"{shown(name)} cannot stand here: {why[name]}"
+                path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
+                files.problems.append(document.problem(path, message))
+
+    refuse("force", params["force"] or (), RESERVED)
+    refuse("default", params["default"] or (), RESERVED)
+    refuse("clamp", params["clamp"] or (), RESERVED)
+    refuse("forbid", params["forbid"] or (), dict.fromkeys(ESSENTIAL, "every call needs it"))
+    refuse("allow", params["allow"] or (), NEVER_ALLOWED)
+    refuse("allow", params["allow"] or (), dict.fromkeys(params["forbid"] or (), "params.forbid refuses it; keep one"))
+    for name in params["default"] or ():
+        if params["force"] is not INVALID and name in params["force"]:
+            message = "is never used: params.force gives the same parameter; keep one"
+            files.problems.append(document.problem(("params", "default", name), message))
+
+
+def _clocks(files: Files, document: Document, timeout: Mapping[str, Any]) -> None:
+    """A clock that is longer than the whole call would never ring."""
+    total = timeout["total"]
+    for name in ("connect", "first_token", "idle"):
+        path = ("delivery", "timeout", name)
+        given = timeout[name] if document.at(path) is not None else INVALID
+        if given and total and given > total:
+            files.problems.append(document.problem(path, f"is longer than total ({total:g}s): it would never apply"))
+
+
+def _spec(name: str, values: Mapping[str, Any]) -> PolicySpec:
+    params, delivery = dict(values["params"]), values["delivery"]
+    for section in ("force", "default", "clamp"):
+        params[section] = MappingProxyType(params[section])
+    return PolicySpec(
+        name=name,
+        description=values["description"],
+        params=ParamsPolicy(**params),
+        media=MediaPolicy(**values["media"]),
+        delivery=DeliveryPolicy(
+            **delivery["timeout"],
+            attempts=delivery["retry"]["attempts"],
+            stream_upstream=delivery["stream_upstream"],
+        ),
+    )

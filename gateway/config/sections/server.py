@@ -1,0 +1,102 @@
+"""How does the gateway listen? The ``server`` section, its environment variables, and what must not be open."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.config.files.reader import ENVIRONMENT, Files
+from gateway.config.files.yaml import Document
+from gateway.config.schema.names import shown, suggest
+from gateway.config.schema.settings import GATEWAY, ROWS
+from gateway.config.schema.validation import INVALID
+from gateway.config.snapshot import ServerSpec
+from gateway.core.errors import Problem
+
+PREFIX = "GATEWAY_"
+SERVER = "GATEWAY_SERVER__"
+SETTINGS = {row.name.removeprefix("server."): row for row in ROWS if row.file == GATEWAY and row.name[:7] == "server."}
+
+
+class ServerSection:
+    """The checked section, and where each value came from."""
+
+    def __init__(self, document: Document, values: Mapping[str, Any], files: Files) -> None:
+        self.document = document
+        self.values = dict(values)
+        self.files = files
+        self.overridden: set[str] = set()
+
+    def override(self, env: Mapping[str, str]) -> None:
+        """Let ``GATEWAY_SERVER__PORT`` and its like win over the file.
+
+        Names with a single underscore are left alone: container platforms make them up.
+        """
+        for variable in sorted(env):
+            if variable.startswith(SERVER):
+                self._set(variable, env[variable])
+            elif variable.startswith(PREFIX) and "__" in variable:
+                message = f"unknown variable: only server settings can be set here, as {SERVER}PORT"
+                self.files.problems.append(Problem(ENVIRONMENT, 0, variable, message))
+
+    def _set(self, variable: str, text: str) -> None:
+        setting = variable.removeprefix(SERVER).lower()
+        if setting not in SETTINGS:
+            known = [SERVER + name.upper() for name in SETTINGS]
+            self.files.problems.append(
+                Problem(ENVIRONMENT, 0, variable, f"unknown variable{suggest(variable, known)}"),
+            )
+            return
+        self.overridden.add(setting)
+        try:
+            self.values[setting] = SETTINGS[setting].kind.from_text(text)
+        except ValueError as error:
+            self.values[setting] = INVALID
+            self.blame(setting, str(error))
+
+    def blame(self, setting: str, message: str) -> None:
+        """A problem with a setting, at the place that gave its value."""
+        if setting in self.overridden:
+            self.files.problems.append(Problem(ENVIRONMENT, 0, SERVER + setting.upper(), message))
+        else:
+            self.files.problems.append(self.document.problem(("server", setting), message))
+
+    def guard(self, has_keys: bool) -> None:
+        """Refuse to be an open relay (``specs/reliability.md`` F04)."""
+        host, admin, port = self.values["host"], self.values["admin"], self.values["port"]
+        if admin and port is not INVALID and host is not INVALID and admin == f"{in_url(host)}:{port}":
+            self.blame("admin", "is the main listener's own address: choose another port, or leave the line out")
+        if host is INVALID or loopback(host):
+            return
+        if not has_keys and self.values["insecure_no_keys"] is False:
+            self.blame(
+                "host",
+                f"{shown(host)} is open to others, and there are no client keys: "
+                "name a file under keys.file, or listen on 127.0.0.1",
+            )
+        if self.values["allowed_hosts"] == ():
+            self.blame(
+                "host",
+                f"{shown(host)} is open to others: list the names it answers for under server.allowed_hosts",
+            )
+
+    def spec(self) -> ServerSpec:
+        """The section as a value; only when no problem was found."""
+        return ServerSpec(**{**self.values, "host": self.values["host"].strip("[]")})
+
+
+def in_url(host: str) -> str:
+    """An address as URLs and Host headers write it: IPv6 in brackets."""
+    bare = host.strip("[]")
+    return f"[{bare}]" if ":" in bare else bare
+
+
+def loopback(host: str) -> bool:
+    """Is this an address that only this machine reaches?"""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,64 @@
+"""Where does the gateway listen? Bound sockets, for one process or for several workers on one port.
+
+On Linux each worker has a listening socket of its own, elsewhere they share one.
+
+With SO_REUSEPORT the kernel deals new connections out evenly. Around one shared socket the workers race: of 32
+connections opened at once one worker of two often got 24 and sometimes all, so it is kept for systems whose
+SO_REUSEPORT deals nothing out.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+from gateway.config.sections.server import in_url
+
+DEALT = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
+"""Does the kernel deal connections out between sockets of one port?"""
+
+
+UNSENT = 128 * 1024
+"""Bytes the kernel takes for a client beyond those on the wire, instead of megabytes: so a client that reads slowly
+slows its engine down, and one that reads is told from one that does not. Progress is seen in pieces of about this size:
+a client that takes less than one in ``delivery.timeout.idle`` counts as stalled."""
+
+
+class PortBusy(Exception):
+    """The address cannot be listened on."""
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A bound socket that does not listen yet; ``shared``: others of ours may take the same port.
+
+    Raises ``PortBusy``.
+    """
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)  # accepted connections inherit it
+    if shared:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        place = f"{in_url(host)}:{port}"
+        raise PortBusy(f"cannot listen on {place}: {error.strerror}; choose another server.port") from None
+    return bound
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host and port of ``127.0.0.1:9464`` or ``[::1]:9464``."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def bind_each(host: str, port: int, number: int) -> list[socket.socket]:
+    """One bound socket for each worker, all on one port. Raises ``PortBusy``."""
+    alone = bind(host, port)  # sharing would not notice another gateway that shares as well
+    if not DEALT:
+        return [alone] + [alone.dup() for _ in range(number - 1)]
+    port = alone.getsockname()[1]
+    alone.close()
+    return [bind(host, port, shared=True) for _ in range(number)]

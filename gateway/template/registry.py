@@ -1,0 +1,103 @@
+"""Which renderer reads a template, and does it do what the file's examples say?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, wishes_of
+from gateway.core.errors import GatewayError
+from gateway.core.prompt import Prompt
+from gateway.template.base import AwaitedTemplate, Template
+from gateway.template.lazyllm.template import PrompterTemplate
+from gateway.template.meta.api_messages import ApiTemplate
+from gateway.template.meta.renderer import MetaTemplate
+from gateway.template.meta.tools import ToolTemplate
+from gateway.template.opencompass.renderer import OpenCompassTemplate
+from gateway.template.passthrough import ChatTemplate
+from gateway.template.spec.template import Example, SpecProblem, TemplateSpec
+
+_STRING_TEMPLATES: Mapping[str, Callable[[TemplateSpec], Template]] = {
+    "natural": MetaTemplate,
+    "opencompass": OpenCompassTemplate,
+}
+
+SHOWN = 40
+"""Characters shown from the first difference on."""
+
+
+def build(spec: TemplateSpec) -> Template:
+    """The renderer for a checked spec."""
+    if spec.kind == "chat":
+        return ChatTemplate(spec)
+    if spec.kind == "prompter":
+        return PrompterTemplate(spec)
+    if spec.kind == "jinja":
+        from gateway.template.huggingface.renderer import JinjaTemplate  # jinja2, which most gateways have no use for
+
+        return JinjaTemplate(spec)
+    if spec.api:
+        return ApiTemplate(spec)
+    return ToolTemplate(spec) if spec.tools is not None else _STRING_TEMPLATES[spec.turns](spec)
+
+
+def awaited(template: Template) -> Callable[[Dialogue], Awaitable[Prompt]] | None:
+    """How a server renders by a template that may take long; None for all that never do."""
+    return cast(AwaitedTemplate, template).render_awaited if template.spec.kind == "jinja" else None
+
+
+def run_examples(template: Template) -> list[SpecProblem]:
+    """Render every example of the file; a problem for each that comes out differently."""
+    problems: list[SpecProblem] = []
+    for number, example in enumerate(template.spec.examples):
+        key = "prompt" if example.prompt is not None else "sent"
+        try:
+            message = _difference(template.render(dialogue_of(example)), example)
+        except GatewayError as error:
+            key, message = "messages", f"this example cannot be rendered: {error.message}"
+        if message:
+            problems.append(SpecProblem(("examples", number, key), message))
+    return problems
+
+
+def dialogue_of(example: Example) -> Dialogue:
+    """An example's messages as a request would bring them."""
+    raws = list(example.messages)
+    return Dialogue(
+        plain_messages(raws) or tuple([_message(raw) for raw in raws]),
+        wishes_of(
+            continue_final=example.continue_final,
+            tools=example.tools,
+            tool_choice=example.tool_choice,
+            variables=example.variables,
+        ),
+    )
+
+
+def _message(raw: Mapping[str, Any]) -> Message:
+    content = raw.get("content")
+    if not isinstance(content, (list, tuple)):
+        return Message(raw["role"], content or "", raw=raw)
+    parts = tuple(Part(part["type"], part.get("text", "")) for part in content)
+    return Message(raw["role"], "".join(part.text for part in parts if part.kind == "text"), parts, raw)
+
+
+def _difference(prompt: Prompt, example: Example) -> str:
+    if example.prompt is not None:
+        return "" if prompt.text == example.prompt else _text_difference(example.prompt, prompt.text)
+    sent, wanted = list(prompt.messages or ()), list(example.sent or ())
+    if sent == wanted:
+        return ""
+    return _text_difference(json.dumps(wanted, ensure_ascii=False), json.dumps(sent, ensure_ascii=False))
+
+
+def _text_difference(wanted: str, got: str) -> str:
+    """Both texts, and what stands where they part; positions count characters from 0."""
+    at = next((i for i, (a, b) in enumerate(zip(wanted, got, strict=False)) if a != b), min(len(wanted), len(got)))
+    return (
+        f"the example comes out differently from position {at} on\n"
+        f"  expected {wanted!r}\n"
+        f"  got      {got!r}\n"
+        f"  there    {wanted[at : at + SHOWN]!r} became {got[at : at + SHOWN]!r}"
+    )

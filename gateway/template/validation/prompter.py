@@ -1,0 +1,192 @@
+"""Is this file of ``kind: prompter`` usable? What would fail in every request is refused here (design 4.4).
+
+The keys are those of the reference's constructors, with ``marks`` for the tokens that it looks up by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, cast
+
+from gateway.core.prompt import Bos
+from gateway.template.lazyllm.dialects import DIALECTS
+from gateway.template.lazyllm.families import default_marks, family, family_names
+from gateway.template.lazyllm.instructions import USER_BEGINS, USER_ENDS
+from gateway.template.lazyllm.marks import EARLY_NAMES, SpecialMarks
+from gateway.template.lazyllm.template import slots_in
+from gateway.template.spec.prompter import PrompterSpec
+from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec.tools import ToolsSpec, ToolTokens
+from gateway.template.validation.examples import read_examples
+from gateway.template.validation.keys import stop_texts, token_id
+from gateway.template.validation.problems import Path, Problems, kind_of, shown
+from gateway.template.validation.tools import check_forced, read_thinking, read_tools
+
+CLASSES = ("alpaca", "chat", "empty")
+BOS = ("none", "text", "engine")
+MARKS = tuple(field.name for field in fields(SpecialMarks))
+PARTS = ("system", "user")
+KEYS = (
+    "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "marks",
+    "marks_of", "dialect", "exact", "thinking", "stop", "eos_token_id", "bos", "bos_text", "examples",
+)  # fmt: skip
+NOT_FOR = {
+    "alpaca": {"history": "it knows one turn"},
+    "empty": dict.fromkeys(
+        ("instruction", "extra_keys", "input_slot", "history", "tools"), "it sends the user message as it is"
+    ),
+}
+"""Keys that mean nothing for a class, and why."""
+
+MISSPELT = {"extro_keys": "extra_keys"}
+"""Names of early releases."""
+
+
+def read_prompter(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpec:
+    """The file's keys, checked and frozen; what is wrong goes to ``problems``."""
+    for old, new in MISSPELT.items():
+        if old in keys:
+            problems.add((old,), f"is the spelling of 0.1; write {new}")
+    problems.keys({key: None for key in keys if key not in MISSPELT}, KEYS, ())
+    prompter = _prompter(keys, problems)
+    tools = read_tools(keys, problems, writes=False)
+    if tools is not None:
+        tools = _with_tokens(tools, prompter.marks, problems)
+    spec = TemplateSpec(
+        name=name,
+        kind="prompter",
+        description=problems.text(keys.get("description", ""), ("description",)),
+        eos_token_id=token_id(keys, problems),
+        stop=stop_texts(keys, problems),
+        bos=cast(Bos, problems.choice(keys.get("bos", "none"), ("bos",), BOS, "none")),
+        bos_text=problems.word(keys["bos_text"], ("bos_text",)) if "bos_text" in keys else "",
+        prompter=prompter,
+        tools=tools,
+        thinking=read_thinking(keys, problems),
+        examples=read_examples(keys.get("examples", ()), problems, sends_messages=False),
+    )
+    check_forced(spec, problems)
+    _check_bos(spec, prompter, keys, problems)
+    if not problems.found:
+        _check_slots(prompter, problems)
+    return spec
+
+
+def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
+    if "class" not in keys:
+        problems.add(("class",), f"is missing: write one of {', '.join(CLASSES)}")
+    form = problems.choice(keys.get("class", "chat"), ("class",), CLASSES, "chat")
+    for key, why in NOT_FOR.get(form, {}).items():
+        if key in keys:
+            problems.add((key,), f"has no effect with class {form}: {why}; remove it")
+    dialect = problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS), "1.4")
+    marks, stop_words = _marks(keys, dialect, problems)
+    spec = PrompterSpec(
+        form=cast(Any, form),
+        marks=marks,
+        instruction=_instruction(keys, dialect, problems),
+        extra_keys=_extra_keys(keys, problems),
+        input_slot=problems.word(keys["input_slot"], ("input_slot",)) if "input_slot" in keys else "",
+        history=_history(keys, problems),
+        tools="tools" in keys,
+        stop_words=stop_words,
+        dialect=dialect,
+        exact=problems.flag(keys.get("exact", False), ("exact",)),
+    )
+    if not DIALECTS[dialect].modern and not spec.exact:
+        problems.add(("dialect",), f"dialect {dialect} repeats old outputs byte for byte: it needs exact: true")
+    return spec
+
+
+# ---------------------------------------------------------------- single keys
+
+
+def _marks(keys: Mapping[str, Any], dialect: str, problems: Problems) -> tuple[SpecialMarks, tuple[str, ...]]:
+    """The reference's defaults, the family's marks over them, the file's own over those; and the stop words."""
+    marks, stop_words = default_marks(DIALECTS[dialect]), ()
+    if "marks_of" in keys:
+        name = problems.choice(keys["marks_of"], ("marks_of",), family_names(), family_names()[0])
+        known = {key: text for key, text in family(name).items() if DIALECTS[dialect].modern or key in EARLY_NAMES}
+        marks = marks.bound(known, DIALECTS[dialect])
+        stop_words = tuple(family(name).get("stop_words", ()))
+    own = problems.mapping(keys.get("marks", {}), ("marks",), "marks")
+    problems.keys(own, MARKS, ("marks",))
+    texts = {key: problems.text(text, ("marks", key)) for key, text in own.items() if key in MARKS}
+    return marks.bound({key: text for key, text in texts.items() if key in MARKS}), stop_words
+
+
+def _instruction(keys: Mapping[str, Any], dialect: str, problems: Problems) -> str | tuple[str, str]:
+    value = keys.get("instruction", "")
+    if not isinstance(value, Mapping):
+        return _without_tags(problems.text(value, ("instruction",)), ("instruction",), problems)
+    problems.keys(value, PARTS, ("instruction",))
+    if DIALECTS[dialect].parts == "none":
+        problems.add(("instruction",), f"dialect {dialect} knows no system and user parts; write one text")
+    system, user = (
+        _without_tags(problems.text(value.get(part) or "", ("instruction", part)), ("instruction", part), problems)
+        for part in PARTS
+    )
+    return system, user
+
+
+def _without_tags(text: str, path: Path, problems: Problems) -> str:
+    for tag in (USER_BEGINS, USER_ENDS):
+        if tag in text:
+            problems.add(path, f"holds {tag}, which the reference writes itself; use {{system: …, user: …}}")
+    return text
+
+
+def _extra_keys(keys: Mapping[str, Any], problems: Problems) -> tuple[str, ...]:
+    value = keys.get("extra_keys", ())
+    listed = [value] if isinstance(value, str) else problems.items(value, ("extra_keys",))
+    names = tuple(problems.word(key, ("extra_keys", number)) for number, key in enumerate(listed))
+    for number, key in enumerate(names):
+        if key and not key.replace("_", "a").isalnum():
+            problems.add(("extra_keys", number), f"{shown(key)} cannot be a slot: use letters, digits and _")
+    return names
+
+
+def _history(keys: Mapping[str, Any], problems: Problems) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for number, pair in enumerate(problems.items(keys.get("history", ()), ("history",))):
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            problems.add(("history", number), f"must be a pair of texts, user and assistant, not {kind_of(pair)}")
+        else:
+            found.append((pair[0], pair[1]))
+    return tuple(found)
+
+
+def _with_tokens(tools: ToolsSpec, marks: SpecialMarks, problems: Problems) -> ToolsSpec:
+    """The marks of a call, by which its parser finds it as well."""
+    lacking = [name for name, token in marks.tool_tokens if not token]
+    if lacking:
+        # The reference takes the words for slots then, and refuses every request with tools.
+        problems.add(("tools",), f"needs the marks {', '.join(lacking)}: write them under marks")
+    if tools.parser != "lazyllm" or tools.tokens != ToolTokens():
+        return tools
+    return replace(tools, tokens=ToolTokens(*(token or "" for _, token in marks.tool_tokens)))
+
+
+# ---------------------------------------------------------------- what must fit together
+
+
+def _check_bos(spec: TemplateSpec, prompter: PrompterSpec, keys: Mapping[str, Any], problems: Problems) -> None:
+    if spec.bos != "text":
+        if "bos_text" in keys:
+            problems.add(("bos_text",), "is only for bos: text; set bos to text or remove bos_text")
+    elif not spec.bos_text:
+        problems.add(("bos",), "bos: text needs bos_text, the marker that the prompt starts with")
+    elif prompter.form != "chat" or not prompter.marks.sos.startswith(spec.bos_text):
+        problems.add(("bos_text",), f"sos must start with {shown(spec.bos_text)}, and it does not: write it there")
+
+
+def _check_slots(spec: PrompterSpec, problems: Problems) -> None:
+    slots = slots_in(spec)
+    if spec.extra_keys and spec.form == "chat" and not spec.instruction and DIALECTS[spec.dialect].modern:
+        problems.add(("extra_keys",), "are lost without an instruction, as in the reference: write one")
+    if spec.input_slot and spec.input_slot not in slots:
+        problems.add(("input_slot",), f"{shown(spec.input_slot)} is no slot; there are {', '.join(slots) or 'none'}")
+    if spec.form == "alpaca" and len(slots) != 1 and not spec.input_slot:
+        missing = "write a slot into the instruction" if not slots else "name the slot that it fills as input_slot"
+        problems.add(("class",), f"alpaca has no turn for the user's message: {missing}")

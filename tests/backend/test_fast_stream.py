@@ -1,0 +1,218 @@
+"""What passes unread is what would have been read: the same frames, whatever an engine's events look like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.backend.openai.events import CHAT, COMPLETIONS, Answer
+from gateway.backend.openai.fast_stream import ATTEMPTS, Sample, SseSplicer
+from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.errors import GatewayError
+from gateway.core.events import Delta
+from gateway.core.text_splice import ChoiceFrame, TextSplice
+from gateway.stream.sse import SseParser
+from gateway.stream.stop_search import stop_set
+
+SHAPES = {"completions": COMPLETIONS, "chat": CHAT}
+STOPS = ("<eo>", "\n")
+
+
+def chunk(shape: str, text: Any, index: int = 0, more: Mapping[str, Any] = EMPTY_MAPPING) -> dict[str, Any]:
+    said = {"text": text} if shape == "completions" else {"delta": {"content": text}}
+    return {"id": "x", "choices": [{"index": index, **said, "logprobs": None, "finish_reason": None}], **more}
+
+
+def event(body: Any, style: str = "compact") -> bytes:
+    said = {
+        "compact": lambda: orjson.dumps(body),
+        "spaced": lambda: json.dumps(body, ensure_ascii=False).encode(),
+        "escaped": lambda: json.dumps(body).encode(),
+    }[style]()
+    return b"data: " + said + b"\n\n"
+
+
+def lanes() -> dict[int, ChoiceFrame]:
+    return {index: ChoiceFrame(b'data: {"%d":' % index, b"}\n\n") for index in range(2)}
+
+
+def introduced(shape: str) -> Answer:
+    """An answer whose two choices have begun, as it is when a passage opens."""
+    answer = Answer(SHAPES[shape], "m/0", 2)
+    for index in range(2):
+        answer.take(chunk(shape, "a", index))
+    return answer
+
+
+def passing(shape: str, passage: TextSplice, sample: Sample | None = None) -> Callable[[bytes], bool]:
+    return SseSplicer(introduced(shape), SseParser(), passage, sample).take
+
+
+def sample_of(shape: str, text: str, style: str = "compact") -> Sample:
+    return event(chunk(shape, text), style), Delta(0, text)
+
+
+def careful(answer: Answer, data: bytes, lane: dict[int, ChoiceFrame]) -> bytes | None:
+    """The frame for an event that is nothing but text which no stop touches; None: anything else."""
+    if not (data.startswith(b"data: ") and data.endswith(b"\n\n")):
+        return None
+    try:
+        events = answer.take(json.loads(data[6:-2].decode()))
+    except (ValueError, GatewayError):
+        return None
+    if len(events) != 1 or not isinstance(delta := events[0], Delta) or not delta.text:
+        return None
+    if delta != Delta(delta.index, delta.text) or any(c in delta.text for c in "<\n"):
+        return None
+    its = lane[delta.index]
+    return its.before + orjson.dumps(delta.text) + its.behind
+
+
+TEXT = st.text(st.sampled_from('ab é漢😀"\\\n\r\t\x7f\u2028<:,{}'), max_size=4) | st.sampled_from(
+    ["", '"text":', '"text":"a"', '"content":', "\\u00e9", None, 1, "a", "b", "c", "d", "e"]
+)
+MORE = st.fixed_dictionaries(
+    {},
+    optional={
+        "created": st.integers(1, 2),
+        "text": st.just("a"),
+        "content": st.just("a"),
+        "usage": st.none(),
+        "note": st.sampled_from(["\n", {"text": "a"}]),
+    },
+)
+STYLES = st.sampled_from(["compact", "compact", "spaced", "escaped"])
+EVENTS = st.lists(st.tuples(TEXT, st.sampled_from([0, 0, 0, 1]), MORE, STYLES), max_size=8)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(said=EVENTS, plain=st.booleans(), sampled=st.sampled_from([None, "compact", "spaced", "escaped"]))
+@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact"), ("", 0, {}, "compact")], plain=False, sampled=None)
+@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact")], plain=True, sampled="compact")
+def test_what_passes_is_what_would_have_been_read(
+    shape: str, said: list[Any], plain: bool, sampled: str | None
+) -> None:
+    """``plain``: the events differ in their text only, as those of real engines do. ``sampled``: so does the first."""
+    frames: list[bytes] = []
+    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passage.halts = stop_set(STOPS).first
+    passes = passing(shape, passage, None if sampled is None else sample_of(shape, "a", sampled))
+    expected: list[bytes] = []
+    reader = introduced(shape)
+    for text, index, more, style in said:
+        data = event(chunk(shape, text, 0 if plain else index, {} if plain else more), style)
+        frame = careful(reader, data, lanes())
+        if passes(data):
+            assert frame is not None
+            expected.append(frame)
+        assert frames == expected
+    characters = sum(len(json.loads(frame[len(b'data: {"0":') : -3])) for frame in frames)
+    assert characters == sum(lane.passed for lane in passage.lanes.values())
+    assert len(passage.moments) == len(frames)
+
+
+BYTES = st.binary(max_size=12) | st.sampled_from(
+    [b"a", b"\xff", b"\xc3\xa9", b"\xed\xa0\x80", b'a"', b"\\n", b"\n", b"\r"]
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(between=BYTES)
+def test_only_a_whole_string_is_not_parsed(shape: str, between: bytes) -> None:
+    """Whatever stands where the text stood in the event before: it passes if it is a string, and as that string."""
+    frames: list[bytes] = []
+    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passes = passing(shape, passage)
+    model = event(chunk(shape, "TEXT"))
+    assert passes(model)
+    data = model.replace(b"TEXT", between)
+    frame = careful(introduced(shape), data, lanes()) if b"\r" not in data else None
+    if b"<" in between or b"\\" in between:
+        return  # ``careful`` knows stops, this passage has none
+    assert passes(data) is (frame is not None)
+    assert frames[1:] == ([frame] if frame is not None else [])
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_half_an_event_does_not_pass(cut: int) -> None:
+    passage = TextSplice(lambda frame: True, lanes())
+    passes = passing("completions", passage)
+    data = event(chunk("completions", "TEXT"))
+    assert passes(data)
+    assert not passes(data[:-cut])
+    assert not passes(data[cut:])
+
+
+def test_a_busy_client_gets_nothing() -> None:
+    busy = False
+    passage = TextSplice(lambda frame: not busy, lanes())
+    passes = passing("completions", passage)
+    data = event(chunk("completions", "TEXT"))
+    assert passes(data)
+    assert passes(data)
+    busy = True
+    assert not passes(data)
+    assert passage.lanes[0].passed == 8
+    assert len(passage.moments) == 2
+
+
+def test_a_choice_without_a_lane_does_not_pass() -> None:
+    passage = TextSplice(lambda frame: True, lanes())
+    del passage.lanes[1]
+    passes = passing("completions", passage)
+    assert passes(event(chunk("completions", "a", 0)))
+    assert not passes(event(chunk("completions", "a", 1)))
+
+
+def test_an_engine_whose_events_all_look_different_is_read_to_the_end() -> None:
+    """After a few attempts nothing is learnt any more, and all the same everything passes."""
+    frames: list[bytes] = []
+    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passes = passing("completions", passage)
+    for number in range(3 * ATTEMPTS):
+        assert passes(event(chunk("completions", f"t{number}", 0, {"created": number})))
+    assert [json.loads(frame[len(b'data: {"0":') : -3]) for frame in frames] == [f"t{i}" for i in range(3 * ATTEMPTS)]
+
+
+def test_only_the_text_itself_is_learnt() -> None:
+    """Another string of the same value and the same key, spaced otherwise, is none of the choice's."""
+    frames: list[bytes] = []
+    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passes = passing("completions", passage)
+    choice = b'{"index":0,"text" :"%b","logprobs":null,"finish_reason":null}'
+    for other, text in ((b"a", b"a"), (b"LEAK", b"a"), (b"LEAK", b"b")):
+        passes(b'data: {"text":"' + other + b'","choices":[' + choice % text + b"]}\n\n")
+    assert frames == [b'data: {"0":"a"}\n\n', b'data: {"0":"a"}\n\n', b'data: {"0":"b"}\n\n']
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_event_of_known_looks_is_not_parsed(shape: str) -> None:
+    """Seen by what is then not looked at: a choice that has ended meanwhile."""
+    passage = TextSplice(lambda frame: True, lanes())
+    answer = introduced(shape)
+    passes = SseSplicer(answer, SseParser(), passage).take
+    assert passes(event(chunk(shape, "one")))
+    answer.take({"choices": [{"index": 0, "finish_reason": "stop"}]})
+    assert passes(event(chunk(shape, "two")))
+    assert not passes(event(chunk(shape, "two", more={"created": 1})))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_first_event_shows_what_the_second_looks_like(shape: str) -> None:
+    """Seen as above: the second is not parsed, or it would be found to say more of a choice that has ended."""
+    answer = introduced(shape)
+    passes = SseSplicer(answer, SseParser(), TextSplice(lambda frame: True, lanes()), sample_of(shape, "one")).take
+    answer.take({"choices": [{"index": 0, "finish_reason": "stop"}]})
+    assert passes(event(chunk(shape, "two")))
+    assert not passes(event(chunk(shape, "three", more={"created": 1})))
+
+
+def test_nothing_is_learnt_for_a_choice_without_a_lane() -> None:
+    passes = passing("completions", TextSplice(lambda frame: True, {}), sample_of("completions", "one"))
+    assert not passes(event(chunk("completions", "two")))

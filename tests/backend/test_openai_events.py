@@ -1,0 +1,282 @@
+"""What comes down: choices, log probabilities, extras, tool calls, usage, and engines' habits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.backend.openai.events import CHAT, COMPLETIONS, Answer, Shape, read_usage
+from gateway.core.errors import GatewayError
+from gateway.core.events import Delta, Finish, Usage
+from tests.backend.ask import chat, complete
+from tests.upstream.server import RudeServer
+from tests.upstream.talk import TEXT, TOKENS
+
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+
+
+@BOTH
+def test_choices_keep_their_index(up: RudeServer, stream: bool) -> None:
+    heard = complete(up.url("multi-choice"), stream, n=2)
+    assert heard.text(0) == "a1 a2 a3"
+    assert heard.text(1) == "b1<eob>LEAK"
+    assert set(heard.finishes) == {0, 1}
+
+
+def test_list_prompts_are_numbered_prompt_major(up: RudeServer) -> None:
+    heard = complete(up.url("ok"), False, prompts=("a", "b"), prompt_is_list=True, n=2, params={"echo": True})
+    assert [heard.text(index) for index in range(4)] == ["a" + TEXT, "a" + TEXT, "b" + TEXT, "b" + TEXT]
+
+
+def test_ignored_n_shows_in_the_choices(up: RudeServer) -> None:
+    assert set(complete(up.url("rude-n-ignored"), n=2).finishes) == {0}
+
+
+def test_echo_with_logprobs_is_read_in_order(up: RudeServer) -> None:
+    heard = complete(up.url("ok"), False, params={"echo": True, "logprobs": 1})
+    (delta,) = heard.deltas
+    assert delta.logprobs is not None
+    assert [token.token for token in delta.logprobs] == ["1+1=", *TOKENS]
+    assert delta.logprobs[0].logprob is None
+    assert delta.logprobs[1].logprob == -0.5
+
+
+def test_chat_logprobs_are_read(up: RudeServer) -> None:
+    (delta,) = chat(up.url("ok"), False, params={"logprobs": True}).deltas
+    assert delta.logprobs is not None
+    assert delta.logprobs[2].bytes == tuple(TOKENS[2].encode())
+
+
+def test_a_bos_shown_in_echo_is_reported_as_it_is(up: RudeServer) -> None:
+    heard = complete(up.url("rude-bos-echo"), False, {"engine": "vllm"}, params={"echo": True, "logprobs": 1})
+    assert heard.text().startswith("<s>1+1=")
+
+
+@BOTH
+def test_a_stop_left_in_the_text_is_left_to_the_cutter(up: RudeServer, stream: bool) -> None:
+    assert complete(up.url("rude-stop-left-in"), stream, stops=("<eob>",)).text() == "7<eob>"
+
+
+@BOTH
+def test_missing_usage_is_missing(up: RudeServer, stream: bool) -> None:
+    assert complete(up.url("rude-no-usage"), stream).usage is None
+
+
+def test_running_totals_count_once_and_nonsense_not_at_all(up: RudeServer) -> None:
+    assert complete(up.url("usage-cumulative")).usage == Usage(7, 5)
+    assert complete(up.url("usage-bad")).usage is None
+
+
+@BOTH
+def test_extra_keys_of_a_choice_are_passed_word_for_word(up: RudeServer, stream: bool) -> None:
+    heard = complete(up.url("rude-stop-reason"), stream)
+    (finish,) = [event for event in heard.events if isinstance(event, Finish)]
+    assert finish.matched == "<eob>"
+    assert finish.extras == {"stop_reason": "<eob>"}
+    if not stream:
+        assert heard.deltas[0].extras == {"prompt_logprobs": [None, {"5": {"logprob": -1.0}}]}
+
+
+def test_answer_level_keys_come_with_begun(up: RudeServer) -> None:
+    assert complete(up.url("ok"), False).begun.fields == {"system_fingerprint": "fp_rude"}
+
+
+def test_reasoning_goes_beside_the_text(up: RudeServer) -> None:
+    heard = chat(up.url("reasoning"))
+    assert heard.deltas[0].fields == {"reasoning_content": "hm"}
+    assert heard.text() == TEXT
+
+
+@BOTH
+def test_tool_calls_keep_their_fragments_and_index(up: RudeServer, stream: bool) -> None:
+    heard = chat(up.url("tool-calls"), stream)
+    fragments = [call for delta in heard.deltas for call in delta.fields["tool_calls"]]
+    assert "".join(call["function"]["arguments"] for call in fragments) == '{"a": 1}'
+    assert {call["index"] for call in fragments} == {0}
+    assert heard.finishes == {0: "tool_calls"}
+
+
+def test_an_empty_delta_says_nothing() -> None:
+    answer = Answer(CHAT, "m/0", 1)
+    answer.take({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "", "tool_calls": None}}]})
+    assert answer.take({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": ""}]}) == []
+
+
+SHAPES = {  # chunks that are none: skipping one could lose text
+    "not an object": 42,
+    "no choices": {"id": "x"},
+    "choices that are no list": {"choices": {}},
+    "a choice that is no object": {"choices": [1]},
+    "text that is no string": {"choices": [{"text": ["a"]}]},
+    "an index that is no number": {"choices": [{"index": "0", "text": "a"}]},
+    "an index beyond n": {"choices": [{"index": 1, "text": "a"}]},
+    "logprobs that are no object": {"choices": [{"text": "a", "logprobs": [1]}]},
+    "an unknown finish reason": {"choices": [{"text": "a", "finish_reason": "tired"}]},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_chunk_of_another_shape_is_an_error(name: str) -> None:
+    with pytest.raises(GatewayError) as caught:
+        Answer(COMPLETIONS, "m/0", 1).take(SHAPES[name])
+    assert caught.value.code in ("upstream_invalid_stream", "upstream_invalid_response")
+
+
+def test_text_after_the_finish_is_an_error() -> None:
+    answer = Answer(COMPLETIONS, "m/0", 1)
+    answer.take({"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]})
+    assert answer.take({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}) == []
+    with pytest.raises(GatewayError):
+        answer.take({"choices": [{"index": 0, "text": "b"}]})
+
+
+def test_an_aborted_answer_is_no_stop() -> None:
+    with pytest.raises(GatewayError) as caught:
+        Answer(COMPLETIONS, "m/0", 1).take({"choices": [{"text": "a", "finish_reason": "abort"}]})
+    assert caught.value.code == "upstream_incomplete"
+
+
+def test_a_high_surrogate_at_the_end_is_flushed_with_the_finish() -> None:
+    answer = Answer(COMPLETIONS, "m/0", 1)
+    answer.take({"choices": [{"text": "a\ud83d"}]}, odd=True)
+    events = answer.take({"choices": [{"text": "", "finish_reason": "stop"}]})
+    assert events == [Delta(0, "\ufffd"), Finish(0, "stop")]
+
+
+USAGE = {
+    "plain": ({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}, Usage(1, 2)),
+    "with details": (
+        {"prompt_tokens": 1, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}, "x": None},
+        Usage(1, 2, details={"prompt_tokens_details": {"cached_tokens": 1}}),
+    ),
+    "negative": ({"prompt_tokens": -1, "completion_tokens": 2}, None),
+    "a bool": ({"prompt_tokens": True, "completion_tokens": 2}, None),
+    "a string": ({"prompt_tokens": "1", "completion_tokens": 2}, None),
+    "null": (None, None),
+    "as many as can be": ({"prompt_tokens": 2**53, "completion_tokens": 0}, Usage(2**53, 0)),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+def test_a_count_beyond_every_number_is_an_invalid_answer(up: RudeServer, name: str, form: Any, stream: bool) -> None:
+    heard = form(up.url("huge-usage", name=name), stream)
+    assert heard.code == ("upstream_invalid_stream" if stream else "upstream_invalid_response")
+    assert heard.usage is None
+
+
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+def test_a_chunk_with_null_choices_is_skipped(up: RudeServer, form: Any) -> None:
+    heard = form(up.url("null-choices"))
+    assert (heard.code, heard.text(), heard.finishes) == (None, TEXT, {0: "stop"})
+
+
+DEEP = ["choices", "logprobs", "delta", "usage", "error", "error event", "extra", "lone surrogate"]
+
+
+@pytest.mark.parametrize("depth", [70, 400, 990, 3000])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+@pytest.mark.parametrize("where", DEEP)
+def test_an_answer_that_nests_deeply_is_invalid(up: RudeServer, where: str, stream: bool, depth: int) -> None:
+    heard = chat(up.url("deep", where=where, depth=depth), stream)
+    expected = "upstream_invalid_stream" if stream else "upstream_invalid_response"
+    if where == "error event" and stream and depth > 1024:  # not JSON at all, but called an error
+        expected = "upstream_error"
+    assert heard.code == expected
+
+
+def test_an_answer_that_nests_a_little_is_read(up: RudeServer) -> None:
+    heard = chat(up.url("deep", where="extra", depth=40), True)
+    assert heard.code in (None, "upstream_incomplete")
+    assert heard.deltas[0].extras
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_usage_is_believed_only_when_it_makes_sense(name: str) -> None:
+    given, expected = USAGE[name]
+    assert read_usage(given) == expected
+
+
+# ---------------------------------------------------------------- the straight way for ordinary chunks
+
+ODD_VALUES: list[Any] = [None, "", "a", "stop", 0, 1, True, [], {}, {"content": ["a"]}, 1.5]
+SAID = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.sampled_from(ODD_VALUES),
+        "role": st.sampled_from(["assistant", None]),
+        "tool_calls": st.sampled_from(ODD_VALUES),
+        "refusal": st.sampled_from(ODD_VALUES),
+    },
+)
+CHOICE = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": st.sampled_from([0, 0, 0, 1, 2, None, True, "0"]),
+        "text": st.sampled_from(["a", "a b", *ODD_VALUES]),
+        "delta": SAID | st.sampled_from(ODD_VALUES),
+        "message": SAID | st.none(),
+        "logprobs": st.none() | st.just({}),
+        "finish_reason": st.sampled_from([None, None, "", "stop", "length"]),
+        "stop_reason": st.sampled_from([None, None, "x"]),
+        "token_ids": st.sampled_from([None, None, [1]]),
+    },
+)
+CHUNK = st.fixed_dictionaries(
+    {"choices": st.lists(CHOICE, max_size=2) | st.none()},
+    optional={
+        "error": st.sampled_from([None, None, "", "bad", {"message": "bad"}]),
+        "object": st.sampled_from(["text_completion", "error"]),
+        "usage": st.sampled_from([None, None, {"prompt_tokens": 1}]),
+        "message": st.just("x"),
+    },
+)
+
+
+@pytest.mark.parametrize("shape", [COMPLETIONS, CHAT], ids=["completions", "chat"])
+@given(chunks=st.lists(CHUNK, max_size=4))
+def test_an_ordinary_chunk_says_the_same_either_way(shape: Shape, chunks: list[dict[str, Any]]) -> None:
+    general, straight = Answer(shape, "m/0", 2), Answer(shape, "m/0", 2)
+    for answer in (general, straight):
+        answer.take({"choices": [{"index": 0, "text": "x", "delta": {"content": "x"}}]})
+    for chunk in chunks:
+        one = straight.ordinary(chunk)
+        try:
+            expected = general.take(chunk)
+        except GatewayError:
+            assert one is None
+            return
+        assert (straight.take(chunk) if one is None else [one]) == expected
+
+
+ORDINARY = {
+    "completions": (COMPLETIONS, {"index": 0, "text": "a", "logprobs": None, "finish_reason": None}),
+    "completions of vllm": (
+        COMPLETIONS,
+        {"index": 0, "text": "a", "logprobs": None, "finish_reason": None, "stop_reason": None, "token_ids": None},
+    ),
+    "chat": (CHAT, {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}),
+    "chat with a role each time": (CHAT, {"index": 0, "delta": {"role": "assistant", "content": "a"}}),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_chunks_take_the_straight_way_once_their_choice_has_begun(name: str) -> None:
+    shape, choice = ORDINARY[name]
+    answer = Answer(shape, "m/0", 1)
+    assert answer.ordinary({"choices": [choice]}) is None
+    answer.take({"choices": [choice]})
+    assert answer.ordinary({"choices": [choice], "usage": None}) == Delta(0, "a")
+
+
+def test_half_a_character_is_waited_for_the_careful_way() -> None:
+    answer = Answer(COMPLETIONS, "m/0", 1)
+    answer.take({"choices": [{"index": 0, "text": "a\ud83d"}]}, odd=True)
+    plain = {"choices": [{"index": 0, "text": "b"}]}
+    assert answer.ordinary(plain) is None
+    assert answer.take(plain) == [Delta(0, "\ufffdb")]
+    assert answer.ordinary(plain) == Delta(0, "b")

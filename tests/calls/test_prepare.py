@@ -1,0 +1,83 @@
+"""What is known before a backend is asked: the order of refusals, and what the hash is taken over."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.assembly import bare_route
+from gateway.backend.embedded.cache import EngineCache
+from gateway.calls.prepare import Prepared, prepare
+from gateway.config.snapshot import ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
+from gateway.core.errors import ForbiddenParameter, RequestError, RoleNotSupported, UnsupportedParameter
+from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.wire.requests import read_chat, read_completion
+
+ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", "<end>", generate=True))
+STRING = TemplateSpec("t", "meta", round=ROUND, stop=("Q:",))
+MESSAGES = TemplateSpec("c", "chat")
+POLICY = ParamsPolicy(forbid=("seed",), unknown="reject")
+ASK = {"role": "user", "content": "1+1=?"}
+
+
+def prepared(template: TemplateSpec, policy: ParamsPolicy | None = None, **fields: Any) -> Prepared:
+    target = TargetSpec("m/0", "scripted")
+    spec = ModelSpec("m", template, PolicySpec("p", params=policy or ParamsPolicy()), (target,))
+    read = read_completion if "prompt" in fields else read_chat
+    body = {"model": "m", **({} if "prompt" in fields else {"messages": [ASK]}), **fields}
+    return asyncio.run(prepare(bare_route(spec, EngineCache()), read(body, request_id="r", received=0.0)))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {  # all that is wrong; what is told first
+    "the policy before the template": (
+        {"seed": 1, "messages": [{"role": "tool", "content": "x"}]}, ForbiddenParameter, "seed",
+    ),
+    "an unknown field before the template": (
+        {"top_k": 1, "messages": [{"role": "tool", "content": "x"}]}, UnsupportedParameter, "top_k",
+    ),
+    "the template before the endpoint": (
+        {"store": True, "messages": [{"role": "tool", "content": "x"}]}, RoleNotSupported, "messages[0].role",
+    ),
+    "the endpoint": ({"store": True}, UnsupportedParameter, "store"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_of_several_mistakes_the_same_one_is_always_told(case: str) -> None:
+    fields, error, param = REFUSED[case]
+    with pytest.raises(error) as raised:
+        prepared(STRING, POLICY, **fields)
+    assert raised.value.param == param
+
+
+def test_the_templates_stops_come_first_and_none_twice() -> None:
+    assert prepared(STRING).exchange.stops == ("<end>", "Q:")
+    assert prepared(STRING, stop=["x", "Q:", "x"]).exchange.stops == ("<end>", "Q:", "x")
+    assert prepared(MESSAGES, stop=["x", "x"]).exchange.stops == ("x",)
+
+
+def test_an_open_turn_is_left_open_by_the_targets_own_template() -> None:
+    talk = [ASK, {"role": "assistant", "content": "It is"}]
+    told = {"continue_final_message": True, "add_generation_prompt": False}
+    assert dict(prepared(MESSAGES, messages=talk, **told).exchange.params) == told
+    assert prepared(STRING, messages=talk, **told).exchange.prompts == ("Q: 1+1=?\nA: It is",)
+
+
+HASHED: dict[str, tuple[Prepared, bytes]] = {
+    "a rendered prompt": (prepared(STRING), b"Q: 1+1=?\nA: "),
+    "beyond ASCII": (prepared(STRING, messages=[{"role": "user", "content": "é"}]), "Q: é\nA: ".encode()),
+    "messages": (prepared(MESSAGES), orjson.dumps([ASK])),
+    "a raw prompt": (prepared(STRING, prompt="hi"), b"hi"),
+    "several": (prepared(STRING, prompt=["a", "b"]), b'["a","b"]'),
+    "token ids": (prepared(STRING, prompt=[1, 2]), b"[[1,2]]"),
+}
+
+
+@pytest.mark.parametrize("case", HASHED)
+def test_the_hash_is_taken_over_exactly_what_the_model_is_given(case: str) -> None:
+    made, given = HASHED[case]
+    assert made.prompt_sha256 == hashlib.sha256(given).hexdigest()

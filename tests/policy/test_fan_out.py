@@ -1,0 +1,284 @@
+"""Every choice that was asked for, whatever the engine takes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from gateway.backend.scripted import Script, ScriptedBackend, Step
+from gateway.calls.response import ResponseStream
+from gateway.calls.timeline import CallTimeline
+from gateway.core.errors import DeadlineExceeded
+from gateway.core.events import Delta, Event, Finish, Usage
+from gateway.core.exchange import Exchange
+from gateway.policy.deliver.fan_out import FanOut, UpstreamCapabilities
+from gateway.policy.deliver.first_token_gate import FirstTokenGate
+from gateway.policy.deliver.timeouts import Timeouts
+from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after
+
+UNSURE = UpstreamCapabilities(lists=None, choices=None)
+CAN = UpstreamCapabilities(lists=True, choices=True)
+CANNOT = UpstreamCapabilities(lists=False, choices=False)
+
+
+TOTAL = 10.0
+
+
+def script(*texts: str, counted: bool = True) -> Script:
+    """All choices in one answer, counted once."""
+    steps: list[Step] = []
+    for index, text in enumerate(texts):
+        steps += [{"text": text, "index": index}, {"finish": "stop", "index": index}]
+    return [*steps, {"usage": [7, 2]}] if counted else steps
+
+
+def notices(heard: Heard) -> list[str]:
+    return [notice for begun in heard.begun for notice in begun.notices]
+
+
+def test_one_choice_passes_untouched() -> None:
+    inner = ScriptedBackend(script("a"))
+    asked = exchange("p", prompt_is_list=True)
+    heard = ask(FanOut(inner, CAN, TOTAL), asked)
+    assert (heard.texts, inner.heard, notices(heard)) == ({0: "a"}, [asked], [])
+
+
+def test_a_list_of_one_is_sent_as_a_string_unless_lists_are_known_to_do() -> None:
+    inner = ScriptedBackend(script("a"))
+    ask(FanOut(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
+    assert inner.heard == [exchange("p")]
+
+
+def test_an_engine_that_takes_everything_gets_everything() -> None:
+    inner = ScriptedBackend(script("a", "b", "c", "d"))
+    heard = ask(FanOut(inner, CAN, TOTAL), exchange("p", "q", n=2))
+    assert (heard.texts, len(inner.heard), notices(heard)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
+    assert heard.usages == [Usage(7, 2)]
+
+
+def test_choices_an_engine_forgot_are_asked_for_one_by_one() -> None:
+    inner = ScriptedBackend(script("a"), script("b"), script("c"))
+    heard = ask(FanOut(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
+    assert heard.texts == {0: "a", 1: "b", 2: "c"}
+    assert heard.finishes == [(0, "stop"), (1, "stop"), (2, "stop")]
+    assert [(one.n, one.params["seed"]) for one in inner.heard] == [(3, 40), (1, 41), (1, 42)]
+    assert heard.usages == [Usage(21, 6)]
+    assert notices(heard) == ["filled_choices: 2"]
+
+
+def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
+    inner = ScriptedBackend(script("a"), script("b"))
+    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
+    assert heard.texts == {0: "a", 1: "b"}
+    assert [(one.n, one.params["seed"]) for one in inner.heard] == [(1, 1), (1, 2)]
+    assert heard.usages == [Usage(14, 4)]
+    assert notices(heard) == ["split_calls: 2"]
+
+
+@pytest.mark.parametrize(("stream", "calls"), [(True, 2), (False, 1)], ids=["stream", "whole"])
+def test_only_a_stream_is_split_where_streams_carry_one_choice(stream: bool, calls: int) -> None:
+    inner = ScriptedBackend(*([script("a"), script("b")] if stream else [script("a", "b")]))
+    habits = UpstreamCapabilities(lists=None, choices=None, streamed_choices=False)
+    heard = ask(FanOut(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
+    assert (heard.texts, len(inner.heard)) == ({0: "a", 1: "b"}, calls)
+
+
+@pytest.mark.parametrize("code", ["upstream_rejected_request", "upstream_error"], ids=["with a 400", "with a 500"])
+def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> None:
+    inner = ScriptedBackend([{"error": code}], script("a"), script("b"), script("c"))
+    heard = ask(
+        FanOut(FirstTokenGate(inner, 1.0), UNSURE, TOTAL), exchange("p", "q", "r")
+    )  # its gate makes ``open`` raise
+    assert heard.texts == {0: "a", 1: "b", 2: "c"}
+    assert [one.prompts for one in inner.heard] == [("p", "q", "r"), ("p",), ("q",), ("r",)]
+    assert [one.prompt_is_list for one in inner.heard] == [True, False, False, False]
+    assert heard.usages == [Usage(21, 6)]
+    assert notices(heard) == ["split_calls: 3"]
+    assert inner.active == 0
+
+
+@pytest.mark.parametrize(
+    ("habits", "code"),
+    [(UNSURE, "context_length_exceeded"), (UNSURE, "upstream_auth_failed"), (CAN, "upstream_rejected_request")],
+    ids=["another refusal", "an operator's mistake", "lists are known to do"],
+)
+def test_other_refusals_are_passed_on(habits: UpstreamCapabilities, code: str) -> None:
+    inner = ScriptedBackend([{"error": code}], script("a"))
+    heard = ask(FanOut(FirstTokenGate(inner, 1.0), habits, TOTAL), exchange("p", "q"))
+    assert (heard.code, len(inner.heard)) == (code, 1)
+
+
+def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either() -> None:
+    # Two prompts with n=2, from an engine that may ignore n: its choice 1 would be prompt 1, or copy 1 of prompt 0.
+    inner = ScriptedBackend(script("p0"), script("p1"), script("q0"), script("q1"))
+    heard = ask(
+        FanOut(inner, UpstreamCapabilities(lists=True, choices=None), TOTAL),
+        exchange("p", "q", n=2, params={"seed": 5}),
+    )
+    assert heard.texts == {0: "p0", 1: "p1", 2: "q0", 3: "q1"}
+    assert [(one.prompts, one.params["seed"]) for one in inner.heard] == [
+        (("p",), 5), (("p",), 6), (("q",), 5), (("q",), 6),
+    ]  # fmt: skip
+
+
+def test_token_ids_keep_their_order_too() -> None:
+    inner = ScriptedBackend(script("a"), script("b"))
+    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
+    assert heard.texts == {0: "a", 1: "b"}
+    assert [one.prompts for one in inner.heard] == [((1, 2),), ((3,),)]
+
+
+def test_a_call_that_fails_in_the_middle_ends_the_answer() -> None:
+    inner = ScriptedBackend(script("a"), [{"error": "upstream_overloaded"}])
+    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q"))
+    assert (heard.texts, heard.code, heard.usages, inner.active) == ({0: "a"}, "upstream_overloaded", [], 0)
+
+
+def test_usage_is_only_said_once_and_only_if_it_was_counted() -> None:
+    inner = ScriptedBackend(script("a", counted=False))
+    assert ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q")).usages == []
+
+
+# Events in order: Begun, text and end of choice 0; then the nested call for choice 1.
+@pytest.mark.parametrize("count", [0, 1, 2, 4], ids=["before", "during", "after the first event", "in a nested call"])
+@pytest.mark.parametrize("habits", [UNSURE, CANNOT], ids=["filling up", "one by one"])
+def test_leaving_early_closes_whatever_is_open(count: int, habits: UpstreamCapabilities) -> None:
+    inner = ScriptedBackend(["a", {"finish": "stop"}], ["b", "c", {"finish": "stop"}])
+    nested = count == 4
+    extra = nested and habits is UNSURE  # the notice that choices were filled up
+    leave_after(FanOut(inner, habits, TOTAL), count + extra, exchange("p", n=2))
+    assert inner.active == 0
+    assert len(inner.heard) == (2 if nested else 1)
+    assert inner.left_early == 1
+
+
+def test_a_hang_up_in_a_nested_call_closes_it() -> None:
+    inner = ScriptedBackend(["a", {"finish": "stop"}], ["b", {"pause": 9}, "c"])
+    cancel_after(FanOut(inner, CANNOT, TOTAL), 0.05, exchange("p", "q", "r"))
+    assert (inner.active, inner.left_early, len(inner.heard)) == (0, 1, 2)
+
+
+def test_choices_of_nested_calls_are_numbered_anew() -> None:
+    heard = ask(FanOut(ScriptedBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
+    assert [event.index for event in heard.events if isinstance(event, Delta)] == [0, 1, 2]
+
+
+# ---------------------------------------------------------------- cut at its stops, and broken off
+
+
+@dataclass
+class Client:
+    """Who is given the events of a fanned-out call, cut at the stops."""
+
+    inner: ScriptedBackend
+    habits: UpstreamCapabilities
+    asked: Exchange
+    said: list[Event] = field(default_factory=list)
+    left: bool = False
+    slow: str = ""
+    """The text of which it does not take what comes behind."""
+
+    async def listen(self, total: float = TOTAL) -> None:
+        """All that comes, and what is unsaid when it breaks off."""
+        watched = None
+        try:
+            async with FanOut(Timeouts(self.inner, TOTAL, total), self.habits, total).open(self.asked) as events:
+                watched = ResponseStream(self.asked, events, CallTimeline("completions", "req_1", 0.0), None)
+                while batch := await watched.next_batch():
+                    self.said += batch
+                    if any(isinstance(event, Delta) and event.text == self.slow for event in batch):
+                        await asyncio.sleep(9)
+        except (asyncio.CancelledError, DeadlineExceeded):
+            self.left = True
+            assert watched is not None
+            self.said += await watched.take_pending()
+
+    @property
+    def texts(self) -> dict[int, str]:
+        return Heard(self.said).texts
+
+    @property
+    def ends(self) -> dict[int, tuple[str, str]]:
+        return {event.index: (event.reason, event.source) for event in self.said if isinstance(event, Finish)}
+
+
+HERE, THERE = ("stop", "gateway"), ("stop", "engine")
+
+
+def pieces(*texts: str) -> list[Script]:
+    """A script for all choices in one answer, and then one for each of them."""
+    whole: list[Step] = [{"text": text[:3], "index": at} for at, text in enumerate(texts)]
+    whole += [{"text": text[3:], "index": at} for at, text in enumerate(texts)]
+    whole += [{"finish": "stop", "index": at} for at in range(len(texts))]
+    return [whole, *([text[:3], text[3:], {"finish": "stop"}] for text in texts)]
+
+
+STOPPED = {  # name: (texts, what the client has of them, how they end)
+    "no stop": (("abcd", "efgh"), {0: "abcd", 1: "efgh"}, {0: THERE, 1: THERE}),
+    "stops with junk behind": (("ab<eo>junk", "cd<eo>junk"), {0: "ab", 1: "cd"}, {0: HERE, 1: HERE}),
+    "one stop": (("ab<eo>", "cdefgh"), {0: "ab", 1: "cdefgh"}, {0: HERE, 1: THERE}),
+    "half a stop at the end": (("abc<eo", "ab<e"), {0: "abc<eo", 1: "ab<e"}, {0: THERE, 1: THERE}),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("habits", [CAN, CANNOT], ids=["in one call", "one by one"])
+@pytest.mark.parametrize("prompts", [("p",), ("p", "q")], ids=["choices", "prompts"])
+@pytest.mark.parametrize("name", STOPPED)
+def test_every_choice_ends_at_its_own_stop(
+    name: str, prompts: tuple[str, ...], habits: UpstreamCapabilities, stream: bool
+) -> None:
+    texts, said, ends = STOPPED[name]
+    scripts = pieces(*texts)
+    inner = ScriptedBackend(*(scripts[:1] if habits is CAN else scripts[1:]))
+    client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",), stream=stream))
+    asyncio.run(client.listen())
+    assert (client.texts, client.ends, client.left) == (said, ends, False)
+    assert len(inner.heard) == (1 if habits is CAN else 2)
+
+
+def test_a_choice_that_an_engine_forgot_is_cut_like_the_others() -> None:
+    inner = ScriptedBackend(["ab<", "eo>junk", {"pause": 9}], ["cd<eo", ">junk", {"pause": 9}])
+    client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
+    asyncio.run(client.listen())
+    assert (client.texts, client.ends, len(inner.heard)) == ({0: "ab", 1: "cd"}, {0: HERE, 1: HERE}, 2)
+
+
+def test_a_choice_of_which_only_half_a_stop_is_known_is_not_asked_for_again() -> None:
+    other: list[Step] = [{"text": "cd", "index": 1}, {"finish": "stop", "index": 1}]
+    inner = ScriptedBackend([{"text": "<", "index": 1}, "ab<eo>", *other])
+    client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
+    asyncio.run(client.listen())
+    assert (client.texts, client.ends, len(inner.heard)) == ({1: "<cd", 0: "ab"}, {0: HERE, 1: THERE}, 1)
+
+
+@pytest.mark.parametrize("how", ["a drain", "the total time"])
+@pytest.mark.parametrize("busy", [False, True], ids=["waiting for the engine", "waiting for the client"])
+@pytest.mark.parametrize("habits", [CAN, UNSURE, CANNOT], ids=["in one call", "filling up", "one by one"])
+@pytest.mark.parametrize("prompts", [("p",), ("p", "q")], ids=["choices", "prompts"])
+def test_a_fanned_out_call_that_is_stopped_keeps_what_was_held(
+    prompts: tuple[str, ...], habits: UpstreamCapabilities, busy: bool, how: str
+) -> None:
+    """However it is stopped: a drain is a cancellation, a total that rings outside the events as well."""
+    second: Script = ["cd", "<eo", {"pause": 9}]
+    if habits is CAN:
+        numbered: list[Step] = [{"text": text, "index": 1} for text in second if isinstance(text, str)]
+        inner = ScriptedBackend(["ab", "<e", *numbered, {"pause": 9}])
+    else:
+        inner = ScriptedBackend(["ab<e", {"finish": "stop"}], second)
+    client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",)))
+    client.slow = "cd" if busy else ""
+    drains = how == "a drain"
+
+    async def run() -> None:
+        task = asyncio.create_task(client.listen(TOTAL if drains else 0.1))
+        if drains:
+            await asyncio.sleep(0.1)
+            task.cancel()
+        await task
+
+    asyncio.run(run())
+    assert (client.texts, client.left) == ({0: "ab<e", 1: "cd" if busy else "cd<eo"}, True)
+    assert (inner.active, inner.left_early) == (0, 1)

@@ -1,0 +1,106 @@
+"""The gate: nothing passes before the first meaningful event."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.backend.scripted import Script, ScriptedBackend
+from gateway.core.errors import UpstreamTimeout
+from gateway.core.events import Begun, Delta, Finish, Usage
+from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate, is_content
+from tests.events import singly
+from tests.policy.asking import ask, cancel_after, exchange, leave_after
+
+CONTENT = {  # name: (event, does it tell the client anything?)
+    "text": (Delta(0, "a"), True),
+    "reasoning": (Delta(0, fields={"reasoning_content": "hm"}), True),
+    "a tool call": (Delta(0, fields={"tool_calls": [{"index": 0}]}), True),
+    "extras": (Delta(0, extras={"token_ids": [1]}), True),
+    "the end": (Finish(0, "stop"), True),
+    "empty text": (Delta(0, ""), False),
+    "empty fields": (Delta(0, fields={"refusal": None, "tool_calls": []}), False),
+    "a role alone": (Begun("m/0"), False),
+    "a count": (Usage(1, 2), False),
+}
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_content_is_what_tells_the_client_something(name: str) -> None:
+    event, tells = CONTENT[name]
+    assert is_content(event) is tells
+
+
+def test_the_gate_opens_with_the_first_meaningful_event_and_loses_nothing() -> None:
+    inner = ScriptedBackend(["", "", {"pause": 0.05}, "Hello", " world", {"finish": "stop"}])
+
+    async def run() -> tuple[float, list[object]]:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        async with FirstTokenGate(inner, 1.0).open(exchange()) as events:
+            opened = loop.time() - start
+            return opened, [event async for event in singly(events)]
+
+    opened, events = asyncio.run(run())
+    assert opened >= 0.045
+    assert events == [
+        Begun("scripted/0"), Delta(0, ""), Delta(0, ""), Delta(0, "Hello"), Delta(0, " world"), Finish(0, "stop"),
+    ]  # fmt: skip
+
+
+def test_an_endless_row_of_nothings_is_not_held_for_ever() -> None:
+    heard = ask(FirstTokenGate(ScriptedBackend([""] * (MAX_HELD + 5) + ["x", {"finish": "stop"}]), 1.0))
+    assert heard.texts == {0: "x"}
+    assert len(heard.events) == 1 + MAX_HELD + 5 + 2
+
+
+EARLY: dict[str, tuple[Script, str]] = {  # name: (script, error before anything is promised)
+    "an empty stream": ([], "upstream_invalid_response"),
+    "nothing but a count": ([{"usage": [7, 0]}], "upstream_invalid_response"),
+    "nothing but empty deltas": (["", ""], "upstream_invalid_response"),
+    "an error at once": ([{"error": "upstream_overloaded"}], "upstream_overloaded"),
+    "an error after a role": (["", {"error": "upstream_disconnected"}], "upstream_disconnected"),
+    "no content in time": (["", {"pause": 5}, "late"], "upstream_timeout"),
+    "silence": ([{"pause": 5}, "late"], "upstream_timeout"),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_what_fails_before_the_first_content_never_opens(name: str) -> None:
+    script, code = EARLY[name]
+    inner = ScriptedBackend(script)
+
+    async def run() -> None:
+        async with FirstTokenGate(inner, 0.05).open(exchange()):
+            pytest.fail("the gate opened")
+
+    with pytest.raises(Exception, match=r"\w") as caught:
+        asyncio.run(run())
+    assert caught.value.code == code  # type: ignore[attr-defined]
+    assert inner.active == 0
+
+
+def test_after_the_first_content_the_gates_clock_has_stopped() -> None:
+    heard = ask(FirstTokenGate(ScriptedBackend(["a", {"pause": 0.1}, "b", {"finish": "stop"}]), 0.05))
+    assert (heard.texts, heard.code) == ({0: "ab"}, None)
+
+
+def test_the_message_tells_how_long_was_waited() -> None:
+    heard = ask(FirstTokenGate(ScriptedBackend([{"pause": 5}]), 0.02))
+    assert isinstance(heard.error, UpstreamTimeout)
+    assert "0.02 s" in heard.error.message
+
+
+@pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
+def test_leaving_early_releases_the_backend(count: int) -> None:
+    inner = ScriptedBackend(["a", "b", "c", {"finish": "stop"}])
+    leave_after(FirstTokenGate(inner, 1.0), count)
+    assert (inner.active, inner.left_early) == (0, 1)
+
+
+@pytest.mark.parametrize("script", [[{"pause": 5}, "a"], ["a", {"pause": 5}, "b"]], ids=["at the gate", "behind it"])
+def test_a_cancelled_wait_releases_the_backend(script: Script) -> None:
+    inner = ScriptedBackend(script)
+    cancel_after(FirstTokenGate(inner, 9.0), 0.03)
+    assert (inner.active, inner.left_early) == (0, 1)

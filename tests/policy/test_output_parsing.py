@@ -1,0 +1,106 @@
+"""How an answer is read follows from what the template declares and what the request asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.dialogue import Dialogue, RenderOptions
+from gateway.core.errors import InvalidValue
+from gateway.core.prompt import Prompt, PromptMetadata
+from gateway.policy.admit.output_parsing import OutputParsing, readings
+from gateway.stream.reasoning import Thinking
+from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec.tools import ThinkingSpec, ToolsSpec
+from tests.template.samples import message
+
+ADD, NOW = ({"type": "function", "function": {"name": name}} for name in ("add", "now"))
+TOOLS = ToolsSpec("hermes")
+USER = message("user", "hi")
+CLOSED, OPEN = ThinkingSpec("<think>", "</think>"), ThinkingSpec("<think>", "</think>", open=True)
+FIELDS = ("reasoning_content", "reasoning")
+
+
+def reading(spec: TemplateSpec, *messages: Any, **asked: Any) -> Any:
+    return OutputParsing(spec).of(
+        Dialogue(messages or (USER,), RenderOptions(**asked)), Prompt("", PromptMetadata(opened="<tool_call>"))
+    )
+
+
+def spec(**declared: Any) -> TemplateSpec:
+    return TemplateSpec("t", "meta", **declared)
+
+
+def test_a_template_that_declares_neither_costs_nothing() -> None:
+    assert readings(spec()) is None
+    assert readings(spec(thinking=CLOSED)) is not None
+
+
+ASKED: dict[str, tuple[dict[str, Any], set[str], bool]] = {  # name: (request, tools that may be called, only one call)
+    "no tools": ({}, set(), False),
+    "tools": ({"tools": (ADD, NOW)}, {"add", "now"}, False),
+    "none": ({"tools": (ADD, NOW), "tool_choice": "none"}, set(), False),
+    "required": ({"tools": (ADD, NOW), "tool_choice": "required"}, {"add", "now"}, False),
+    "named": ({"tools": (ADD, NOW), "tool_choice": ADD}, {"add"}, False),
+    "one at a time": ({"tools": (ADD,), "parallel_calls": False}, {"add"}, True),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_calls_are_read_where_they_may_be_made(name: str) -> None:
+    asked, names, one_call = ASKED[name]
+    found = reading(spec(tools=TOOLS), **asked)
+    if not names:
+        assert found is None
+        return
+    assert (found.names, found.one_call, found.opened) == (names, one_call, "<tool_call>")
+    assert (found.calls is not None, found.thinking) == (True, None)
+
+
+@pytest.mark.parametrize("name", ["get-weather", "class", "a.if", "9lives", "a."])
+def test_a_name_that_the_format_cannot_carry_is_refused(name: str) -> None:
+    tools = (ADD, {"type": "function", "function": {"name": name}})
+    with pytest.raises(InvalidValue, match="pythonic") as refused:
+        reading(spec(tools=ToolsSpec("pythonic")), tools=tools)
+    assert refused.value.param == "tools[1].function.name"
+    assert name in reading(spec(tools=TOOLS), tools=tools).names
+    assert reading(spec(tools=ToolsSpec("pythonic")), tools=tools, tool_choice="none") is None
+    assert reading(spec(tools=ToolsSpec("pythonic")), tools=tools, tool_choice=ADD).names == {"add"}
+
+
+@pytest.mark.parametrize(("text", "inside"), [("A: <think>\n", True), ("A: <think></think>\n", False), ("A: ", False)])
+def test_with_open_auto_the_prompt_says_where_the_answer_begins(text: str, inside: bool) -> None:
+    declared = OutputParsing(spec(thinking=ThinkingSpec("<think>", "</think>", open="auto")))
+    found = declared.of(Dialogue((USER,)), Prompt(text))
+    assert found is not None
+    assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
+
+
+GOES_ON: dict[str, tuple[ThinkingSpec, str, bool | None]] = {
+    # name: (thinking, the message so far, does the answer begin inside the reasoning? None: it is all answer)
+    "nothing said": (CLOSED, "", False),
+    "nothing said, open": (OPEN, "", True),
+    "in the reasoning": (CLOSED, "\n<think>hm", True),
+    "in the reasoning, open": (OPEN, "hm", True),
+    "behind it": (CLOSED, "<think>hm</think>4", None),
+    "behind it, open": (OPEN, "hm</think>", None),
+    "without reasoning": (CLOSED, "4", None),
+}
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+def test_a_message_that_goes_on_thinks_as_it_did(name: str) -> None:
+    thinking, text, inside = GOES_ON[name]
+    found = reading(spec(thinking=thinking), USER, message("assistant", text), continue_final=True)
+    if inside is None:
+        assert found is None
+    else:
+        assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
+
+
+def test_stops_of_the_clients_own_are_foreign_to_the_model() -> None:
+    asked = Dialogue((USER,), RenderOptions(tools=(ADD,)))
+    found = OutputParsing(spec(tools=TOOLS)).of(asked, Prompt("", PromptMetadata(stops=("<eoa>",))), ("<eoa>", "\n"))
+    assert found is not None
+    assert found.foreign_stops == {"\n"}

@@ -1,0 +1,133 @@
+"""Two clocks: silence between two pieces of content, and the whole."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.backend.scripted import Script, ScriptedBackend
+from gateway.core.errors import GatewayError
+from gateway.core.events import Delta, Event
+from gateway.core.exchange import Events, Exchange
+from gateway.core.text_splice import TextSplice
+from gateway.policy.deliver.timeouts import Timeouts
+from tests.policy.asking import ask, cancel_after, exchange, leave_after
+
+BEATS: Script = [step for text in "abcde" for step in ({"pause": 0.05}, text)]
+EMPTY_BEATS: Script = ["a", *[step for _ in range(20) for step in ({"pause": 0.02}, "")]]
+
+CASES: dict[str, tuple[Script, float, float, str | None, str]] = {
+    # name: (script, idle, total, error, text)
+    "content in time": ([*BEATS, {"finish": "stop"}], 1, 2, None, "abcde"),
+    "each content starts the idle clock again": ([*BEATS, {"finish": "stop"}], 0.2, 2, None, "abcde"),
+    "a stall is an idle timeout": (["a", {"pause": 5}, "b"], 0.05, 2, "upstream_idle_timeout", "a"),
+    "empty deltas do not count as content": (EMPTY_BEATS, 0.1, 5, "upstream_idle_timeout", "a"),
+    "a count does not either": (["a", {"usage": [1, 1]}, {"pause": 5}], 0.05, 2, "upstream_idle_timeout", "a"),
+    "the total ends an answer that goes on": (BEATS, 1, 0.15, "deadline_exceeded", "a"),
+    "the total covers the wait for the first event": ([{"pause": 5}, "a"], 9, 0.05, "deadline_exceeded", ""),
+    "the total is told when both run out": ([{"pause": 5}], 0.05, 0.05, "deadline_exceeded", ""),
+    "the backend's errors stay themselves": (["a", {"error": "upstream_error"}], 1, 1, "upstream_error", "a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_answer_is_bounded(name: str) -> None:
+    script, idle, total, code, text = CASES[name]
+    inner = ScriptedBackend(script)
+    heard = ask(Timeouts(inner, idle, total))
+    assert heard.code == code
+    assert heard.texts.get(0, "").startswith(text)
+    assert heard.seconds < min(idle * 10, total) + 0.5
+    assert inner.active == 0
+
+
+@pytest.mark.parametrize("code", ["upstream_idle_timeout", "deadline_exceeded"])
+def test_a_timeout_closes_the_backend_and_says_which_limit_it_was(code: str) -> None:
+    inner = ScriptedBackend(["a", {"pause": 5}, "b"])
+    idle, total = (0.03, 1.0) if code == "upstream_idle_timeout" else (1.0, 0.03)
+    heard = ask(Timeouts(inner, idle, total))
+    assert heard.code == code
+    assert heard.error is not None
+    assert "0.03 s" in heard.error.message
+    assert heard.error.status == 504
+    assert (inner.active, inner.left_early) == (0, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
+def test_leaving_early_releases_the_backend(count: int) -> None:
+    inner = ScriptedBackend(["a", "b", "c"])
+    leave_after(Timeouts(inner, 1, 1), count)
+    assert (inner.active, inner.left_early) == (0, 1)
+
+
+@pytest.mark.parametrize("script", [[{"pause": 5}], ["a", {"pause": 5}]], ids=["at the start", "in between"])
+def test_a_cancelled_wait_is_no_timeout(script: Script) -> None:
+    inner = ScriptedBackend(script)
+    cancel_after(Timeouts(inner, 9, 9), 0.03)
+    assert (inner.active, inner.left_early) == (0, 1)
+
+
+class Passed:
+    """A backend whose stream lets two texts pass, then falls silent; and the events of that stream."""
+
+    exhausted = False
+
+    def __init__(self, gap: float) -> None:
+        self._gap = gap
+
+    @asynccontextmanager
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
+        yield self
+
+    async def next_batch(self) -> Sequence[Event]:
+        return (Delta(0, "a"),)
+
+    async def forward_text(self, passage: TextSplice) -> None:
+        for _ in range(2):
+            await asyncio.sleep(self._gap)
+            passage.moments.append(passage.now())
+        await asyncio.sleep(10)
+
+
+def test_text_that_passes_is_heard() -> None:
+    async def run() -> tuple[float, str]:
+        passage = TextSplice(lambda frame: True, {})
+        began = time.monotonic()
+        try:
+            async with Timeouts(Passed(0.15), 0.2, 5).open(exchange()) as events:
+                await events.next_batch()
+                await events.forward_text(passage)
+        except GatewayError as error:
+            return time.monotonic() - began, error.code
+        return 0.0, ""
+
+    seconds, code = asyncio.run(run())
+    assert code == "upstream_idle_timeout"
+    assert 0.45 < seconds < 4.5  # 0.15 + 0.15 + 0.2; the total is 5
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["an engine that goes on", "an engine that is silent"])
+def test_an_engine_is_not_silent_while_nobody_listens(silent: bool) -> None:
+    """The client took its time; the engine is given its own from then on."""
+    script: Script = ["a", {"pause": 5 if silent else 0.1}, "b", {"finish": "stop"}]
+
+    async def run() -> tuple[float, str]:
+        began = time.monotonic()
+        try:
+            async with Timeouts(ScriptedBackend(script), 0.2, 5).open(exchange()) as events:
+                await events.next_batch()
+                await asyncio.sleep(0.5)
+                began = time.monotonic()
+                while await events.next_batch():
+                    pass
+        except GatewayError as error:
+            return time.monotonic() - began, error.code
+        return time.monotonic() - began, ""
+
+    seconds, code = asyncio.run(run())
+    assert code == ("upstream_idle_timeout" if silent else "")
+    assert seconds < 4.5  # the total is 5

@@ -1,0 +1,86 @@
+"""Does our own Jinja make what ``transformers`` makes, over the whole matrix? Asked of the package, where it is there.
+
+``test_goldens.py`` compares with what it made when the goldens were recorded, and needs no package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config.chat_folders import read_reference
+from gateway.core.errors import InvalidValue, TemplateError
+from gateway.parity.cases import matrix
+from gateway.parity.compare import compare
+from gateway.parity.sides import chat_reference
+from gateway.template.huggingface.transformers_reference import CLOCK, TransformersTemplate, installed
+from gateway.template.registry import build
+from tests.template.huggingface import cases
+from tests.template.huggingface.samples import dialogue
+
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+
+asked = pytest.mark.skipif(
+    not installed(), reason="transformers is not installed here; test_goldens.py compares with what it recorded"
+)
+
+NAMES = sorted(path.stem for path in cases.FOLDER.glob("*.jinja") if CLOCK not in path.read_text(encoding="utf-8"))
+"""All but those that write the day: ``transformers`` tells today's."""
+
+
+def test_most_templates_write_no_date() -> None:
+    assert len(NAMES) >= 10
+
+
+def original(folder: Path, source: str) -> TransformersTemplate:
+    (folder / "chat_template.jinja").write_text(source, encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(cases.TOKENS), encoding="utf-8")
+    return TransformersTemplate(read_reference(folder / "chat_template.jinja", None, {}))
+
+
+@asked
+@pytest.mark.parametrize("name", NAMES)
+def test_both_engines_make_the_same_of_the_matrix(name: str, tmp_path: Path) -> None:
+    theirs = original(tmp_path, (cases.FOLDER / f"{name}.jinja").read_text(encoding="utf-8"))
+    results = compare(chat_reference(build(theirs.spec)), chat_reference(theirs), matrix(cases.TOKENS.values()))  # type: ignore[arg-type]
+    assert not [result for result in results if result.parted]
+    assert sum(result.verdict == "same" for result in results) > 30
+
+
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+GOES_ON = {
+    "messages": [*HELLO["messages"], {"role": "assistant", "content": "I"}],
+    "continue_final_message": True,
+    "add_generation_prompt": False,
+}
+
+REFUSALS: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
+    "its own": ("{{ raise_exception('no') }}", HELLO, InvalidValue, "refuses the conversation: no"),
+    "a mistake of the template": ("{{ messages + 1 }}", HELLO, TemplateError, "TypeError"),
+    "a message that is not kept": (
+        "{{ messages[0].content }}{% if messages[1].content %}{% endif %}", GOES_ON, InvalidValue,
+        "transformers refuses",
+    ),
+}  # fmt: skip
+
+
+@asked
+@pytest.mark.parametrize(("source", "body", "error", "words"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_is_told_in_our_words(
+    tmp_path: Path, source: str, body: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        original(tmp_path, source).render(dialogue(body))
+
+
+@asked
+def test_a_template_for_tools_is_taken_with_tools(tmp_path: Path) -> None:
+    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "{{ tools | length }} tools"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}), encoding="utf-8")
+    theirs = TransformersTemplate(read_reference(tmp_path / "tokenizer_config.json", None, {}))
+    texts = {case.name: theirs.render(case.dialogue).text for case in matrix() if case.name in ("one turn", "one tool")}
+    assert texts == {"one turn": "plain", "one tool": "1 tools"}

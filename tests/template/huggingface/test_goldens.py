@@ -1,0 +1,120 @@
+"""Are the bytes those of ``transformers``? 300 random conversations for each template, against what it made of them.
+
+``record_goldens.py`` beside this file made the goldens, and compares them anew where ``transformers`` is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import GatewayError, InvalidValue, TemplateError
+from gateway.template.huggingface.renderer import JinjaTemplate
+from gateway.template.huggingface.sandbox.environment import Refused
+from gateway.template.huggingface.sandbox.meter import Beyond
+from gateway.template.registry import build
+from gateway.template.validation.template import parse_spec
+from tests.template.huggingface import cases
+from tests.template.huggingface.samples import body_of, dialogue
+
+GOLDENS = json.loads(cases.GOLDENS.read_text(encoding="utf-8"))
+REFUSES = "this model's chat template refuses the conversation: "
+CONFINED = ("columns",)
+
+
+def template(name: str) -> JinjaTemplate:
+    keys: dict[str, Any] = {
+        "kind": "jinja",
+        "file": f"{name}.jinja",
+        "special_tokens": cases.TOKENS,
+        "request_kwargs": list(cases.KINDS[name].kwargs),
+        "content": "parts" if cases.KINDS[name].parts else "text",
+        "clock": cases.DAY,
+        **({"tools": {"parser": "json"}} if cases.KINDS[name].tools else {}),
+    }
+
+    def fetch(path: str) -> bytes | None:
+        file = cases.FOLDER / path
+        return file.read_bytes() if file.exists() else None
+
+    made = build(parse_spec(keys, name=name, fetch=fetch))
+    assert isinstance(made, JinjaTemplate)
+    return made
+
+
+def outcome(made: JinjaTemplate, case: dict[str, Any]) -> str:
+    """As the recorder writes it."""
+    try:
+        return f"={made.render(dialogue(body_of(case))).text}"
+    except InvalidValue as error:
+        return f"refused: {error.message.removeprefix(REFUSES)}" if error.message.startswith(REFUSES) else "error"
+    except TemplateError:
+        return "error"
+
+
+@pytest.mark.parametrize("name", cases.KINDS)
+def test_the_prompts_are_those_of_transformers(name: str) -> None:
+    made, known = template(name), GOLDENS[name]
+    for number, (case, digest) in enumerate(zip(cases.cases(name), known["hashes"].split(), strict=True)):
+        got = outcome(made, case)
+        if number < cases.WHOLE:
+            assert got == known["whole"][number]
+        assert hashlib.sha256(got.encode()).hexdigest()[:8] == digest, (number, case, got)
+
+
+@pytest.mark.parametrize("name", cases.KINDS)
+def test_what_can_be_metered_is_rendered_in_this_process(name: str) -> None:
+    (script,) = template(name).scripts
+    assert bool(script.confined_by) == (name in CONFINED), script.confined_by
+
+
+@pytest.mark.parametrize("name", cases.KINDS)
+def test_the_worker_makes_the_same_of_it(name: str) -> None:
+    made = template(name)
+    for case in cases.cases(name)[:60]:
+        asked = dialogue(body_of(case))
+        job = made._job(asked)  # the tag of an open turn is drawn once, so both ways get the same job
+        here: Any
+        there: Any
+        try:
+            here = made.scripts[0].render(job.variables, job.size)
+        except Beyond:
+            assert name in CONFINED
+            continue
+        except (Refused, TemplateError) as error:
+            here = str(error)
+        try:
+            there = made._worker.render(job.script, job.variables)
+        except (Refused, TemplateError) as error:
+            there = str(error)
+        assert here == there
+
+
+@pytest.mark.parametrize("name", cases.KINDS)
+def test_segments_join_to_the_prompt_and_hold_what_was_said(name: str) -> None:
+    made = template(name)
+    mixed = 0
+    for case in cases.cases(name)[:100]:
+        asked = dialogue(body_of(case))
+        try:
+            prompt = made.render(asked)
+        except GatewayError:
+            continue
+        assert prompt.segments is not None
+        assert "".join(segment.text for segment in prompt.segments) == prompt.text
+        mixed += prompt.segments[0].origin == "mixed" and len(prompt.segments) == 1
+        for segment in prompt.segments:
+            assert segment.scaffold == (segment.origin in ("template", "generate"))
+    assert mixed <= MIXED.get(name, 0), mixed
+
+
+MIXED = {
+    "chatml": 1, "inst": 10, "turns": 1, "plain": 1, "documents": 43, "controls": 78, "thinking": 6, "gathered": 10,
+    "columns": 100,
+}  # fmt: skip
+"""Conversations out of a hundred, full of markers as they are, whose text cannot be taken apart: the template has cut,
+measured or rewritten the words. These were counted; more of them would be a loss.
+"""

@@ -1,0 +1,268 @@
+# ruff: noqa: E501 - rows of cases
+"""Does a chat template get what the file and the request say, and is told what it made of it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import (
+    ForbiddenParameter,
+    GatewayError,
+    InvalidValue,
+    MediaNotSupported,
+    TemplateError,
+    UnsupportedParameter,
+)
+from tests.template.huggingface.samples import CHATML, HELLO, dialogue, jinja
+
+SAID = "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}"
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+def said(source: str, body: dict[str, Any] | None = None, **keys: Any) -> str:
+    return jinja(source, **keys).render(dialogue(body or HELLO)).text
+
+
+VARIABLES = {  # name: (template, keys of the file, fields of the request, text)
+    "a special token": ("{{ bos_token }}", {"special_tokens": {"bos_token": "<s>"}}, {}, "<s>"),
+    "a fixed variable": ("{{ x }}", {"kwargs": {"x": "y"}}, {}, "y"),
+    "a variable of the request": (
+        "{{ x }}", {"request_kwargs": ["x"]}, {"chat_template_kwargs": {"x": [1, "a"]}}, "[1, 'a']",
+    ),
+    "the request wins": (
+        "{{ x }}", {"kwargs": {"x": "y"}, "request_kwargs": ["x"]}, {"chat_template_kwargs": {"x": False}}, "False",
+    ),
+    "the frozen clock": ("{{ strftime_now('%d %b %Y') }}", {}, {}, "26 Jul 2024"),
+    "a clock of its own": ("{{ strftime_now('%Y-%m-%d %H:%M') }}", {"clock": "2031-05-01T07:30"}, {}, "2031-05-01 07:30"),
+    "no tools": ("{{ tools }}|{{ documents }}", {}, {}, "None|None"),
+    "tools": ("{{ tools | tojson }}", {"tools": {"parser": "json"}}, {"tools": [TOOL]}, '[{"type": "function", "function": {"name": "f"}}]'),
+    "blocks are trimmed": ("{% if true %}\n  a\n  {% endif %}\nb", {}, {}, "  a\nb"),
+    "json without escapes": ("{{ {'a': '<é&>'} | tojson }}", {}, {}, '{"a": "<é&>"}'),
+    "a last line break": ("a\n", {}, {}, "a"),
+    "an undefined attribute": ("[{{ messages[0].nope }}]", {}, {}, "[]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_template_sees(name: str) -> None:
+    source, keys, fields, text = VARIABLES[name]
+    assert said(source, {**HELLO, **fields}, **keys) == text
+
+
+MESSAGES = {  # name: (messages, keys of the file, text of SAID)
+    "parts are joined": ([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+                         {}, "user=ab;"),
+    "parts as they are": ([{"role": "user", "content": [{"type": "text", "text": "a"}]}],
+                          {"content": "parts"}, "user=[{'type': 'text', 'text': 'a'}];"),
+    "null is absent": ([{"role": "assistant", "content": None, "name": "n"}], {}, "assistant=;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages_arrive(name: str) -> None:
+    messages, keys, text = MESSAGES[name]
+    assert said(SAID, {"messages": messages}, **keys) == text
+
+
+def test_calls_of_a_message_without_a_content_arrive() -> None:
+    body = {"messages": [*HELLO["messages"], {"role": "assistant", "tool_calls": [CALL]}]}
+    assert said("{{ messages[-1].tool_calls[0].function.name }}{{ messages[-1].content is defined }}", body) == "fFalse"
+
+
+def test_arguments_may_nest_as_deep_as_a_body() -> None:
+    deep = {**CALL, "function": {"name": "f", "arguments": '{"a":' * 60 + "1" + "}" * 60}}
+    body = {"messages": [*HELLO["messages"], {"role": "assistant", "tool_calls": [deep]}]}
+    assert said("{{ messages[-1].tool_calls[0].function.arguments }}", body) == "{'a': " * 60 + "1" + "}" * 60
+
+
+def test_arguments_arrive_as_the_object_they_say_or_as_text() -> None:
+    body = {"messages": [*HELLO["messages"], {"role": "assistant", "content": None, "tool_calls": [CALL]}]}
+    source = "{{ messages[-1].tool_calls[0].function.arguments | tojson }}"
+    assert said(source, body) == '{"a": 1}'
+    assert said(source, body, tool_arguments="text") == '"{\\"a\\": 1}"'
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError], str | None, str]] = {
+    # name: (template, keys, fields, error, param, part of the message)
+    "by its own words": (
+        "{{ raise_exception('Roles must alternate') }}", {}, {}, InvalidValue, "messages", "Roles must alternate",
+    ),
+    "a variable that is not listed": (
+        "{{ x }}", {"request_kwargs": ["y"]}, {"chat_template_kwargs": {"x": 1}}, ForbiddenParameter,
+        "chat_template_kwargs.x", "it takes: y",
+    ),
+    "tools nobody writes": (CHATML, {}, {"tools": [TOOL]}, UnsupportedParameter, "tools", "writes no tools"),
+    "calls nobody writes": (
+        CHATML, {}, {"messages": [{"role": "assistant", "content": "x", "tool_calls": [CALL]}]},
+        UnsupportedParameter, "messages[0].tool_calls", "cannot write tool_calls",
+    ),
+    "arguments that are no JSON": (
+        "{{ messages[0].tool_calls }}", {},
+        {"messages": [{"role": "assistant", "content": "x",
+                       "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "{"}}]}]},
+        InvalidValue, "messages[0].tool_calls[0].function.arguments", "must be a JSON object",
+    ),
+    "calls without a content": (
+        CHATML, {}, {"messages": [{"role": "assistant", "tool_calls": [CALL]}]},
+        UnsupportedParameter, "messages[0].tool_calls", "cannot write tool_calls",
+    ),
+    "arguments that nest 600 deep": (
+        "{{ messages[0].tool_calls }}", {},
+        {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{**CALL, "function": {
+            "name": "f", "arguments": '{"a":' * 600 + "1" + "}" * 600}}]}]},
+        InvalidValue, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
+    ),
+    "arguments that nest beyond Python": (
+        "{{ messages[0].tool_calls }}", {},
+        {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{**CALL, "function": {
+            "name": "f", "arguments": '{"a":' * 60000 + "1" + "}" * 60000}}]}]},
+        InvalidValue, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
+    ),
+    "an image": (
+        CHATML, {}, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
+        MediaNotSupported, "messages[0].content[0]", "text only",
+    ),
+    "an error of its own": (
+        "\n{% for m in messages %}\n{{ m.content + 1 }}{% endfor %}", {}, {}, TemplateError, None,
+        "line 3 of the template: TypeError",
+    ),
+    "what it calls undefined": ("{{ nope.nope }}", {}, {}, TemplateError, None, "line 1 of the template: UndefinedError"),
+    "a message that is left out": (
+        "{{ messages[0].content }}", {},
+        {"messages": [*HELLO["messages"], {"role": "assistant", "content": "lost"}], "continue_final_message": True,
+         "add_generation_prompt": False},
+        InvalidValue, "continue_final_message", "changes or leaves out",
+    ),
+    "a message that is written twice": (
+        "{{ messages[-1].content }}{{ messages | tojson }}", {},
+        {"messages": [*HELLO["messages"], {"role": "assistant", "content": "said"}], "continue_final_message": True,
+         "add_generation_prompt": False},
+        InvalidValue, "continue_final_message", "writes the last message twice",
+    ),
+    "to go on with a user": (
+        CHATML, {}, {"continue_final_message": True, "add_generation_prompt": False}, InvalidValue,
+        "continue_final_message", "must be the assistant's",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_request_is_refused(name: str) -> None:
+    source, keys, fields, kind, param, part = REFUSED[name]
+    with pytest.raises(kind) as caught:
+        said(source, {**HELLO, **fields}, **keys)
+    assert caught.value.param == param
+    assert part in caught.value.message
+
+
+NOTICES = {  # name: (template, keys, messages, notices)
+    "nothing to tell": (CHATML, {}, HELLO["messages"], []),
+    "the frozen clock": ("{{ messages[0].content }}{{ strftime_now('%Y') }}", {}, HELLO["messages"],
+                         ["frozen_clock: 2024-07-26"]),
+    "a clock that was asked for": ("{{ messages[0].content }}{{ strftime_now('%Y') }}", {"clock": "2024-07-26"},
+                                   HELLO["messages"], []),
+    "a variable without a value": ("{{ messages[0].content }}{{ x }}{{ messages[0].y }}", {}, HELLO["messages"],
+                                   ["undefined_variable: x", "undefined_variable: y"]),
+    "a name that is not printed": (CHATML, {}, [{"role": "user", "content": "a", "name": "n"}],
+                                   ["ignored_field: messages[0].name"]),
+    "words that are left out": ("{{ messages[0].content }}", {}, [*HELLO["messages"], {"role": "user", "content": "b?"}],
+                                ["changed_content: messages[1]"]),
+    "words that are changed": ("{{ messages[0].content | upper }}", {}, HELLO["messages"],
+                               ["changed_content: messages[0]"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOTICES)
+def test_a_notice_tells(name: str) -> None:
+    source, keys, messages, notices = NOTICES[name]
+    prompt = jinja(source, **keys).render(dialogue({"messages": messages}))
+    assert [str(notice) for notice in prompt.notices] == notices
+
+
+def test_an_open_turn_ends_where_the_message_ends() -> None:
+    body = {
+        "messages": [*HELLO["messages"], {"role": "assistant", "content": "The answer "}],
+        "continue_final_message": True,
+        "add_generation_prompt": False,
+    }
+    head = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\nThe answer"
+    assert said(CHATML, body) == f"{head} "
+    assert said(CHATML.replace("message.content", "message.content | trim"), body) == head
+
+
+def segments(
+    source: str, messages: list[dict[str, Any]], keys: dict[str, Any] | None = None, **fields: Any
+) -> list[tuple[str, str, bool]]:
+    found = jinja(source, **(keys or {})).render(dialogue({"messages": messages, **fields})).segments
+    assert found is not None
+    return [(one.text, one.origin, one.scaffold) for one in found]
+
+
+def test_segments_tell_who_wrote_what() -> None:
+    talk = [{"role": "system", "content": " <|im_end|>\n"}, {"role": "user", "content": "hi"}]
+    assert segments(CHATML, talk) == [
+        ("<|im_start|>system\n ", "template", True),
+        ("<|im_end|>", "messages[0]", False),
+        ("\n<|im_end|>\n<|im_start|>user\n", "template", True),
+        ("hi", "messages[1]", False),
+        ("<|im_end|>\n", "template", True),
+        ("<|im_start|>assistant\n", "generate", True),
+    ]
+
+
+def test_a_split_text_is_still_told_apart() -> None:
+    source = "{{ '<a>' + messages[0].content.split('</think>')[-1].lstrip('\\n') + '</a>' }}"
+    assert segments(source, [{"role": "user", "content": "hm</think>\n\n42"}]) == [
+        ("<a>", "template", True),
+        ("42", "messages[0]", False),
+        ("</a>", "template", True),
+    ]
+
+
+def test_words_in_tools_are_the_clients() -> None:
+    tool = {"type": "function", "function": {"name": "f", "description": 'say "<|im_end|>"'}}
+    found = segments("{{ tools | tojson }}!", HELLO["messages"], {"tools": {"parser": "json"}}, tools=[tool])
+    assert ('say \\"<|im_end|>\\"', "tools[0]", False) in found
+
+
+def test_variables_of_the_request_are_the_clients() -> None:
+    found = segments(
+        "<a>{{ x }}</a>{{ y.k }}", HELLO["messages"], {"request_kwargs": ["x", "y"], "kwargs": {"z": "z"}},
+        chat_template_kwargs={"x": "<|im_end|>", "y": {"k": "w"}},
+    )  # fmt: skip
+    assert found == [
+        ("<a>", "template", True),
+        ("<|im_end|>", "chat_template_kwargs.x", False),
+        ("</a>", "template", True),
+        ("w", "chat_template_kwargs.y", False),
+    ]
+
+
+def test_keys_of_the_client_are_the_clients() -> None:
+    schema = {"type": "object", "properties": {"ignore_all": {"type": "string"}, "tools": {"type": "integer"}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    found = segments("{{ tools | tojson }}!", HELLO["messages"], {"tools": {"parser": "json"}}, tools=[tool])
+    assert [text for text, origin, _ in found if origin == "tools[0]"][-2:] == ["ignore_all", "tools"]
+
+
+def test_what_cannot_be_taken_apart_is_nobodys_scaffold() -> None:
+    assert segments("<a>{{ messages[0].content[:3] }}", HELLO["messages"]) == [("<a>hel", "mixed", False)]
+
+
+def test_a_demanded_call_is_opened_behind_the_prompt() -> None:
+    keys = {"tools": {"parser": "json", "force": {"begin": '{"name": "', "end": '", '}}}
+    template = jinja("{{ tools | length }}", **keys)
+    asked = {**HELLO, "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}
+    prompt = template.render(dialogue(asked))
+    assert (prompt.text, prompt.opened) == ('1{"name": "f", ', '{"name": "f", ')
+    assert [(one.text, one.origin) for one in prompt.segments or ()][1:] == [
+        ('{"name": "', "generate"), ("f", "tool_choice"), ('", ', "generate"),
+    ]  # fmt: skip
+
+
+def test_no_choice_means_no_tools() -> None:
+    template = jinja("{{ tools }}", tools={"parser": "json"})
+    assert template.render(dialogue({**HELLO, "tools": [TOOL], "tool_choice": "none"})).text == "None"

@@ -1,0 +1,178 @@
+"""The prompters as a library: what the conformance cases do not reach."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.extract import Extracted, FoundCall, ToolTokens, extract_calls
+from gateway.template.lazyllm.families import family, family_names, marks_for
+from gateway.template.lazyllm.json5_read import NotJson5, read_json5
+from gateway.template.lazyllm.json5_write import write_json5
+from gateway.template.lazyllm.legacy import LegacyPrompter
+from gateway.template.lazyllm.modules import prompter_of
+from gateway.template.lazyllm.prompter import alpaca, chat, empty
+from gateway.template.lazyllm.runs import Run, joined, replaced
+
+# Left out is what the reference's library has in its own way: it writes a NUL as \0 even before a digit, which then
+# reads as an octal escape, and it reads no bare line separator inside a string.
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\u2028\u2029"))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_what_is_written_as_json5_is_read_back(value: Any) -> None:
+    assert read_json5(write_json5(value)) == value
+
+
+@given(VALUES)
+def test_json_is_json5(value: Any) -> None:
+    assert read_json5(json.dumps(value)) == value
+    assert read_json5(json.dumps(value, ensure_ascii=False, indent=2)) == value
+
+
+BROKEN = [
+    "",
+    "[1 2]",
+    "{a}",
+    "{,}",
+    "01",
+    "--1",
+    "-0x10",
+    "'open",
+    "nullx",
+    "1 2",
+    "/* open",
+    "[" * 500,
+    ".",
+    ".e5",
+    "'\\ud83d'",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_what_is_no_json5_is_refused(text: str) -> None:
+    with pytest.raises(NotJson5):
+        read_json5(text)
+
+
+def test_callables_are_asked_for_what_their_signature_names() -> None:
+    asked: list[Any] = []
+
+    def tools(query: Any, history: Any) -> list[Any]:
+        asked.append((query, history))
+        return [{"type": "function", "function": {"name": "f"}}]
+
+    made = chat("x", tools=tools, skills=lambda: "SKILLS").bound(marks_for("qwen"))
+    body = made.generate_prompt("q", history=[["a", "b"]], format="openai")
+    assert asked == [("q", [["a", "b"]])]
+    assert body["tools"] == [{"type": "function", "function": {"name": "f"}}]
+    assert body["messages"][0]["content"].endswith("SKILLS")
+
+
+def test_a_hook_sees_and_changes_what_a_call_brings() -> None:
+    from dataclasses import replace
+
+    made = replace(chat("x"), hook=lambda given, history, tools, label: (f"{given}!", history, tools, "L"))
+    assert made.generate_prompt("q") == chat("x").generate_prompt("q!", label="L")
+
+
+def test_binding_a_model_changes_no_prompter() -> None:
+    shared = chat("x")
+    before = shared.generate_prompt("q")
+    one, other = shared.bound(marks_for("qwen")), shared.bound(marks_for("internlm-7b"))
+    assert one.generate_prompt("q") != other.generate_prompt("q")
+    assert shared.generate_prompt("q") == before
+
+
+def test_nothing_that_is_handed_in_is_changed() -> None:
+    history = [{"role": "user", "content": "h"}]
+    given = {"a": "1", "rest": [{"role": "user", "content": "q"}]}
+    made = chat({"system": "{a}", "user": "U"})
+    made.generate_prompt(given, history=history, format="openai")
+    assert (given, history) == (
+        {"a": "1", "rest": [{"role": "user", "content": "q"}]},
+        [{"role": "user", "content": "h"}],
+    )
+
+
+def test_an_unknown_mark_is_refused_in_the_references_words() -> None:
+    with pytest.raises(PrompterError, match=r"TypeError: .* unexpected keyword argument 'bos'"):
+        chat().bound({"bos": "x"})
+
+
+@pytest.mark.parametrize(("given", "form"), [(None, "empty"), ("x", "chat"), ({"user": "x"}, "chat")])
+def test_a_module_takes_several_things_for_a_prompter(given: Any, form: str) -> None:
+    assert prompter_of(given).form == form
+
+
+def test_a_module_takes_a_prompter_as_it_is_and_no_history_with_it() -> None:
+    made = alpaca("x")
+    assert prompter_of(made) is made
+    with pytest.raises(PrompterError, match="AssertionError"):
+        prompter_of(made, [["a", "b"]])
+
+
+def test_every_family_gives_marks_that_bind() -> None:
+    for name in family_names():
+        assert chat().bound(family(name)).generate_prompt("q")
+
+
+def test_the_older_prompter_reads_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "prompt.json"
+    file.write_text(json.dumps({"prompt": "<{input}>", "response_split": ">"}), encoding="utf-8")
+    made = LegacyPrompter.from_file(file)
+    assert made.generate_prompt("q") == "<q>"
+    assert made.get_response("<q>answer") == "answer"
+    assert LegacyPrompter.empty().generate_prompt({"a": 1}) == {"a": 1}
+
+
+def test_an_empty_prompter_gives_back_the_very_object() -> None:
+    given = ["anything"]
+    assert empty().generate_prompt(given) is given
+
+
+def test_replacing_keeps_the_origins_of_both_sides() -> None:
+    runs = replaced((Run("a{x"), Run("}b{x}", "v", True)), "{x}", Run("N", "slot:x", True))
+    assert joined(runs) == "aNbN"
+    assert [(run.text, run.origin) for run in runs] == [("a", ""), ("N", "slot:x"), ("b", "v"), ("N", "slot:x")]
+
+
+TOKENS = ToolTokens("<tool>", "<args>", "</tool>")
+ANSWERS: dict[str, tuple[str, ToolTokens, tuple[str, ...], Extracted]] = {
+    "no call": ("hi", TOKENS, ("f",), Extracted("hi")),
+    "two calls": (
+        "Sure.<tool>f<args>{a: 1}</tool><tool>g</tool>", TOKENS, (),
+        Extracted("Sure.", (FoundCall("f", {"a": 1}), FoundCall("g", {}))),
+    ),
+    "a string of JSON": ("<tool>f<args>'{\"a\": 1}'</tool>", TOKENS, (), Extracted("", (FoundCall("f", {"a": 1}),))),
+    "an args token in a string": (
+        "<tool>f<args>{'a': '<args>'}</tool>", TOKENS, (), Extracted("", (FoundCall("f", "{'a': '"),)),
+    ),
+    "raw text": ("<tool>f<args>oops</tool>", TOKENS, (), Extracted("", (FoundCall("f", "oops"),))),
+    "a name on its own line": (
+        'Well\nf\n{"a": 1}', ToolTokens(), ("f",), Extracted("Well", (FoundCall("f", '{"a": 1}'),)),
+    ),
+    "a stranger": ('{"name": "z"}', ToolTokens(), ("f",), Extracted('{"name": "z"}')),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_calls_are_read_out_of_an_answer(name: str) -> None:
+    output, tokens, known, expected = ANSWERS[name]
+    assert extract_calls(output, tokens, known) == expected
+
+
+def test_a_system_message_without_content_is_refused_in_the_references_words() -> None:
+    with pytest.raises(PrompterError, match="KeyError: 'content'"):
+        chat("").bound(marks_for("qwen")).generate_prompt("x", history=[{"role": "system"}], format="anthropic")

@@ -1,0 +1,60 @@
+"""How do errors, and clients' words inside them, look on the wire?"""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.errors import ContextLengthExceeded, GatewayError, InvalidApiKey, InvalidValue, UpstreamRateLimited
+from gateway.wire.error_object import error_object, plain, quoted
+
+OBJECTS = {
+    "with a param": (InvalidValue("n: too many", param="n"), ("invalid_request_error", "n", "invalid_value")),
+    "without": (ContextLengthExceeded("long"), ("invalid_request_error", None, "context_length_exceeded")),
+    "a long param": (InvalidValue("x", param="p" * 500), ("invalid_request_error", "p" * 128, "invalid_value")),
+    "a key": (InvalidApiKey("no"), ("authentication_error", None, "invalid_api_key")),
+    "a rate": (UpstreamRateLimited("slow"), ("rate_limit_error", None, "upstream_rate_limited")),
+    "ours": (GatewayError("oh"), ("server_error", None, "internal_error")),
+}
+
+
+@pytest.mark.parametrize(("error", "expected"), OBJECTS.values(), ids=OBJECTS)
+def test_an_error_is_openais_object(error: GatewayError, expected: tuple[str, str | None, str]) -> None:
+    body = error_object(error)
+    assert list(body) == ["error"]
+    assert list(body["error"]) == ["message", "type", "param", "code"]
+    assert body["error"]["message"] == error.message
+    assert (body["error"]["type"], body["error"]["param"], body["error"]["code"]) == expected
+
+
+QUOTED = {
+    "plain": ("gpt-4o", '"gpt-4o"'),
+    "blanks": ("a b", '"a b"'),
+    "line ends": ("a\r\nb", '"a\\r\\nb"'),
+    "NUL": ("a\0b", '"a\\x00b"'),
+    "right to left": ("\u202eab", '"\\u202eab"'),
+    "beyond the basic plane": ("\U0001f600", '"\\U0001f600"'),
+    "a lone surrogate": ("\ud800", '"\\ud800"'),
+    "64 characters": ("x" * 64, '"' + "x" * 64 + '"'),
+    "a quote": ('a"b', '"a\\"b"'),
+    "a backslash": ("a\\", '"a\\\\"'),
+    "an apostrophe": ("a'b", '"a\'b"'),
+    "65 characters": ("x" * 65, '"' + "x" * 64 + '\\u2026"'),
+}
+
+
+@pytest.mark.parametrize(("name", "shown"), QUOTED.values(), ids=QUOTED)
+def test_a_clients_name_is_short_printable_ascii(name: str, shown: str) -> None:
+    assert quoted(name) == shown
+
+
+PLAIN = {
+    "a field": ("max_tokens-2", "max_tokens-2"),
+    "a dot": ("a.b", "a?b"),
+    "blanks and letters": ("é x\n", "??x?"),
+    "long": ("k" * 100, "k" * 64),
+}
+
+
+@pytest.mark.parametrize(("key", "shown"), PLAIN.values(), ids=PLAIN)
+def test_a_clients_key_shows_letters_only(key: str, shown: str) -> None:
+    assert plain(key) == shown

@@ -1,0 +1,275 @@
+"""How does an answer look on the wire?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.completion import Choice, Completion
+from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.wire.responses import SPEAKERS, ChatSpeaker, CompletionSpeaker, plain_chat, usage_object
+
+ENVELOPE = {"id": "id-1", "created": 7, "model": "m"}
+TOKEN = TokenLogprob("a", -0.5, (("a", -0.5, None), ("b", -1.0, None), ("c", -2.0, None)))
+
+
+def speaker(endpoint: str, *, usage: bool = False, **more: Any) -> ChatSpeaker | CompletionSpeaker:
+    return SPEAKERS[endpoint](id_="id-1", model="m", created=7, include_usage=usage, **more)
+
+
+def frames(said: bytes) -> list[dict[str, Any]]:
+    return [json.loads(part.removeprefix("data: ")) for part in said.decode().split("\n\n") if part]
+
+
+def stream(voice: ChatSpeaker | CompletionSpeaker, *events: Event) -> list[dict[str, Any]]:
+    return frames(b"".join(voice.chunk(event) for event in events) + voice.usage())
+
+
+def deltas(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+
+
+# ---------------------------------------------------------------- streams
+
+DELTAS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
+    "the role travels with the first content": (
+        [Begun("t"), Delta(0, "a"), Delta(0, "b"), Finish(0, "stop")],
+        [{"role": "assistant", "content": "a"}, {"content": "b"}, {}],
+    ),
+    "each choice has its own role": (
+        [Delta(0, "a"), Delta(1, "b"), Delta(0, "c")],
+        [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}, {"content": "c"}],
+    ),
+    "an empty answer still has a content": ([Finish(0, "stop")], [{"role": "assistant", "content": ""}]),
+    "tool calls come without content": (
+        [Delta(0, fields={"tool_calls": [{"index": 0}]}), Finish(0, "tool_calls")],
+        [{"role": "assistant", "tool_calls": [{"index": 0}]}, {}],
+    ),
+    "reasoning and text in one": (
+        [Delta(0, "a", fields={"reasoning_content": "r"})],
+        [{"role": "assistant", "content": "a", "reasoning_content": "r"}],
+    ),
+    "an empty delta has an empty content": (
+        [Delta(0, "a"), Delta(0, "", logprobs=(TOKEN,))],
+        [{"role": "assistant", "content": "a"}, {"content": ""}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), DELTAS.values(), ids=DELTAS)
+def test_chat_deltas(events: list[Event], expected: list[dict[str, Any]]) -> None:
+    assert deltas(stream(speaker("chat"), *events)) == expected
+
+
+def test_every_choice_ends_with_one_finish_reason() -> None:
+    chunks = stream(speaker("chat"), Delta(0, "a"), Finish(1, "length", extras={"stop_reason": 5}), Finish(0, "stop"))
+    ends = [(c["index"], c["finish_reason"], c.get("stop_reason")) for chunk in chunks for c in chunk["choices"]]
+    assert ends == [(0, None, None), (1, "length", 5), (0, "stop", None)]
+
+
+def test_chunks_share_an_envelope() -> None:
+    events = (Begun("t", fields={"system_fingerprint": "fp"}), Delta(0, "a"), Finish(0, "stop"))
+    for endpoint, kind in (("chat", "chat.completion.chunk"), ("completions", "text_completion")):
+        for chunk in stream(speaker(endpoint), *events):
+            assert {key: chunk[key] for key in ENVELOPE} == ENVELOPE
+            assert (chunk["object"], chunk["system_fingerprint"]) == (kind, "fp")
+            assert "usage" not in chunk
+
+
+def test_usage_comes_last_without_choices_if_asked_for() -> None:
+    events = (Delta(0, "a"), Usage(1, 2), Finish(0, "stop"))
+    *chunks, last = stream(speaker("chat", usage=True), *events)
+    assert [chunk["usage"] for chunk in chunks] == [None, None]
+    assert last["choices"] == []
+    assert last["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    assert len(stream(speaker("chat"), *events)) == 2
+
+
+def test_usage_that_nobody_counted_is_left_out() -> None:
+    assert speaker("chat", usage=True).usage() == b""
+
+
+def test_the_last_usage_counts() -> None:
+    assert stream(speaker("chat", usage=True), Usage(1, 1), Usage(1, 5))[0]["usage"]["completion_tokens"] == 5
+
+
+def test_events_without_a_frame_say_nothing() -> None:
+    voice = speaker("completions")
+    assert voice.chunk(Begun("t")) + voice.chunk(Usage(1, 1)) == b""
+
+
+def test_an_explanation_goes_with_the_first_chunk_only() -> None:
+    chunks = stream(speaker("chat", gateway=lambda: {"prompt": "p"}), Begun("t"), Delta(0, "a"), Delta(0, "b"))
+    assert [chunk.get("gateway") for chunk in chunks] == [{"prompt": "p"}, None]
+
+
+def test_completion_chunks_carry_text_and_logprobs() -> None:
+    chunks = stream(speaker("completions"), Delta(1, "a", (TOKEN,), extras={"token_ids": [5]}), Finish(1, "length"))
+    first, last = (chunk["choices"][0] for chunk in chunks)
+    assert (first["index"], first["text"], first["finish_reason"], first["token_ids"]) == (1, "a", None, [5])
+    assert first["logprobs"]["tokens"] == ["a"]
+    assert last == {"index": 1, "text": "", "logprobs": None, "finish_reason": "length"}
+
+
+def test_a_frame_is_one_line_whatever_it_holds() -> None:
+    said = speaker("chat").chunk(Delta(0, "a\n\ndata: [DONE]\r\n\u2028ü\0"))
+    assert said.startswith(b"data: {")
+    assert said.endswith(b"}\n\n")
+    assert b"\n" not in said[:-2]
+    assert b"\r" not in said
+    assert frames(said)[0]["choices"][0]["delta"]["content"] == "a\n\ndata: [DONE]\r\n\u2028ü\0"
+
+
+# ---------------------------------------------------------------- whole answers
+
+
+def whole(endpoint: str, *choices: Choice, usage: Usage | None = None, **more: Any) -> dict[str, Any]:
+    begun = Begun("t", fields={"system_fingerprint": "fp"})
+    return speaker(endpoint, **more).whole(Completion(choices, usage, begun))
+
+
+def test_a_whole_chat() -> None:
+    body = whole("chat", Choice(0, "hi", Finish(0, "stop")), usage=Usage(1, 2))
+    assert body == {
+        **ENVELOPE,
+        "object": "chat.completion",
+        "choices": [{
+            "index": 0, "message": {"role": "assistant", "content": "hi"}, "logprobs": None, "finish_reason": "stop",
+        }],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+        "system_fingerprint": "fp",
+    }  # fmt: skip
+
+
+def test_a_whole_completion() -> None:
+    body = whole("completions", Choice(0, "a", Finish(0, "stop")), Choice(1, "b", Finish(1, "length"), (TOKEN,)))
+    assert body["object"] == "text_completion"
+    assert [(c["index"], c["text"], c["finish_reason"]) for c in body["choices"]] == [(0, "a", "stop"),
+                                                                                      (1, "b", "length")]  # fmt: skip
+    assert body["choices"][0]["logprobs"] is None
+    assert body["choices"][1]["logprobs"]["top_logprobs"] == [{"a": -0.5, "b": -1.0, "c": -2.0}]
+    assert body["usage"] is None
+
+
+CONTENTS: dict[str, tuple[Choice, Any]] = {
+    "text": (Choice(0, "a", Finish(0, "stop")), "a"),
+    "nothing said": (Choice(0, "", Finish(0, "stop")), ""),
+    "tool calls alone": (Choice(0, "", Finish(0, "tool_calls"), fields={"tool_calls": [{"id": "x"}]}), None),
+    "text beside tool calls": (Choice(0, "a", Finish(0, "tool_calls"), fields={"tool_calls": [{"id": "x"}]}), "a"),
+    "reasoning alone": (Choice(0, "", Finish(0, "length"), fields={"reasoning_content": "r"}), ""),
+}
+
+
+@pytest.mark.parametrize(("choice", "content"), CONTENTS.values(), ids=CONTENTS)
+def test_content_is_null_beside_tool_calls_only(choice: Choice, content: Any) -> None:
+    message = whole("chat", choice)["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": content, **choice.fields}
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(None, ["a", "b", "c"]), (0, []), (2, ["a", "b"]), (20, ["a", "b", "c"])])
+def test_only_as_many_alternatives_as_were_asked_for_are_shown(asked: int | None, shown: list[str]) -> None:
+    choice = Choice(0, "a", Finish(0, "stop"), (TOKEN,))
+    entry = whole("chat", choice, top_logprobs=asked)["choices"][0]["logprobs"]["content"][0]
+    assert entry["token"] == "a"
+    assert [top["token"] for top in entry["top_logprobs"]] == shown
+
+
+def test_a_whole_answer_explains_itself_if_asked() -> None:
+    assert whole("chat", gateway=lambda: {"prompt": "p"})["gateway"] == {"prompt": "p"}
+    assert "gateway" not in whole("chat")
+
+
+USAGES = {
+    "the upstream's": (Usage(1, 2), {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}),
+    "counted here": (
+        Usage(1, 2, "estimated"),
+        {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "source": "estimated"},
+    ),
+    "with details": (
+        Usage(1, 2, details={"prompt_tokens_details": {"cached_tokens": 1}}),
+        {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("usage", "body"), USAGES.values(), ids=USAGES)
+def test_usage_says_who_counted(usage: Usage, body: dict[str, Any]) -> None:
+    assert usage_object(usage) == body
+
+
+# ---------------------------------------------------------------- frames of a batch
+
+TEXTS = st.text(max_size=6) | st.sampled_from(['the text"', "the text", "\u2028", '"\\', "😀"])
+SAYINGS = st.one_of(
+    st.builds(Delta, st.integers(0, 1), TEXTS),
+    st.builds(Delta, st.integers(0, 1), TEXTS, st.just((TOKEN,))),
+    st.builds(Delta, st.integers(0, 1), TEXTS, fields=st.sampled_from([{}, {"reasoning_content": "the text"}])),
+    st.builds(Delta, st.integers(0, 1), TEXTS, extras=st.sampled_from([{}, {"token_ids": [1]}])),
+    st.builds(Finish, st.integers(0, 1), st.just("stop")),
+    st.builds(Begun, st.just("m/0"), fields=st.sampled_from([{}, {"system_fingerprint": "the text"}])),
+    st.just(Usage(1, 2)),
+)
+
+
+@pytest.mark.parametrize("explain", [False, True], ids=["", "explained"])
+@pytest.mark.parametrize("usage", [False, True], ids=["", "with usage"])
+@pytest.mark.parametrize("endpoint", SPEAKERS)
+@given(batches=st.lists(st.lists(SAYINGS, max_size=5), max_size=4))
+def test_a_batch_is_spoken_byte_for_byte_as_its_events_are(
+    endpoint: str, usage: bool, explain: bool, batches: list[list[Event]]
+) -> None:
+    more: dict[str, Any] = {"gateway": lambda: {"target": "the text"}} if explain else {}
+    whole, single = speaker(endpoint, usage=usage, **more), speaker(endpoint, usage=usage, **more)
+    for batch in batches:
+        assert whole.frames(batch) == b"".join(single.chunk(event) for event in batch)
+    assert whole.usage() == single.usage()
+
+
+# ---------------------------------------------------------------- ordinary answers
+
+FURTHER = st.sampled_from([EMPTY_MAPPING, {}, {"reasoning_content": "r"}, {"tool_calls": [{"index": 0}]}])
+CHOICES = st.builds(
+    Choice,
+    st.integers(0, 2),
+    TEXTS,
+    st.builds(Finish, st.just(0), st.sampled_from(["stop", "length"])),
+    st.sampled_from([None, None, (TOKEN,)]),
+    fields=FURTHER,
+    extras=st.sampled_from([EMPTY_MAPPING, {}, {"token_ids": [1]}]),
+)
+ANSWERS = st.builds(
+    Completion,
+    st.lists(CHOICES, max_size=2).map(tuple),
+    st.sampled_from([None, *(usage for usage, _ in USAGES.values())]),
+    st.sampled_from([None, Begun("m/0"), Begun("m/0", fields={"system_fingerprint": "f"})]),
+)
+PLAIN = Completion((Choice(0, "Paris.", Finish(0, "stop")),), Usage(1, 2), Begun("m/0"))
+
+
+@given(answer=ANSWERS)
+def test_an_answer_is_spoken_plainly_byte_for_byte_as_by_its_speaker_or_not_at_all(answer: Completion) -> None:
+    plain = plain_chat(answer, "id-1", "m", 7)
+    assert plain is None or orjson.dumps(plain) == orjson.dumps(speaker("chat").whole(answer))
+
+
+def test_an_ordinary_answer_is_spoken_plainly_and_others_are_not() -> None:
+    assert plain_chat(PLAIN, "id-1", "m", 7) == speaker("chat").whole(PLAIN)
+    assert plain_chat(Document({"object": "list"}), "id-1", "m", 7) is None
+    assert plain_chat(Completion(PLAIN.choices * 2, PLAIN.usage), "id-1", "m", 7) is None
+
+
+@pytest.mark.parametrize("event", [Delta(0, "a"), Delta(0), Finish(0, "stop"), Delta(0, "a", (TOKEN,))], ids=str)
+@pytest.mark.parametrize("endpoint", SPEAKERS)
+def test_having_no_further_fields_is_the_same_as_having_an_empty_set_of_them(
+    endpoint: str, event: Delta | Finish
+) -> None:
+    more: dict[str, Any] = {"extras": {}, **({"fields": {}} if isinstance(event, Delta) else {})}
+    plain, spelled = speaker(endpoint), speaker(endpoint)
+    assert plain.chunk(event) == spelled.chunk(replace(event, **more))
