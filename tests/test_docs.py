@@ -203,3 +203,22 @@ def test_the_links_of_a_page_lead_somewhere(name: str) -> None:
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path.read_text(encoding="utf-8")), target
+
+
+# ---------------------------------------------------------------- citations
+
+CITATION = re.compile(r"docs/spec/(\w+\.md)(?:``)? ?((?:rows? )?(?:(?:[A-H]\d\d|\d+(?:\.\d+)*)(?:, |–| and | to )?)*)")
+SOURCES = sorted(path for folder in ("gateway", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_a_cited_section_or_row_exists() -> None:
+    for path in SOURCES:
+        text = re.sub(r"\s*\n\s*(?:# )?", " ", path.read_text(encoding="utf-8"))
+        for page, places in CITATION.findall(text):
+            rules = (ROOT / "docs" / "spec" / page).read_text(encoding="utf-8")
+            for place in re.findall(r"[A-H]\d\d|\d+(?:\.\d+)*", places):
+                number = re.escape(place)
+                found = rf"^(\| {number} \||#+ {number}\.? )"  # a row or a heading
+                if place.startswith("0."):  # section 0 is a numbered list
+                    found = rf"^{place[2:]}\. \*\*"
+                assert re.search(found, rules, re.MULTILINE), f"{path.name}: {page} {place}"
