@@ -30,7 +30,7 @@ from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import LocalTokens, Tokens
 from gateway.calls.prepare import Route
 from gateway.config.files.locate import locate
-from gateway.config.sections.templates import form
+from gateway.config.sections.templates import output_form
 from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINTS, Backend
@@ -111,7 +111,7 @@ class _Problems:
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     """A model that can be rendered for, but not asked: what the verbs of the command line need."""
-    tokens, first, takes = _tokens(model, engines), model.targets[0], form(model.template)
+    tokens, first, takes = _tokens(model, engines), model.targets[0], output_form(model.template)
     defaults = None if first.speaks == "litellm" else ENGINES[first.engine].explicit
     template = build(model.template)
     return Route(

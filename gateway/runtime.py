@@ -17,9 +17,9 @@ from pathlib import Path
 
 from gateway import __version__
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
-from gateway.config.files.watcher import Watch
-from gateway.config.load import read
-from gateway.config.sections.server import loopback
+from gateway.config.files.watcher import FileWatcher
+from gateway.config.load import read_configuration
+from gateway.config.sections.server import is_loopback
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.telemetry.metrics import Metrics
@@ -39,7 +39,7 @@ class Runtime:
     def __init__(self, config: Path, env: Mapping[str, str] | None = None) -> None:
         self._config = config
         self._env = os.environ if env is None else env
-        self._watch = Watch([config])
+        self._watch = FileWatcher([config])
         self._watcher: asyncio.Task[None] | None = None
         self._reloading = asyncio.Lock()
         self.metrics = Metrics()
@@ -59,7 +59,7 @@ class Runtime:
 
     def load(self) -> Snapshot:
         """Read the files as they are now; raises ``ConfigError`` with every problem. Blocks."""
-        outcome = read(self._config, self._env)
+        outcome = read_configuration(self._config, self._env)
         # Followed even if refused: the file that mends a problem may be one that was only now named.
         self._watch.follow((*outcome.files, *outcome.looked_at))
         if outcome.snapshot is None:
@@ -128,7 +128,7 @@ class Runtime:
     def _guard(self, snapshot: Snapshot) -> None:
         """Refuse to open a listener that strangers reach: what counts is where it is bound, not what the file says."""
         assert self.bound is not None
-        if snapshot.keys or snapshot.server.insecure_no_keys or loopback(self.bound.host):
+        if snapshot.keys or snapshot.server.insecure_no_keys or is_loopback(self.bound.host):
             return
         message = (
             f"the listener is open to others on {self.bound.host} until the next start: "

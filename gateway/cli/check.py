@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check; the exit code for CI."""
     from gateway.assembly import dry_run
-    from gateway.config.load import read
+    from gateway.config.load import read_configuration
     from gateway.core.errors import ConfigError
 
-    outcome = read(args.config, os.environ, everything=True)
+    outcome = read_configuration(args.config, os.environ, everything=True)
     # A spare template's mistake keeps nobody from serving, so it is no reason to stop looking either.
-    snapshot = outcome.snapshot or read(args.config, os.environ).snapshot
+    snapshot = outcome.snapshot or read_configuration(args.config, os.environ).snapshot
     problems = outcome.problems + (dry_run(snapshot) if snapshot is not None else ())
     if problems or snapshot is None:
         print_problems(ConfigError(problems))

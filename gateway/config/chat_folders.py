@@ -1,6 +1,6 @@
-"""Which chat template lies in a model's folder? Read to compare with and to import, never to serve from.
+"""Reading the chat template of a model's folder, for ``gateway parity`` and ``gateway import``.
 
-What the files mean is said in ``template/chat_files.py``, for this and for templates of ``kind: jinja`` alike.
+``template/huggingface/folder`` holds the rules of such folders.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files.reader import digest_of, leads_to, listed
+from gateway.config.files.reader import digest_of, folder_names, resolve_links
 from gateway.core.errors import ConfigError, Problem, TemplateError
 from gateway.template.huggingface.folder.chat_template import GENERATION, read_chat_files, shortened, template_in
 from gateway.template.huggingface.folder.named_templates import DEFAULT, PROCESSORS, TEMPLATE, TOKENIZER
@@ -23,31 +23,31 @@ from gateway.template.validation.problems import Problems
 from gateway.template.validation.template import SpecError, parse_spec
 
 TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
-"""Where a folder may keep its template; the first that has one."""
+"""Files that may hold a folder's chat template, in order of precedence."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of one file; ``tokenizer_config.json`` may list some thousand added tokens."""
+"""Limit for one file, in bytes; ``tokenizer_config.json`` may list thousands of added tokens."""
 BLOBS = "blobs"
-"""The folder in which a hub's cache keeps the files that those of a snapshot are links to."""
+"""Folder of a Hugging Face cache that holds the files to which a snapshot links."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFolder:
-    """A model's folder, read."""
+    """The chat template of a model's folder."""
 
     spec: TemplateSpec
-    """Its chat template as one of ``kind: jinja``."""
+    """The chat template as a template of ``kind: jinja``."""
     folder: Path
     file: str
-    """The template's file, by its path in the folder."""
+    """Path of the template's file, relative to the folder."""
     files: Mapping[str, bytes]
-    """All that decide a prompt, by their paths; what is too large is shortened."""
+    """Contents of every file that decides a prompt, by relative path; large files are shortened."""
     shortened: tuple[str, ...]
-    """Which of them are."""
+    """The paths of the shortened files."""
 
 
 def chat_template_in(folder: Path) -> Path | None:
-    """The file of a folder that holds its chat template; None: none does. Raises ``ConfigError``."""
+    """Return the file that holds the folder's chat template, or None. Raises ``ConfigError``."""
     files = _Files(folder)
     try:
         name = template_in(files.fetch, files.names)
@@ -57,7 +57,7 @@ def chat_template_in(folder: Path) -> Path | None:
 
 
 def folder_of(path: Path) -> Path:
-    """The model's folder of a template's file, which may be one of the named templates in it."""
+    """Return the model's folder of a template file; the file may lie in the subfolder of named templates."""
     above = path.absolute().parent
     return above.parent if above.name == NAMED else path.parent
 
@@ -65,11 +65,10 @@ def folder_of(path: Path) -> Path:
 def read_reference(
     path: Path, like: JinjaSpec | None, kwargs: Mapping[str, Any], variant: str | None = None
 ) -> TemplateSpec:
-    """The chat template of a file as a spec of ``kind: jinja``. Raises ``ConfigError``.
+    """Return the chat template of a file as a spec of ``kind: jinja``. Raises ``ConfigError``.
 
-    ``like``: ours, if it is a chat template too: the same clock, content and arguments handed over in the same form,
-    and the same one of several named templates, if there is such a name. ``kwargs``: variables for the template.
-    ``variant``: the named template to be taken.
+    ``like``: a chat template whose clock, content form, argument form and named template are used here too.
+    ``kwargs``: variables for the template. ``variant``: the named template to use.
     """
     return read_chat_folder(path, like, kwargs, variant).spec
 
@@ -77,7 +76,7 @@ def read_reference(
 def read_chat_folder(
     path: Path, like: JinjaSpec | None = None, kwargs: Mapping[str, Any] | None = None, variant: str | None = None
 ) -> ChatFolder:
-    """The same with the files that it is made of."""
+    """Like ``read_reference``, with the files of the folder."""
     folder = folder_of(path)
     name = path.absolute().relative_to(folder.absolute()).as_posix()
     files = _Files(folder)
@@ -95,20 +94,20 @@ def read_chat_folder(
     assert spec.jinja is not None
     used = {name: files.read[name] for name in spec.jinja.files}
     spec = replace(spec, digest=digest_of(used)[:12])
-    # How calls are read from an answer is of no matter here; that tools may be written is.
+    # The parser of tool calls does not matter here; that the template accepts tools does.
     if any("tools" in script.names for script in _scripts(spec)):
         spec = replace(spec, tools=ToolsSpec(parser="json"))
     return ChatFolder(spec, folder, name, used, tuple([name for name in used if name in files.shortened]))
 
 
 def _asked_by(problem: SpecProblem) -> str:
-    """The option that is at fault; empty: the file itself."""
+    """Return the option that causes the problem; empty for the file itself."""
     first = problem.path[0] if problem.path else "file"
     return str(first) if first in ("variant", "kwargs") else ""
 
 
 def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
-    """The name that ours has been told to take, if there is one of that name here."""
+    """Return the named template that ``like`` uses, if the folder has one of that name."""
     ours = like.sources[0][0]
     there = read_chat_files(name, files.fetch, files.names, Problems()).templates
     return ours if ours != DEFAULT and ours in there else None
@@ -123,7 +122,7 @@ def _scripts(spec: TemplateSpec) -> Any:
 
 
 class _Files:
-    """The files of a folder, each read once."""
+    """The files of a folder; each is read once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -131,7 +130,7 @@ class _Files:
         self.shortened: list[str] = []
 
     def fetch(self, name: str) -> bytes | None:
-        """See ``chat_files.Fetch``; raises ``ConfigError`` for a file that cannot be read."""
+        """Return a file's bytes, or None if it does not exist. Raises ``ConfigError`` for an unreadable file."""
         if name not in self.read:
             path = self._inside(name)
             if not os.path.lexists(path):
@@ -147,13 +146,13 @@ class _Files:
         return self.read[name]
 
     def names(self, name: str) -> tuple[str, ...]:
-        """See ``chat_files.Names``."""
-        return listed(self._inside(name), name)
+        """Return the names in a subfolder."""
+        return folder_names(self._inside(name), name)
 
     def _inside(self, name: str) -> Path:
-        """A path, if it stays in the folder, or leads into the store of the hub's cache around it."""
-        path, folder = self._folder / name, leads_to(self._folder)
-        target = leads_to(path)
+        """Return a path inside the folder, or inside the blob store of the surrounding Hugging Face cache."""
+        path, folder = self._folder / name, resolve_links(self._folder)
+        target = resolve_links(path)
         if not any(target.is_relative_to(one) for one in (folder, folder.parent.parent / BLOBS)):
             raise TemplateError(f"{name} is a link that leads out of the folder: put the file itself there")
         return path

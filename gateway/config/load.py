@@ -1,4 +1,4 @@
-"""How do files become the configuration? All are read and checked, then frozen; or every problem is told."""
+"""Loading the configuration: all files are read and checked, and every problem is reported at once."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ from gateway.core.errors import ConfigError, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one attempt to read a configuration."""
+class LoadResult:
+    """The result of one load."""
 
     snapshot: Snapshot | None
-    """None when there are problems."""
+    """None if there are problems."""
     problems: tuple[Problem, ...]
-    """In the order of files and lines."""
+    """Ordered by file and line."""
     files: tuple[Path, ...]
-    """Every file that was asked for, the broken ones too, so that a watcher sees them mended."""
+    """Every file that was needed, unreadable ones included, so that the watcher notices their repair."""
     notes: tuple[Problem, ...] = ()
-    """What is no mistake, and a person should know of."""
+    """Notes for the operator that are not errors."""
     looked_at: tuple[Path, ...] = ()
-    """Places without a file, and folders, where one that comes may count: for a watcher as well."""
+    """Paths without a file, and folders, for the watcher: a file that appears there may matter."""
 
 
 def load(path: Path, env: Mapping[str, str]) -> Snapshot:
-    """Read ``gateway.yaml`` and all it names.
+    """Return the configuration of ``gateway.yaml`` and the files it names.
 
-    ``env`` is the environment: for ``GATEWAY_SERVER__…`` and for secrets.
-    Raises ``ConfigError`` with every problem of every file.
+    ``env``: environment variables, for ``GATEWAY_SERVER__…`` and secrets.
+    Raises ``ConfigError`` with the problems of all files.
     """
-    outcome = read(path, env)
+    outcome = read_configuration(path, env)
     if outcome.snapshot is None:
         raise ConfigError(outcome.problems)
     return outcome.snapshot
 
 
 def check_all(path: Path, env: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Every problem of the configuration, and of the templates and policies beside it that nothing names yet."""
-    return read(path, env, everything=True).problems
+    """Return the problems of the configuration and of all templates and policies beside it, used or not."""
+    return read_configuration(path, env, everything=True).problems
 
 
-def read(path: Path, env: Mapping[str, str], *, everything: bool = False) -> Outcome:
-    """Like ``load``, but problems are a value; ``everything``: also the files that no model names."""
-    # Not resolved: with symlinked files (a mounted ConfigMap) the neighbours lie beside the link.
+def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool = False) -> LoadResult:
+    """Like ``load``, with problems as a value. ``everything``: also read files that no model uses."""
+    # Links are not resolved: in a mounted ConfigMap the other files lie beside the link.
     path = path.absolute()
     files = Files(path.parent)
     library = Library(files)
     document = files.document(path, files.blame(path))
-    snapshot = _assemble(document, library, env) if document is not None else None
+    snapshot = _snapshot(document, library, env) if document is not None else None
     if everything:
         library.check_folders()
     problems = files.in_order()
     snapshot = None if problems else snapshot
-    return Outcome(snapshot, problems, tuple(files.contents), tuple(files.notes), tuple(files.looked_at))
+    return LoadResult(snapshot, problems, tuple(files.contents), tuple(files.notes), tuple(files.looked_at))
 
 
-def _assemble(document: Document, library: Library, env: Mapping[str, str]) -> Snapshot | None:
+def _snapshot(document: Document, library: Library, env: Mapping[str, str]) -> Snapshot | None:
     files = library.files
     checked = check(document, GATEWAY)
     files.problems.extend(checked.problems)

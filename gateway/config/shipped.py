@@ -1,4 +1,4 @@
-"""Where do the templates and policies lie that come with the gateway?"""
+"""The folders of templates and policies that come with the gateway."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ FOLDERS = (TEMPLATES, POLICIES)
 
 @cache
 def folder(name: str) -> Path:
-    """The shipped folder ``meta_templates`` or ``policies``.
+    """Return the shipped folder ``meta_templates`` or ``policies``.
 
-    A wheel carries them inside the package, under ``gateway/data``; in a checkout
-    they lie at the root of the repository, beside the package.
+    A wheel holds them in ``gateway/data``; a checkout at the root of the repository.
     """
     package = Path(str(resources.files("gateway")))
     packed = package / "data" / name

@@ -1,7 +1,6 @@
-"""The configuration as the rest of the gateway sees it: one frozen value.
+"""The configuration as frozen values.
 
-Files become a ``Snapshot`` in ``config/load.py``; a reload makes a new one.
-Durations are seconds, sizes are bytes.
+``config/load.py`` creates a ``Snapshot``; a reload creates a new one. Durations are seconds, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -22,30 +21,31 @@ Engine = Literal["openai", "vllm", "sglang", "llamacpp", "tgi"]
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """How the gateway listens."""
+    """The ``server`` section."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    """How many processes serve."""
+    """Number of serving processes."""
     drain: float = 25.0
-    """How long running calls may go on after SIGTERM."""
+    """Time that running calls have after SIGTERM."""
     max_body: int = 4 * 1024 * 1024
     max_in_flight: int = 1024
-    """Calls beyond this are answered 503 ``overloaded``."""
+    """Limit of concurrent calls; further calls get 503 ``overloaded``."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host names answered for; empty: localhost, 127.0.0.1 and [::1] on a loopback listener."""
+    """Accepted Host headers; empty: localhost, 127.0.0.1 and [::1] on a loopback listener."""
     admin: str | None = None
-    """``host:port`` of a second listener for metrics and health; None: the main one has both, metrics on loopback."""
+    """``host:port`` of a second listener for metrics and health; None: the main listener
+    serves both, metrics on loopback only."""
     http_server: Literal["h1", "uvicorn"] = "h1"
-    """Which server speaks to the clients: the gateway's own, or uvicorn."""
+    """The HTTP server: the gateway's own, or uvicorn."""
     insecure_no_keys: bool = False
-    """Serve on an address other than loopback without client keys."""
+    """Allow a non-loopback listener without client keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """One replica of a model: a door and how to knock."""
+    """One replica of a model: where it runs and which API it has."""
 
     label: str
     """``model/position``, such as ``my-sft-7b/0``: the metric label and ``x-gateway-target``."""
@@ -53,63 +53,63 @@ class TargetSpec:
     url: str = ""
     """Base address up to and including ``/v1``, without a final slash."""
     model: str = ""
-    """The name the target knows the model by; defaults to the configured name."""
+    """The model's name at the target; defaults to the configured name."""
     engine: Engine = "openai"
     key: Secret | None = None
     adds_bos: bool | None = None
-    """Does the engine put a BOS before a string prompt? None: as its dialect says."""
+    """Whether the engine puts a BOS before a string prompt; None: the engine's default."""
     path: Path | None = None
     """Model folder (``embedded``) or script file (``scripted``)."""
     options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     line: int = field(default=0, compare=False)
-    """Where it begins in the model's ``source``, 1-based; 0: not from a file."""
+    """First line in the model's ``source``, 1-based; 0: not from a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParamsPolicy:
-    """What may be asked, and what is asked in any case (design 3)."""
+    """Rules for the parameters of a call."""
 
     force: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     default: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     clamp: Mapping[str, float] = field(default=EMPTY_MAPPING)
-    """Upper bounds."""
+    """Upper limits; larger values are lowered."""
     forbid: tuple[str, ...] = ()
     unknown: Literal["forward", "reject", "drop"] = "forward"
     explicit: bool = False
-    """Tell engines OpenAI's sampling defaults in so many words."""
+    """Send OpenAI's sampling defaults explicitly."""
     max_tokens: int = 2048
-    """Sent with a templated call that sets no limit of its own (design 5.1)."""
+    """Limit for templated calls that set none."""
     allow: tuple[str, ...] = ()
-    """Fields beyond OpenAI's that are sent whatever ``unknown`` says, those that steer an engine included."""
+    """Fields beyond OpenAI's API that are always sent, including fields that control an engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class MediaPolicy:
-    """What messages may carry to a target that takes messages."""
+    """Rules for media in messages."""
 
     https: Literal["allow", "refuse"] = "allow"
-    """Addresses, which the target fetches."""
+    """Media as https URLs, which the target fetches."""
     data: Literal["allow", "refuse"] = "allow"
-    """``data:`` URIs and base64."""
+    """Media as ``data:`` URIs or base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """Clocks and attempts (``specs/reliability.md`` 4)."""
+    """Timeouts and retries (``docs/spec/reliability.md`` 4)."""
 
     connect: float = 2.0
     first_token: float = 60.0
     idle: float = 30.0
     total: float = 600.0
     attempts: int = 3
-    """At most this many, over all targets, before the first event."""
+    """Maximum number of attempts over all targets."""
     stream_upstream: bool = False
-    """Stream from the upstream even for non-streaming calls."""
+    """Request a stream from the target even for non-streaming calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A file in ``policies/``."""
+    """A policy file."""
 
     name: str
     description: str = ""
@@ -120,7 +120,7 @@ class PolicySpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What clients write in ``model``, and all that follows from it."""
+    """A model that clients can call."""
 
     name: str
     template: TemplateSpec
@@ -129,37 +129,37 @@ class ModelSpec:
     tokenizer: Path | None = None
     max_model_len: int | None = None
     omit: tuple[str, ...] = ()
-    """Parameters that are left out of every call, because the targets refuse them."""
+    """Parameters removed from every call because the targets refuse them."""
     description: str = ""
     source: str = field(default="", compare=False)
-    """The file that names it, as problems show it."""
+    """The file that defines it, as shown in problems."""
     line: int = field(default=0, compare=False)
-    """Where it begins in that file."""
+    """First line in that file."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """One client key, known by its digest only."""
+    """A client key, stored as its digest."""
 
     name: str
     sha256: str
-    """64 lower-case hex digits of the key's SHA-256."""
+    """SHA-256 of the key: 64 lower-case hex digits."""
     models: tuple[str, ...] = ("*",)
-    """Shell patterns over model names."""
+    """Shell patterns of the models that the key may use."""
     expires: float | None = None
     """Seconds since the epoch; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the files say, at one moment."""
+    """The whole configuration."""
 
     server: ServerSpec
     models: Mapping[str, ModelSpec]
     keys: tuple[KeySpec, ...] = ()
     revision: str = ""
-    """Twelve hex digits over all files read; changes when any of them does."""
+    """Twelve hex digits of a digest over all files."""
     files: tuple[Path, ...] = ()
-    """Every file that was read, for the watcher."""
+    """All files that were read, for the watcher."""
     notes: tuple[Problem, ...] = ()
-    """What is no mistake, and a person should know of, such as files of a model that disagree."""
+    """Notes for the operator that are not errors, such as model files that disagree."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
-from gateway.config.sections.server import loopback
+from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.completions import Calls
@@ -36,7 +36,9 @@ class App:
         server = runtime.stack.snapshot.server
         self._guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
         self._catalogue = Catalogue(runtime)
-        self._routes = self._admin() if admin else self._public(runtime, server.admin is None and loopback(server.host))
+        self._routes = (
+            self._admin() if admin else self._public(runtime, server.admin is None and is_loopback(server.host))
+        )
 
     async def __call__(self, asked: HttpRequest) -> None:
         """Answer one request, whatever happens."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.config.sections.server import in_url, loopback
+from gateway.config.sections.server import is_loopback, url_host
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import BadHost
 from gateway.edge.http_request import HttpRequest
@@ -21,7 +21,7 @@ class HostGuard:
     def __init__(self, server: ServerSpec) -> None:
         configured = {host.lower() for host in server.allowed_hosts}
         self._any = "*" in configured
-        self._hosts = configured | ({*LOOPBACK, in_url(server.host).lower()} if loopback(server.host) else set())
+        self._hosts = configured | ({*LOOPBACK, url_host(server.host).lower()} if is_loopback(server.host) else set())
         self.seen: set[bytes | None] = set()
         """Host headers as they were sent, found good before; they need no further ``check``."""
 

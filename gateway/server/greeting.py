@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from gateway.config.sections.server import in_url, loopback
+from gateway.config.sections.server import is_loopback, url_host
 from gateway.config.snapshot import Snapshot
 from gateway.server.sockets import split
 
@@ -15,7 +15,7 @@ ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def greeting(snapshot: Snapshot, port: int) -> str:
     """The greeting, on two lines and a command, and a note on an open admin listener; ``port``: the one taken."""
-    host = in_url(ANYWHERE.get(snapshot.server.host, snapshot.server.host))
+    host = url_host(ANYWHERE.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
     url = f"http://{host}:{port}/v1"
     key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
@@ -24,7 +24,7 @@ def greeting(snapshot: Snapshot, port: int) -> str:
     admin = snapshot.server.admin
     opened = (
         f"\nnote: server.admin {admin} serves metrics and health without a key to everyone who reaches it"
-        if admin and not loopback(split(admin)[0])
+        if admin and not is_loopback(split(admin)[0])
         else ""
     )
     return (

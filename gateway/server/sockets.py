@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import sys
 
-from gateway.config.sections.server import in_url
+from gateway.config.sections.server import url_host
 
 DEALT = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 """Does the kernel deal connections out between sockets of one port?"""
@@ -43,7 +43,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        place = f"{in_url(host)}:{port}"
+        place = f"{url_host(host)}:{port}"
         raise PortBusy(f"cannot listen on {place}: {error.strerror}; choose another server.port") from None
     return bound
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.load import check_all, load, read
+from gateway.config.load import check_all, load, read_configuration
 from gateway.config.schema.secrets import Secret
 from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, PolicySpec, ServerSpec, TargetSpec
 from gateway.core.errors import ConfigError
@@ -325,7 +325,7 @@ def test_half_of_a_template_is_never_taken_for_the_whole(write: Write) -> None:
     whole = load(path, {}).models["demo"].template
     for end in range(len(PLAIN)):
         template.write_text(PLAIN[:end])
-        outcome = read(path, {})
+        outcome = read_configuration(path, {})
         if outcome.snapshot is not None:
             assert outcome.snapshot.models["demo"].template.round == whole.round
         assert template in outcome.files

@@ -9,8 +9,8 @@ from shutil import copytree
 
 import pytest
 
-from gateway.config.files.watcher import Watch
-from gateway.config.load import read
+from gateway.config.files.watcher import FileWatcher
+from gateway.config.load import read_configuration
 from gateway.core.dialogue import Dialogue, Message
 from gateway.template.registry import build
 
@@ -49,8 +49,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def watch(home: Path) -> Watch:
-    return Watch([home / "gateway.yaml", home / "meta_templates" / "a.yaml", home / "key.txt"])
+def watch(home: Path) -> FileWatcher:
+    return FileWatcher([home / "gateway.yaml", home / "meta_templates" / "a.yaml", home / "key.txt"])
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -79,10 +79,10 @@ def test_a_file_that_comes_into_a_models_folder_is_seen(home: Path, name: str, t
     (home / "meta_templates" / "a.yaml").write_text("kind: jinja\nfile: m/chat_template.jinja\n")
     target = "{speaks: completions, url: 'http://127.0.0.1:8101/v1'}"
     (home / "gateway.yaml").write_text(f"models: {{x: {{template: a, targets: [{target}]}}}}\n")
-    watched = Watch([home / "gateway.yaml"])
+    watched = FileWatcher([home / "gateway.yaml"])
 
     def prompt() -> str:
-        outcome = read(home / "gateway.yaml", {})
+        outcome = read_configuration(home / "gateway.yaml", {})
         assert outcome.snapshot is not None, outcome.problems
         watched.follow((*outcome.files, *outcome.looked_at))
         return build(outcome.snapshot.models["x"].template).render(Dialogue((Message("user", "x"),))).text
@@ -120,7 +120,7 @@ def test_a_change_that_is_undone_is_no_change(home: Path) -> None:
 
 
 def test_a_change_during_the_first_load_is_seen_afterwards(home: Path) -> None:
-    watched = Watch([home / "gateway.yaml"])
+    watched = FileWatcher([home / "gateway.yaml"])
     append(home / "meta_templates" / "a.yaml", "\n")  # after the load has read it
     watched.follow([home / "gateway.yaml", home / "meta_templates" / "a.yaml", home / "key.txt"])
     assert [watched.changed() for _ in range(3)] == [False, True, False]

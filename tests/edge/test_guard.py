@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.sections.server import loopback
+from gateway.config.sections.server import is_loopback
 from tests.edge.raw import Reply, exchange
 from tests.serving import Gateway, gateway
 
@@ -137,7 +137,7 @@ def test_a_star_answers_for_all(anyone: Gateway) -> None:
     ("0:0:0:0:0:0:0:1", True), ("0.0.0.0", False), ("::", False), ("127.example", False), ("10.0.0.1", False),
 ])  # fmt: skip
 def test_one_rule_says_what_is_loopback(host: str, own: bool) -> None:
-    assert loopback(host) is own
+    assert is_loopback(host) is own
 
 
 def test_the_address_it_listens_on_is_a_name_of_its_own(other_loopback: Gateway) -> None:

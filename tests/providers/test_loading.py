@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly import dry_run
-from gateway.config.load import read
+from gateway.config.load import read_configuration
 from tests.journeys.process import environment
 from tests.providers.server import Providers
 
@@ -85,7 +85,7 @@ def test_a_missing_extra_is_a_problem_of_the_line_that_needs_it(tmp_path: Path) 
 
 
 def test_a_model_without_a_provider_is_a_problem_of_its_line(tmp_path: Path) -> None:
-    snapshot = read(Path(write(tmp_path, model="tiny")), {}).snapshot
+    snapshot = read_configuration(Path(write(tmp_path, model="tiny")), {}).snapshot
     assert snapshot is not None
     (problem,) = dry_run(snapshot)
     expected = 'gateway.yaml:5 models.api.targets[0].model: LiteLLM knows no provider for "tiny"'

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.load import read
+from gateway.config.load import read_configuration
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel, pack, receive
 from tests.serving import ROOT
@@ -87,8 +87,8 @@ def test_a_snapshot_travels_whole(tmp_path: Path) -> None:
         "  c: {template: internlm, targets: [{speaks: completions, url: 'http://127.0.0.1:1/v1', engine: vllm}]}\n"
     )
     for snapshot in (
-        read(tmp_path / "gateway.yaml", {"K": "secret"}).snapshot,
-        read(ROOT / "gateway.yaml", dict(os.environ)).snapshot,
+        read_configuration(tmp_path / "gateway.yaml", {"K": "secret"}).snapshot,
+        read_configuration(ROOT / "gateway.yaml", dict(os.environ)).snapshot,
     ):
         assert snapshot is not None
         frame = pack(0, "serve", snapshot)

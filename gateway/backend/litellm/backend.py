@@ -24,7 +24,7 @@ from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPE
 from gateway.backend.litellm.errors import named
 from gateway.backend.openai.events import CHAT, Answer, read_usage
 from gateway.backend.openai.request_body import refuse_stream_options, unsent_stops
-from gateway.config.schema.names import shown
+from gateway.config.schema.names import quote
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import (
     ConfigError,
@@ -299,7 +299,7 @@ def _model_and_provider(litellm: Any, target: TargetSpec) -> tuple[str, str]:
     try:
         model, provider, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
     except Exception as error:
-        message = f"LiteLLM knows no provider for {shown(target.model)}: write provider/model, such as openai/NAME"
+        message = f"LiteLLM knows no provider for {quote(target.model)}: write provider/model, such as openai/NAME"
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
     return str(model), str(provider)
 

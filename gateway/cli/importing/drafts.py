@@ -12,7 +12,7 @@ from gateway.cli.importing.folder import from_folder
 from gateway.cli.options import NotFound
 from gateway.config.chat_folders import TEMPLATES, chat_template_in
 from gateway.config.files import yaml
-from gateway.config.schema.names import FILE_NAME, shown
+from gateway.config.schema.names import FILE_NAME, quote
 from gateway.config.sections.templates import CHAT
 from gateway.core.errors import ConfigError
 from gateway.importer.draft import Draft
@@ -112,9 +112,9 @@ def _chosen(drafts: list[Draft], asked: Asked) -> list[Draft]:
     wanted = as_name(asked.model.lower())
     found = [draft for draft in drafts if draft.name == wanted]
     if not found:
-        raise NotFound(f"no model {shown(asked.model)} in {asked.source}: {', '.join(draft.name for draft in drafts)}")
+        raise NotFound(f"no model {quote(asked.model)} in {asked.source}: {', '.join(draft.name for draft in drafts)}")
     if len(found) > 1:
-        raise NotFound(f"{len(found)} models in {asked.source} are called {shown(asked.model)}: give each its own abbr")
+        raise NotFound(f"{len(found)} models in {asked.source} are called {quote(asked.model)}: give each its own abbr")
     return found
 
 
@@ -127,10 +127,10 @@ def _named(drafts: list[Draft], asked: Asked) -> list[Draft]:
     names = [draft.name for draft in drafts]
     for name in names:
         if not FILE_NAME.fullmatch(name) or name == CHAT.name:
-            raise NotFound(f'{shown(name)} is no name for a template: lower-case letters, digits, ".", "_" and "-", '
+            raise NotFound(f'{quote(name)} is no name for a template: lower-case letters, digits, ".", "_" and "-", '
                            f'and not "{CHAT.name}"')  # fmt: skip
         if names.count(name) > 1:
             raise NotFound(
-                f"several templates would be called {shown(name)}: give the models names of their own (abbr)"
+                f"several templates would be called {quote(name)}: give the models names of their own (abbr)"
             )
     return drafts

@@ -1,4 +1,4 @@
-"""Which files does a configuration consist of? Each is read once, whole, and remembered."""
+"""Reading the files of a configuration: each once, completely, with every problem collected."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from gateway.config.files import yaml
 from gateway.config.files.yaml import Document
 from gateway.core.errors import Problem, TemplateError
 
-Blame = Callable[[str], Problem]
-"""Turns a message into a problem at the place that asked for something."""
+ProblemMaker = Callable[[str], Problem]
+"""Makes a problem of a message, at the place that needs the file."""
 
 ENVIRONMENT = "environment"
-"""Stands for a file name in problems with environment variables."""
+"""Used instead of a file name in problems with environment variables."""
 
 TRIES = 3
 
 
 class Files:
-    """Everything one load has read, and every problem it met."""
+    """The files read by one load, and its problems."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        """The folder of ``gateway.yaml``; relative paths begin here."""
+        """The folder of ``gateway.yaml``; relative paths start here."""
         self.contents: dict[Path, bytes | None] = {}
-        """In the order of reading; None: it could not be read."""
+        """File contents in reading order; None for an unreadable file."""
         self.looked_at: dict[Path, None] = {}
-        """Places where a file was looked for and is none, and folders that were listed: what comes there may count."""
+        """Paths without a file, and listed folders: a file that appears there may change the configuration."""
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
-        """What is no mistake, and a person should know of."""
+        """Notes for the operator that are not errors."""
 
     def shown(self, path: Path) -> str:
-        """A path as problems name it: relative to ``gateway.yaml`` where that is shorter."""
+        """Return the path as messages show it: relative to ``gateway.yaml`` if it lies below."""
         return str(path.relative_to(self.home)) if path.is_relative_to(self.home) else str(path)
 
-    def blame(self, path: Path) -> Blame:
-        """Problems with a file as a whole."""
+    def blame(self, path: Path) -> ProblemMaker:
+        """Return a function that makes problems with the file as a whole."""
         return lambda message: Problem(self.shown(path), 0, "", message)
 
-    def read(self, path: Path, blame: Blame) -> bytes | None:
-        """The bytes of a file; a failure becomes a problem of whoever asked, each time it is asked for."""
+    def read(self, path: Path, blame: ProblemMaker) -> bytes | None:
+        """Return a file's bytes; if it cannot be read, add a problem (``blame``) and return None."""
         if self.contents.get(path) is None:
             try:
                 self.contents[path] = _whole(path)
@@ -53,8 +53,8 @@ class Files:
                 self.problems.append(blame(f"cannot read {self.shown(path)} ({reason})"))
         return self.contents[path]
 
-    def document(self, path: Path, blame: Blame) -> Document | None:
-        """A YAML file; None when nothing of it can be used."""
+    def document(self, path: Path, blame: ProblemMaker) -> Document | None:
+        """Return a parsed YAML file; None if nothing of it is usable."""
         data = self.read(path, blame)
         if data is None:
             return None
@@ -63,39 +63,39 @@ class Files:
         return None if document.value is None and document.problems else document
 
     def revision(self) -> str:
-        """Twelve hex digits over all files; another name or another byte gives another."""
+        """Return 12 hex digits of a SHA-256 over the names and contents of all files."""
         whole = hashlib.sha256()
         for path in sorted(self.contents):
             whole.update(f"{self.shown(path)}\0{digest(self.contents[path] or b'')}\n".encode())
         return whole.hexdigest()[:12]
 
     def in_order(self) -> tuple[Problem, ...]:
-        """The problems, file by file in the order of reading, then line by line; the environment's come last."""
+        """Return the problems ordered by file (in reading order) and line; those of the environment last."""
         order = {self.shown(path): position for position, path in enumerate(self.contents)}
-        found = dict.fromkeys(self.problems)  # the same mistake met on two ways is one mistake
+        found = dict.fromkeys(self.problems)  # a problem found twice is reported once
         return tuple(sorted(found, key=lambda problem: (order.get(problem.file, len(order)), problem.line)))
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 of bytes in hex."""
+    """Return the SHA-256 of bytes in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """The SHA-256 of several files in hex; another name or another byte gives another."""
+    """Return the SHA-256 over the names and contents of several files, in hex."""
     return digest("".join([f"{name}\0{digest(data)}\n" for name, data in files.items()]).encode())
 
 
-def leads_to(path: Path) -> Path:
-    """Where a path leads, its links followed. Raises ``TemplateError`` for a name that no file can have."""
+def resolve_links(path: Path) -> Path:
+    """Return the path with links resolved. Raises ``TemplateError`` for an impossible file name."""
     try:
         return Path(os.path.realpath(path))
     except ValueError:
         raise TemplateError(f"{path.name!a} is no name that a file can have") from None
 
 
-def listed(folder: Path, name: str) -> tuple[str, ...]:
-    """The names in a folder; none: there is no such folder. Raises ``TemplateError`` if it cannot be read."""
+def folder_names(folder: Path, name: str) -> tuple[str, ...]:
+    """Return the sorted names in a folder; empty if it does not exist. Raises ``TemplateError`` on failure."""
     try:
         return tuple(sorted(os.listdir(folder))) if folder.is_dir() else ()
     except OSError as error:
@@ -103,10 +103,10 @@ def listed(folder: Path, name: str) -> tuple[str, ...]:
 
 
 def _whole(path: Path) -> bytes:
-    """A regular file's bytes at one moment, or ``OSError``.
+    """Return a regular file's bytes, or raise ``OSError``.
 
-    A file that grows, shrinks or changes while it is read would give a prefix of the old
-    or the new text (``specs/reliability.md`` E08), so such a reading is thrown away.
+    If the file changes while it is read, the bytes may be half of a new version
+    (``docs/spec/reliability.md`` E08), so it is read again.
     """
     for _ in range(TRIES):
         if not path.is_file():

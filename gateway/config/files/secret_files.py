@@ -1,20 +1,20 @@
-"""How is a secret fetched? From the variable or the file that a reference names."""
+"""Reading a secret from the environment variable or file that a reference names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from gateway.config.files.reader import Blame, Files
+from gateway.config.files.reader import Files, ProblemMaker
 from gateway.config.schema.kinds import SecretReference
 from gateway.config.schema.secrets import Secret
 
-GRAPHIC = re.compile(r"[!-~]+")
-"""What a bearer token may consist of."""
+TOKEN_CHARACTERS = re.compile(r"[!-~]+")
+"""The characters of a bearer token."""
 
 
-def resolve(reference: SecretReference, files: Files, env: Mapping[str, str], blame: Blame) -> Secret | None:
-    """Fetch a secret; what is wrong becomes a problem that names the place and never the value."""
+def read_secret(reference: SecretReference, files: Files, env: Mapping[str, str], blame: ProblemMaker) -> Secret | None:
+    """Return a secret; a failure becomes a problem that names the place, never the value."""
     if reference.where == "env":
         text = env.get(reference.name)
         if text is None:
@@ -27,9 +27,9 @@ def resolve(reference: SecretReference, files: Files, env: Mapping[str, str], bl
             return None
         text = data.decode("latin-1")
         source = f"the file {reference.name}"
-    # A file usually ends in a line break that is no part of the secret.
+    # A file usually ends with a line break that does not belong to the secret.
     text = text.strip()
-    if not GRAPHIC.fullmatch(text):
+    if not TOKEN_CHARACTERS.fullmatch(text):
         what = "holds blanks or characters that cannot stand in a header" if text else "is empty"
         files.problems.append(blame(f"{source} {what}: it must hold the key and nothing else"))
         return None

@@ -1,4 +1,4 @@
-"""Did a file change? A poller that is cheap enough to be asked every second."""
+"""Polling files for changes."""
 
 from __future__ import annotations
 
@@ -8,37 +8,36 @@ from pathlib import Path
 
 from gateway.config.shipped import FOLDERS
 
-Mark = tuple[int, int, int]
-"""Inode, time of change in ns, size; a folder's are others when a file comes into it or goes."""
+FileState = tuple[int, int, int]
+"""Inode, modification time in ns and size of a file or folder."""
 
-NOTHING_THERE: Mark = (0, 0, 0)
+ABSENT: FileState = (0, 0, 0)
 
 
-class Watch:
-    """Looks at files, at every YAML file in their folders, and at places where files may come.
+class FileWatcher:
+    """Watches files, the YAML files in their folders, and paths where a file may appear.
 
-    Folders count because a new file may take the place of a shipped one, and because the
-    file that mends a refused reload may not belong to the configuration yet.
-    Begin with ``Watch([path of gateway.yaml])`` before the first load, so that a change
-    during the load is seen; then ``follow`` what each load has read.
+    Folders are watched because a new file may replace a shipped one, and because the file that
+    repairs a refused reload may not belong to the configuration yet.
+    Create it with the path of ``gateway.yaml`` before the first load, so that a change
+    during the load is noticed; then ``follow`` the files of each load.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.files = tuple(files)
         self.known = self.look()
-        self.pending: Mapping[Path, Mark] | None = None
+        self.pending: Mapping[Path, FileState] | None = None
 
     def follow(self, files: Iterable[Path]) -> None:
-        """Watch other files from now on; what was known of the old ones stays known."""
+        """Watch other files from now on; the recorded state of files watched before is kept."""
         self.files = (*self.files[:1], *files)
         self.known = {path: self.known.get(path, mark) for path, mark in self.look().items()}
         self.pending = None
 
     def changed(self) -> bool:
-        """True once for each change, as soon as nothing has moved since the last look.
+        """Return True once for each change, when two polls in a row saw the same new state.
 
-        A file that is still being written looks different at every look, so a reload does
-        not meet half of it (``specs/reliability.md`` E08).
+        So a reload does not read a file that is still being written (``docs/spec/reliability.md`` E08).
         """
         now = self.look()
         if now == self.known:
@@ -50,8 +49,8 @@ class Watch:
         self.known, self.pending = now, None
         return True
 
-    def look(self) -> Mapping[Path, Mark]:
-        """The state of everything watched."""
+    def look(self) -> Mapping[Path, FileState]:
+        """Return the state of all watched paths."""
         return {path: _mark(path) for path in {*self.files, *self._neighbours()}}
 
     def _neighbours(self) -> Iterator[Path]:
@@ -62,9 +61,9 @@ class Watch:
             yield from folder.glob("*.yaml")
 
 
-def _mark(path: Path) -> Mark:
+def _mark(path: Path) -> FileState:
     try:
         found = os.stat(path)
     except OSError:
-        return NOTHING_THERE
+        return ABSENT
     return (found.st_ino, found.st_mtime_ns, found.st_size)

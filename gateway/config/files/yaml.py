@@ -1,10 +1,10 @@
-"""How does a YAML file become plain values that still know their line?
+"""Parsing strict YAML into plain values, with the line of each value.
 
-A strict subset: no tags, no merges, no duplicate keys, few aliases, one document.
+Refused: tags, merges, duplicate keys, more than a few aliases, more than one document.
 Plain scalars follow the core schema of YAML 1.2, so ``no``, ``012`` and ``12:30``
-stay the strings they look like (``specs/reliability.md`` F13).
-The builder reads libyaml's events instead of composing nodes: events still tell a
-written tag from a guessed one, and a bomb is refused before it is built.
+are strings (``docs/spec/reliability.md`` F13).
+The builder reads libyaml's events instead of nodes: events distinguish written tags from resolved
+ones, and an alias bomb is refused before it is expanded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_ALIASES = 20
 MAX_VALUES = 100_000
-"""Scalars, lists and mappings after aliases are followed: twenty aliases of aliases are still a bomb."""
+"""Limit for scalars, lists and mappings after alias expansion; nested aliases multiply."""
 
 Path = tuple[str | int, ...]
-"""Where a value stands: ``("models", "my-model", "targets", 0, "url")``."""
+"""The keys that lead to a value: ``("models", "my-model", "targets", 0, "url")``."""
 
-# At most 18 digits: beyond that it is a digest or an id, and those are text.
+# At most 18 digits: longer digit strings are digests or ids, which are text.
 INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 FLOAT = re.compile(
     r"[-+]?(?:(?:0|[1-9][0-9]*)?\.[0-9]+(?:[eE][-+]?[0-9]{1,3})?|(?:0|[1-9][0-9]*)[eE][-+]?[0-9]{1,3})",
@@ -40,7 +40,7 @@ WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
-# What libyaml says → what a person should look for.
+# Message of libyaml → what to look for.
 HINTS = {
     "mapping values are not allowed": 'a second ": " in one line? Put the value in quotes',
     "cannot start any token": "a tab in the indentation, or a value that begins with @, % or `? "
@@ -59,7 +59,7 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's values, the line of each, and what was wrong with its YAML."""
+    """A parsed YAML file: values, line numbers and syntax problems."""
 
     file: str
     value: Any = None
@@ -67,13 +67,13 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def line(self, path: Path) -> int:
-        """The 1-based line of a key or list entry; of the nearest one around it when it is not written."""
+        """Return the 1-based line of a key or list entry; for an absent one the line of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 0)
 
     def at(self, path: Path) -> Any:
-        """The value as it was written at ``path``; None when there is none."""
+        """Return the value at ``path``, or None."""
         value = self.value
         for key in path:
             if isinstance(value, dict):
@@ -85,20 +85,20 @@ class Document:
         return value
 
     def problem(self, path: Path, message: str) -> Problem:
-        """A problem with the value at ``path``."""
-        return Problem(self.file, self.line(path), spell(path), message)
+        """Return a problem with the value at ``path``."""
+        return Problem(self.file, self.line(path), dotted(path), message)
 
 
-def spell(path: Path) -> str:
-    """``models.my-model.targets[0].url``: a path as people write it."""
+def dotted(path: Path) -> str:
+    """Return a path in dotted form: ``models.my-model.targets[0].url``."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
     return escaped(text)
 
 
-def plain(text: str) -> str | int | float | bool | None:
-    """The value of a scalar without quotes, by YAML 1.2; what is not clearly something else is text."""
+def parse_scalar(text: str) -> str | int | float | bool | None:
+    """Return the value of an unquoted scalar by the rules of YAML 1.2; anything else is text."""
     if text in WORDS:
         return WORDS[text]
     if INT.fullmatch(text):
@@ -110,9 +110,9 @@ def plain(text: str) -> str | int | float | bool | None:
 
 
 def parse(data: bytes, file: str) -> Document:
-    """Read one YAML document; never raises: what is wrong stands in ``problems``.
+    """Parse one YAML document. Never raises: syntax errors are in ``problems``.
 
-    ``file`` is the name that problems show.
+    ``file``: the name shown in problems.
     """
     if len(data) > MAX_BYTES:
         return _refused(file, 0, f"larger than {MAX_BYTES // 1024} KiB; configuration files are small")
@@ -135,11 +135,11 @@ def _refused(file: str, line: int, message: str) -> Document:
 
 
 def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str]:
-    """Line and message of a syntax error; libyaml's phrases hold no text of the file."""
+    """Return line and message of a syntax error; libyaml's messages contain no text of the file."""
     if isinstance(error, yaml.MarkedYAMLError):
         what = error.problem or "cannot be read"
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        line = min(line, max(1, text.count("\n")))  # the end of the file is the last line, not the one after
+        line = min(line, max(1, text.count("\n")))  # an error at the end belongs to the last line
     else:
         what = str(getattr(error, "reason", "cannot be read"))
         line = text.count("\n", 0, int(getattr(error, "position", 0))) + 1
@@ -148,7 +148,7 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str]:
 
 
 class _TooMuch(Exception):
-    """The file goes beyond what is read at all; the rest of it is not looked at."""
+    """The file exceeds a limit; the rest of it is not read."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -156,7 +156,7 @@ class _TooMuch(Exception):
 
 
 class _Builder:
-    """Folds libyaml's events into values, noting the line of each."""
+    """Builds values and their line numbers from libyaml's events."""
 
     def __init__(self, file: str, events: Iterator[Any]) -> None:
         self.file = file
@@ -168,11 +168,11 @@ class _Builder:
         self.values = 0
 
     def document(self) -> Any:
-        next(self.events)  # the stream's start
+        next(self.events)  # stream start
         if isinstance(next(self.events), yaml.StreamEndEvent):
             return None
         value = self.node(next(self.events), ())
-        next(self.events)  # the document's end
+        next(self.events)  # document end
         following = next(self.events)
         if isinstance(following, yaml.DocumentStartEvent):
             raise _TooMuch(_line(following), 'a second document begins here ("---"); a file holds one')
@@ -199,7 +199,7 @@ class _Builder:
             return self.mapping(path)
         if isinstance(event, yaml.SequenceStartEvent):
             return self.sequence(path)
-        return plain(event.value) if event.implicit[0] or event.tag else event.value
+        return parse_scalar(event.value) if event.implicit[0] or event.tag else event.value
 
     def sequence(self, path: Path) -> list[Any]:
         items: list[Any] = []
@@ -224,7 +224,7 @@ class _Builder:
         return found
 
     def key(self, event: Any, path: Path) -> str:
-        """Keys are text, whatever they look like: ``no: 1`` has the key "no"."""
+        """Return a key; keys are always text: ``no: 1`` has the key "no"."""
         if not isinstance(event, yaml.ScalarEvent):
             raise _TooMuch(_line(event), "a key must be plain text; put a value that begins with { [ or * in quotes")
         self.count(1, _line(event))
@@ -248,7 +248,7 @@ class _Builder:
             raise _TooMuch(line, f"holds more than {MAX_VALUES} values")
 
     def complain(self, line: int, path: Path, message: str) -> None:
-        self.problems.append(Problem(self.file, line, spell(path), message))
+        self.problems.append(Problem(self.file, line, dotted(path), message))
 
 
 def _line(event: Any) -> int:

@@ -1,7 +1,7 @@
-"""What kinds of values do settings have, and how is each written?
+"""The kinds of values that settings have, with their syntax.
 
-A kind turns what YAML gave into what the gateway uses, or says in one phrase what it wants.
-Kinds that may meet a secret (``url``, ``secret``, ``digest``) never repeat what they got.
+A kind converts a YAML value, or raises ``ValueError`` with a phrase that names the expected form.
+Kinds that may receive a secret (``url``, ``secret``, ``digest``) never repeat the value.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.config.cores import usable_cores
-from gateway.config.files.yaml import plain
-from gateway.config.schema.names import shown, suggest
+from gateway.config.files.yaml import parse_scalar
+from gateway.config.schema.names import quote, suggest
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -32,31 +32,31 @@ class Kind:
     """One kind of value."""
 
     name: str
-    """As the documentation prints it."""
+    """The name shown in the documentation."""
     read: Callable[[Any], Any]
-    """From YAML's value to ours; raises ``ValueError`` with a phrase for people."""
+    """Converts a YAML value; raises ``ValueError`` with a phrase for the operator."""
     literal: bool = False
-    """In an environment variable the text is taken as it is: ``7`` stays text."""
+    """True: the text of an environment variable is not parsed: ``7`` stays text."""
     listed: bool = False
-    """In an environment variable entries are parted by commas."""
+    """True: an environment variable separates entries by commas."""
 
     def from_text(self, text: str) -> Any:
-        """The value of an environment variable; raises ``ValueError`` like ``read``."""
+        """Convert the text of an environment variable; raises ``ValueError`` like ``read``."""
         if self.listed:
             return self.read([part.strip() for part in text.split(",") if part.strip()])
-        return self.read(text if self.literal else plain(text))
+        return self.read(text if self.literal else parse_scalar(text))
 
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """Where a secret lies; ``where`` is ``env`` or ``file``."""
+    """Reference to a secret; ``where`` is ``env`` or ``file``."""
 
     where: str
     name: str
 
 
-def got(value: object) -> str:
-    """What was found instead, short enough for a message."""
+def describe(value: object) -> str:
+    """Return a short description of a value for a message."""
     match value:
         case None:
             return "nothing"
@@ -65,18 +65,18 @@ def got(value: object) -> str:
         case int() | float():
             return f"the number {value}"
         case str():
-            return f"the text {shown(value)}"
+            return f"the text {quote(value)}"
         case list():
             return "a list"
     return "a mapping"
 
 
-# ---------------------------------------------------------------- plain ones
+# ---------------------------------------------------------------- plain values
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"wants text, got {got(value)}: put it in quotes")
+        raise ValueError(f"wants text, got {describe(value)}: put it in quotes")
     if not value.strip():
         raise ValueError("is empty: write a value, or leave the line out")
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
@@ -86,35 +86,35 @@ def _text(value: Any) -> str:
 
 def _prose(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"wants text, got {got(value)}: put it in quotes")
+        raise ValueError(f"wants text, got {describe(value)}: put it in quotes")
     return value.strip()
 
 
 def _switch(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"wants true or false, got {got(value)}")
+        raise ValueError(f"wants true or false, got {describe(value)}")
     return value
 
 
-def whole(low: int, high: int | None = None) -> Kind:
-    """A whole number in a range."""
+def integer(low: int, high: int | None = None) -> Kind:
+    """A whole number within a range."""
     span = f"a whole number from {low} to {high}" if high is not None else f"a whole number, at least {low}"
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
-            raise ValueError(f"wants {span}, got {got(value)}")
+            raise ValueError(f"wants {span}, got {describe(value)}")
         return value
 
     return Kind(span.removeprefix("a "), read)
 
 
 def choice(*words: str) -> Kind:
-    """One of a few words."""
+    """One of several words."""
 
     def read(value: Any) -> str:
         if value not in words or not isinstance(value, str):
             hint = suggest(value, words) if isinstance(value, str) else f" (there is: {', '.join(sorted(words))})"
-            raise ValueError(f"{got(value)} is not known here{hint}")
+            raise ValueError(f"{describe(value)} is not known here{hint}")
         return value
 
     return Kind("one of " + ", ".join(words), read, literal=True)
@@ -124,17 +124,17 @@ def _workers(value: Any) -> int:
     if value == "auto":
         return min(usable_cores(), MOST_WORKERS)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_WORKERS:
-        raise ValueError(f"wants a whole number from 1 to {MOST_WORKERS}, or auto, got {got(value)}")
+        raise ValueError(f"wants a whole number from 1 to {MOST_WORKERS}, or auto, got {describe(value)}")
     return value
 
 
 def duration(*, positive: bool = False) -> Kind:
-    """Seconds, written with a unit."""
+    """A duration in seconds, written with a unit."""
 
     def read(value: Any) -> float:
         match = A_DURATION.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            raise ValueError(f"wants a duration such as 250ms, 2s, 10m or 1h, got {got(value)}")
+            raise ValueError(f"wants a duration such as 250ms, 2s, 10m or 1h, got {describe(value)}")
         seconds = float(match[1]) * SECONDS[match[2]]
         if positive and seconds == 0:
             raise ValueError("must be more than 0: leave the line out for the default")
@@ -148,29 +148,29 @@ def _size(value: Any) -> int:
         return value
     match = A_SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[1]) == 0:
-        raise ValueError(f"wants a size such as 64KiB or 4MiB, or a number of bytes, got {got(value)}")
+        raise ValueError(f"wants a size such as 64KiB or 4MiB, or a number of bytes, got {describe(value)}")
     return int(match[1]) * BYTES[match[2]]
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"wants a mapping such as {{temperature: 0}}, got {got(value)}")
+        raise ValueError(f"wants a mapping such as {{temperature: 0}}, got {describe(value)}")
     return value
 
 
 def _bounds(value: Any) -> dict[str, float]:
     for name, bound in _mapping(value).items():
         if isinstance(bound, bool) or not isinstance(bound, int | float):
-            raise ValueError(f"the upper bound of {shown(name)} wants a number, got {got(bound)}")
+            raise ValueError(f"the upper bound of {quote(name)} wants a number, got {describe(bound)}")
     return dict(value)
 
 
-def listing(kind: Kind) -> Kind:
-    """A list of one kind; an environment variable writes it with commas."""
+def list_of(kind: Kind) -> Kind:
+    """A list of values of one kind; an environment variable separates them by commas."""
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise ValueError(f"wants a list such as [a, b], got {got(value)}")
+            raise ValueError(f"wants a list such as [a, b], got {describe(value)}")
         return tuple(kind.read(item) for item in value)
 
     return Kind(f"list of {kind.name}", read, listed=True)
@@ -182,21 +182,21 @@ def listing(kind: Kind) -> Kind:
 def _host(value: Any) -> str:
     text = _text(value)
     if text != "*" and not A_HOST.fullmatch(text):
-        raise ValueError(f"{shown(text)} is not a host name: write it without scheme, port and path, [::1] in brackets")
+        raise ValueError(f"{quote(text)} is not a host name: write it without scheme, port and path, [::1] in brackets")
     return text.lower()
 
 
 def _bind(value: Any) -> str:
     text = _text(value)
     if not (A_HOST.fullmatch(text) or re.fullmatch(r"[0-9A-Fa-f:.]+", text)):
-        raise ValueError(f"{shown(text)} is not an address to listen on, such as 127.0.0.1, ::1 or 0.0.0.0")
+        raise ValueError(f"{quote(text)} is not an address to listen on, such as 127.0.0.1, ::1 or 0.0.0.0")
     return text
 
 
 def _listener(value: Any) -> str:
     host, _, port = _text(value).rpartition(":")
     if not A_HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"wants host:port such as 127.0.0.1:9464, got {got(value)}")
+        raise ValueError(f"wants host:port such as 127.0.0.1:9464, got {describe(value)}")
     return f"{host}:{int(port)}"
 
 
@@ -239,7 +239,7 @@ def _digest(value: Any) -> str:
 
 
 def _moment(value: Any) -> float:
-    """Seconds since the epoch; a day means its end, in UTC, so that a key works on the day it names."""
+    """Return seconds since the epoch; a date means its end in UTC, so that a key works on that day."""
     try:
         if isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
             day = datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)
@@ -248,7 +248,9 @@ def _moment(value: Any) -> float:
     except (ValueError, OverflowError):
         moment = None
     if moment is None or moment.tzinfo is None or not math.isfinite(moment.timestamp()):
-        raise ValueError(f"wants a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {got(value)}")
+        raise ValueError(
+            f"wants a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {describe(value)}"
+        )
     return moment.timestamp()
 
 

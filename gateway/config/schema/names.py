@@ -1,4 +1,4 @@
-"""What may a thing be called, and what did you probably mean?"""
+"""Rules for names, and suggestions for misspelled ones."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import re
 from collections.abc import Iterable
 
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-"""Templates and policies: a name is a file name, so it cannot climb out of its folder."""
+"""Templates and policies: the name is a file name and cannot leave its folder."""
 
 MODEL_NAME = re.compile(r"[!-~]{1,128}")
-"""Models: graphic ASCII, because the name travels in headers, paths and metric labels; slashes are fine inside."""
+"""Models: printable ASCII, because the name is used in headers, paths and metric labels; inner slashes are allowed."""
 
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-"""Client keys: shown in logs."""
+"""Client keys; the names appear in logs."""
 
 LONG = 60
-"""A longer word is cut in messages."""
+"""Longer words are cut in messages."""
 
 MANY = 12
-"""A longer list of known names is no help in a message."""
+"""Longer lists of known names are left out of messages."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean "default"?)``, else the short list of what there is, else nothing; begins with a space."""
+    """Return `` (did you mean "default"?)``, or a short list of known names, or nothing."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=3)
     if close:
-        # Of names about as close, the one with two letters swapped is what was meant.
+        # Among equally close names, prefer the one with two letters swapped.
         meant = next((name for name in close if sorted(name) == sorted(word)), close[0])
         return f' (did you mean "{meant}"?)'
     if 0 < len(names) <= MANY:
@@ -35,11 +35,11 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return ""
 
 
-def shown(word: str) -> str:
-    """A name for a message: quoted, escaped, and not too long."""
+def quote(word: str) -> str:
+    """Return a name for a message: quoted, escaped, shortened."""
     return f'"{escaped(word if len(word) <= LONG else word[: LONG - 1] + "…")}"'
 
 
 def escaped(text: str) -> str:
-    """Text that stays on its line, whatever it holds."""
+    """Return text with line breaks and control characters escaped."""
     return "".join([char if char.isprintable() else f"\\x{ord(char):02x}" for char in text])

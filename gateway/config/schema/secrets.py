@@ -1,10 +1,10 @@
-"""Where do secrets come from? From ``env:NAME`` or ``file:PATH``, never from the text of a file."""
+"""A string that hides its value."""
 
 from __future__ import annotations
 
 
 class Secret:
-    """A string that does not show itself: not in ``repr``, not in logs, not in errors."""
+    """A secret: its value does not appear in ``repr``, logs or errors."""
 
     __slots__ = ("_value",)
 
@@ -12,7 +12,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The secret itself; call it only where it goes on the wire."""
+        """Return the value; use it only to send it."""
         return self._value
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which settings are there? One row each: code, ``gateway check`` and the documentation read the same row."""
+"""All settings, one row each; code, ``gateway check`` and the documentation use the same row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from gateway.config.schema import kinds
-from gateway.config.schema.kinds import Kind, choice, duration, listing, whole
+from gateway.config.schema.kinds import Kind, choice, duration, integer, list_of
 from gateway.config.snapshot import Engine, Speaks
 
 GATEWAY: Final = "gateway.yaml"
@@ -23,16 +23,16 @@ class Row:
     file: str
     """``gateway.yaml``, ``policies/*.yaml`` or ``keys.yaml``."""
     name: str
-    """Dotted; ``<name>`` stands for a name of the user's choice, ``[]`` for each entry of a list."""
+    """Dotted; ``<name>`` is a name chosen by the user, ``[]`` an entry of a list."""
     kind: Kind
     default: Any
-    """As the file would write it; None: nothing; ``REQUIRED``: it has to be there."""
+    """The default as written in a file; None: no value; ``REQUIRED``: the setting must be given."""
     says: str
-    """One sentence."""
+    """One sentence for the documentation."""
 
     @property
     def required(self) -> bool:
-        """Must the file give it?"""
+        """Whether the file must give this setting."""
         return self.default is REQUIRED
 
 
@@ -40,7 +40,7 @@ class Row:
 ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "server.host", kinds.BIND, "127.0.0.1",
         "The address to listen on; anything but loopback needs client keys and `allowed_hosts`."),
-    Row(GATEWAY, "server.port", whole(0, 65535), 8000,
+    Row(GATEWAY, "server.port", integer(0, 65535), 8000,
         "The port to listen on; 0 takes any free one."),
     Row(GATEWAY, "server.workers", kinds.WORKERS, 1,
         "How many processes serve the port; `auto`: one for each core that may be used."),
@@ -48,9 +48,9 @@ ROWS: Final[tuple[Row, ...]] = (
         "How long running calls may go on after SIGTERM."),
     Row(GATEWAY, "server.max_body", kinds.SIZE, "4MiB",
         "The largest request body that is read; more is answered 413."),
-    Row(GATEWAY, "server.max_in_flight", whole(1), 1024,
+    Row(GATEWAY, "server.max_in_flight", integer(1), 1024,
         "How many calls run at once, in all workers together; more are answered 503 `overloaded`."),
-    Row(GATEWAY, "server.allowed_hosts", listing(kinds.HOST_NAME), [],
+    Row(GATEWAY, "server.allowed_hosts", list_of(kinds.HOST_NAME), [],
         "The host names that are answered for, beside localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
     Row(GATEWAY, "server.admin", kinds.LISTENER, None,
         "A second listener for metrics and health; without it the main one serves them, `/metrics` on loopback only."),
@@ -66,9 +66,9 @@ ROWS: Final[tuple[Row, ...]] = (
         "A sentence for people; `GET /v1/models` shows it."),
     Row(GATEWAY, "models.<name>.tokenizer", kinds.TEXT, None,
         "A local `tokenizer.json` or a folder that holds one."),
-    Row(GATEWAY, "models.<name>.max_model_len", whole(1), None,
+    Row(GATEWAY, "models.<name>.max_model_len", integer(1), None,
         "The length of the model's context in tokens, prompt and answer together."),
-    Row(GATEWAY, "models.<name>.omit", listing(kinds.TEXT), [],
+    Row(GATEWAY, "models.<name>.omit", list_of(kinds.TEXT), [],
         "Parameters that the model's provider refuses: left out of every call, with the notice `omitted_parameter`."),
     Row(GATEWAY, "models.<name>.targets[].speaks", choice(*get_args(Speaks)), REQUIRED,
         "How to knock: `completions` (string), `chat` (messages), `litellm` (provider), `embedded`, `scripted`."),
@@ -99,16 +99,16 @@ ROWS: Final[tuple[Row, ...]] = (
         "Parameters that are sent when the client does not give them."),
     Row(POLICY, "params.clamp", kinds.BOUNDS, {},
         "Upper bounds: a larger value is lowered, and the answer says so."),
-    Row(POLICY, "params.forbid", listing(kinds.TEXT), [],
+    Row(POLICY, "params.forbid", list_of(kinds.TEXT), [],
         "Parameters that are refused with 400 `forbidden_parameter`."),
-    Row(POLICY, "params.allow", listing(kinds.TEXT), [],
+    Row(POLICY, "params.allow", list_of(kinds.TEXT), [],
         "Fields beyond OpenAI's that are sent whatever `unknown` says; "
         "fields that steer an engine are refused unless they are listed here."),
     Row(POLICY, "params.unknown", choice("forward", "reject", "drop"), "forward",
         "What happens to a parameter that the gateway does not know; a dropped one is named in the answer."),
     Row(POLICY, "params.explicit", kinds.SWITCH, False,
         "Tell engines OpenAI's sampling defaults in so many words, because some have their own."),
-    Row(POLICY, "params.max_tokens", whole(1), 2048,
+    Row(POLICY, "params.max_tokens", integer(1), 2048,
         "The limit of a templated call that sets none."),
     Row(POLICY, "media.https", choice("allow", "refuse"), "allow",
         "Addresses of media in messages, which the target fetches and the gateway never."),
@@ -122,21 +122,21 @@ ROWS: Final[tuple[Row, ...]] = (
         "How long the pause between two pieces of content may be, and how long a client may read nothing of a stream."),
     Row(POLICY, "delivery.timeout.total", duration(positive=True), "600s",
         "How long a call may take, retries included."),
-    Row(POLICY, "delivery.retry.attempts", whole(1, 10), 3,
+    Row(POLICY, "delivery.retry.attempts", integer(1, 10), 3,
         "How often a call is tried at most, over all targets; never after its first content."),
     Row(POLICY, "delivery.stream_upstream", kinds.SWITCH, False,
         "Ask the target for a stream even when the client wants none; for engines that run past the stop."),
 
     Row(KEYS, "<name>.sha256", kinds.DIGEST, REQUIRED,
         "The SHA-256 of the key in hex."),
-    Row(KEYS, "<name>.models", listing(kinds.TEXT), ["*"],
+    Row(KEYS, "<name>.models", list_of(kinds.TEXT), ["*"],
         "The models the key may use; `*` and `?` are wildcards."),
     Row(KEYS, "<name>.expires", kinds.MOMENT, None,
         "The last day of the key (in UTC), or the moment it ends; without it, never."),
 )
 # fmt: on
 
-NOT_YET: Final[tuple[tuple[str, str], ...]] = (
+PLANNED: Final[tuple[tuple[str, str], ...]] = (
     (GATEWAY, "server.drain_notice"),
     (GATEWAY, "models.<name>.fallback"),
     (GATEWAY, "models.<name>.targets[].weight"),
@@ -151,9 +151,9 @@ NOT_YET: Final[tuple[tuple[str, str], ...]] = (
     (KEYS, "<name>.limits"),
     (KEYS, "<name>.allow_markers"),
 )
-"""Settings of the design that this version does not have: refused by name, so that nobody believes they work."""
+"""Planned settings that this version refuses by name."""
 
-MEANT: Final = {
+ALIASES: Final = {
     "api_key": "key",
     "api_base": "url",
     "base_url": "url",
@@ -167,4 +167,4 @@ MEANT: Final = {
     "hash": "sha256",
     "key": "sha256",
 }
-"""Names that other tools use → ours; only for the hint, and only where ours is a neighbour."""
+"""Names used by other tools → our names, for suggestions."""

@@ -1,4 +1,4 @@
-"""Does a file hold what the rows allow? The one checker for every settings file."""
+"""Checking a parsed settings file against the rows of ``settings``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import cache
 from typing import Any, Final
 
 from gateway.config.files.yaml import Document, Path
-from gateway.config.schema.names import shown, suggest
-from gateway.config.schema.settings import MEANT, NOT_YET, ROWS, Row
+from gateway.config.schema.names import quote, suggest
+from gateway.config.schema.settings import ALIASES, PLANNED, ROWS, Row
 from gateway.core.errors import Problem
 
 NOT_AVAILABLE = "not available in this version (see the table in README.md)"
 
 
 class Invalid:
-    """Stands where a value was refused, so that later checks do not complain about it again."""
+    """Replaces a refused value, so that later checks do not report it again."""
 
     __slots__ = ()
 
@@ -30,40 +30,40 @@ INVALID: Final = Invalid()
 
 
 @dataclass(slots=True)
-class Branch:
-    """What may stand at one place: a leaf (``row``), a mapping (``keys``, ``any_key``) or a list (``item``)."""
+class SchemaNode:
+    """The allowed content at one place: a setting (``row``), a mapping (``keys``, ``any_key``) or a list (``item``)."""
 
     row: Row | None = None
-    keys: dict[str, Branch] = field(default_factory=dict)
-    any_key: Branch | None = None
-    item: Branch | None = None
+    keys: dict[str, SchemaNode] = field(default_factory=dict)
+    any_key: SchemaNode | None = None
+    item: SchemaNode | None = None
     not_yet: bool = False
 
-    def available(self) -> dict[str, Branch]:
-        """The keys that may be written."""
+    def available(self) -> dict[str, SchemaNode]:
+        """Return the allowed keys."""
         return {key: child for key, child in self.keys.items() if not child.not_yet}
 
-    def grow(self, name: str) -> Branch:
-        """The branch at a dotted name, made when it is not there."""
+    def grow(self, name: str) -> SchemaNode:
+        """Return the node at a dotted name, created if necessary."""
         branch = self
         for step in name.replace("[]", ".[]").split("."):
             if step == "<name>":
-                branch.any_key = branch = branch.any_key or Branch()
+                branch.any_key = branch = branch.any_key or SchemaNode()
             elif step == "[]":
-                branch.item = branch = branch.item or Branch()
+                branch.item = branch = branch.item or SchemaNode()
             else:
-                branch = branch.keys.setdefault(step, Branch())
+                branch = branch.keys.setdefault(step, SchemaNode())
         return branch
 
 
 @cache
-def tree(file: str) -> Branch:
-    """The rows of one kind of file as a tree."""
-    root = Branch()
+def schema_of(file: str) -> SchemaNode:
+    """Return the rows of one kind of file as a tree."""
+    root = SchemaNode()
     for row in ROWS:
         if row.file == file:
             root.grow(row.name).row = row
-    for where, name in NOT_YET:
+    for where, name in PLANNED:
         if where == file:
             root.grow(name).not_yet = True
     return root
@@ -71,26 +71,26 @@ def tree(file: str) -> Branch:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Parsed values with defaults filled in, ``INVALID`` where a value was refused, and the problems."""
+    """Values with defaults, ``INVALID`` for refused values, and the problems."""
 
     values: Any
     problems: tuple[Problem, ...]
 
 
 def check(document: Document, file: str) -> Checked:
-    """Check a document against the rows of ``file`` (``settings.GATEWAY`` and the like)."""
-    walk = _Walk(document)
-    values = walk.value(tree(file), document.value, ())
+    """Check a document against the rows of ``file`` (such as ``settings.GATEWAY``)."""
+    walk = _Validator(document)
+    values = walk.value(schema_of(file), document.value, ())
     return Checked(values, tuple(walk.problems))
 
 
 def default(row: Row) -> Any:
-    """A row's default as the gateway uses it."""
+    """Return a row's default as a converted value."""
     return row.default if row.default is None else row.kind.read(row.default)
 
 
-class _Walk:
-    """One pass over one document."""
+class _Validator:
+    """One pass over a document."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -99,7 +99,7 @@ class _Walk:
     def refuse(self, path: Path, message: str) -> None:
         self.problems.append(self.document.problem(path, message))
 
-    def value(self, branch: Branch, value: Any, path: Path) -> Any:
+    def value(self, branch: SchemaNode, value: Any, path: Path) -> Any:
         if branch.row is not None:
             return self.leaf(branch.row, value, path)
         if branch.item is not None:
@@ -117,7 +117,7 @@ class _Walk:
             self.refuse(path, str(error))
             return INVALID
 
-    def list(self, item: Branch, value: Any, path: Path) -> Any:
+    def list(self, item: SchemaNode, value: Any, path: Path) -> Any:
         if value is None:
             return []
         if not isinstance(value, list):
@@ -126,10 +126,10 @@ class _Walk:
             return INVALID
         return [self.value(item, entry, (*path, position)) for position, entry in enumerate(value)]
 
-    def mapping(self, branch: Branch, value: Any, path: Path) -> Any:
+    def mapping(self, branch: SchemaNode, value: Any, path: Path) -> Any:
         if value is not None and not isinstance(value, dict):
-            self.refuse(path, f"wants a mapping of settings{_known(branch)}")
-            return _blank(branch)
+            self.refuse(path, f"wants a mapping of settings{_known_keys(branch)}")
+            return _invalid_mapping(branch)
         found: dict[str, Any] = {}
         for key, entry in (value or {}).items():
             child = self.child(branch, key, (*path, key))
@@ -140,18 +140,18 @@ class _Walk:
                 found[key] = self.absent(child, (*path, key))
         return found
 
-    def child(self, branch: Branch, key: str, path: Path) -> Branch | None:
-        """What may stand under a key that was written; None, and a problem, when nothing may."""
+    def child(self, branch: SchemaNode, key: str, path: Path) -> SchemaNode | None:
+        """Return the node of a written key; None, and a problem, for an unknown key."""
         child = branch.keys.get(key, branch.any_key)
         if child is None:
-            self.refuse(path, f"unknown key{_meant(branch, key)}")
+            self.refuse(path, f"unknown key{_suggestion(branch, key)}")
         elif child.not_yet:
             self.refuse(path, NOT_AVAILABLE)
             return None
         return child
 
-    def absent(self, branch: Branch, path: Path) -> Any:
-        """The defaults of something that is not written; complains where it has to be."""
+    def absent(self, branch: SchemaNode, path: Path) -> Any:
+        """Return the defaults of an absent node; add a problem if it is required."""
         if branch.row is not None and branch.row.required:
             self.refuse(path, f"is missing. {branch.row.says}")
             return INVALID
@@ -160,19 +160,19 @@ class _Walk:
         return self.value(branch, None, path)
 
 
-def _blank(branch: Branch) -> Any:
-    """A mapping in which nothing is known."""
+def _invalid_mapping(branch: SchemaNode) -> Any:
+    """Return a mapping of ``INVALID`` values."""
     known = branch.available().items()
-    return {key: _blank(child) if child.keys or child.any_key else INVALID for key, child in known}
+    return {key: _invalid_mapping(child) if child.keys or child.any_key else INVALID for key, child in known}
 
 
-def _meant(branch: Branch, key: str) -> str:
+def _suggestion(branch: SchemaNode, key: str) -> str:
     known = branch.available()
-    if MEANT.get(key) in known:
-        return f" (did you mean {shown(MEANT[key])}?)"
+    if ALIASES.get(key) in known:
+        return f" (did you mean {quote(ALIASES[key])}?)"
     return suggest(key, known)
 
 
-def _known(branch: Branch) -> str:
+def _known_keys(branch: SchemaNode) -> str:
     known = branch.available()
     return f": {', '.join(known)}" if known else ", each under its name"

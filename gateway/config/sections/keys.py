@@ -1,23 +1,23 @@
-"""Who may call? The file of client keys, each known by its digest only."""
+"""The file of client keys; each key is stored as its digest."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
 
-from gateway.config.files.reader import Blame, Files, digest
+from gateway.config.files.reader import Files, ProblemMaker, digest
 from gateway.config.files.yaml import Document
-from gateway.config.schema.names import KEY_NAME, shown, suggest
+from gateway.config.schema.names import KEY_NAME, quote, suggest
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import KeySpec
 
 NO_KEY = digest(b"")
-"""What an empty variable hashes to."""
+"""The digest of an empty string."""
 
 
-def read_keys(files: Files, path: Path, models: Collection[str], blame: Blame) -> tuple[KeySpec, ...]:
-    """The keys of a file; ``models`` are the names that patterns can match."""
+def read_keys(files: Files, path: Path, models: Collection[str], blame: ProblemMaker) -> tuple[KeySpec, ...]:
+    """Return the keys of a file. ``models``: the names that patterns can match."""
     before = len(files.problems)
     document = files.document(path, blame)
     if document is None:
@@ -49,7 +49,7 @@ def _digests(files: Files, document: Document, entries: dict[str, dict[str, obje
         if value == NO_KEY:
             message = "is the digest of an empty text: hash the key itself"
         elif value and value in seen:
-            message = f"is the same key as {shown(seen[value])}: every entry wants its own"
+            message = f"is the same key as {quote(seen[value])}: every entry wants its own"
         else:
             seen[value] = name
             continue
@@ -62,10 +62,10 @@ def _patterns(
     entries: dict[str, dict[str, object]],
     models: Collection[str],
 ) -> None:
-    """A pattern without wildcards that names no model is a slip, and would lock someone out."""
+    """Refuse a pattern without wildcards that matches no model."""
     for name, entry in entries.items():
         patterns = entry["models"]
         for pattern in patterns if isinstance(patterns, tuple) else ():
             if not set(pattern) & set("*?[") and pattern not in models:
-                message = f"no model {shown(pattern)}{suggest(pattern, models)}"
+                message = f"no model {quote(pattern)}{suggest(pattern, models)}"
                 files.problems.append(document.problem((name, "models"), message))

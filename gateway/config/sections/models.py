@@ -1,18 +1,18 @@
-"""What can clients name in ``model``? The ``models`` section, with templates, policies and targets in place."""
+"""The ``models`` section: each model with its template, policy and targets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.config.files.reader import Blame, Files
+from gateway.config.files.reader import Files, ProblemMaker
 from gateway.config.files.yaml import Document
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.library import Library
-from gateway.config.schema.names import MODEL_NAME, shown
+from gateway.config.schema.names import MODEL_NAME, quote
 from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
-from gateway.config.sections.templates import CHAT, form
+from gateway.config.sections.templates import CHAT, output_form
 from gateway.config.snapshot import ModelSpec
 from gateway.template.spec.template import TemplateSpec
 
@@ -25,7 +25,7 @@ def read_models(
     library: Library,
     env: Mapping[str, str],
 ) -> dict[str, ModelSpec]:
-    """Every model without a problem; the problems go to the library's files."""
+    """Return the valid models; problems are added to the library's files."""
     if not document.at(("models",)):
         message = "names no model: give at least one, with its template and targets (docs/configuration.md)"
         library.files.problems.append(document.problem(("models",), message))
@@ -61,7 +61,7 @@ def _model(
     targets = [entry.spec(name, f"{name}/{position}", env) for position, entry in enumerate(entries)]
     for parameter in values["omit"] or ():
         if parameter in RESERVED:
-            message = f"{shown(parameter)} cannot be left out: omit takes parameters such as temperature"
+            message = f"{quote(parameter)} cannot be left out: omit takes parameters such as temperature"
             files.problems.append(document.problem((*path, "omit"), message))
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
@@ -80,12 +80,12 @@ def _model(
     )
 
 
-def _blame(document: Document, path: KeyPath) -> Blame:
+def _blame(document: Document, path: KeyPath) -> ProblemMaker:
     return lambda message: document.problem(path, message)
 
 
 def _name(files: Files, document: Document, name: str) -> None:
-    """Model names travel in headers, in paths (``/{model}/v1/…``) and in metric labels."""
+    """Check a model name; it is used in headers, paths (``/{model}/v1/…``) and metric labels."""
     path = ("models", name)
     if not MODEL_NAME.fullmatch(name):
         message = "is no model name: 1 to 128 letters, digits and signs of ASCII, no blanks"
@@ -103,7 +103,7 @@ def _forms(
     entries: list[TargetEntry],
     template: TemplateSpec | None,
 ) -> None:
-    """Template and targets of one model deal in the same thing: one string, or messages."""
+    """Check that template and targets of a model use the same form: one string, or messages."""
     known = [entry for entry in entries if entry.form is not None]
     if not known:
         return
@@ -115,13 +115,13 @@ def _forms(
                 f"{other.speaks} wants {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
                 f"wants {FORM_WORDS[first.form or '']}: make it a model of its own",
             )
-    if template is None or form(template) == first.form:
+    if template is None or output_form(template) == first.form:
         return
     files.problems.append(document.problem((*path, "template"), _mismatch(template, first)))
 
 
 def _mismatch(template: TemplateSpec, target: TargetEntry) -> str:
-    name = shown(template.name)
+    name = quote(template.name)
     if target.form == "messages":
         return (
             f"{name} makes one string, but speaks: {target.speaks} wants messages: "

@@ -1,4 +1,4 @@
-"""What does a policy file say?"""
+"""Policy files."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.config.files.reader import Blame, Files
+from gateway.config.files.reader import Files, ProblemMaker
 from gateway.config.files.yaml import Document
-from gateway.config.schema.names import shown
+from gateway.config.schema.names import quote
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import INVALID, check
 from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec
 from gateway.wire.fields import FORBIDDEN
 
-# Parameter → why no policy may set it.
+# Parameter → reason why a policy cannot set it.
 RESERVED: Mapping[str, str] = {
     "model": "it stands with the target in gateway.yaml",
     **dict.fromkeys(("messages", "prompt", "input"), "it is what the client says"),
@@ -27,13 +27,13 @@ RESERVED: Mapping[str, str] = {
     **dict.fromkeys(("extra_body", "gateway"), "name the parameters themselves"),
 }
 ESSENTIAL = ("model", "messages", "prompt", "input")
-"""Without these no call can be made, so they cannot be forbidden either."""
+"""Every call needs these parameters, so a policy cannot forbid them."""
 
 NEVER_ALLOWED: Mapping[str, str] = dict.fromkeys(FORBIDDEN, "no policy can allow it")
 
 
-def read_policy(files: Files, path: Path, name: str, blame: Blame) -> PolicySpec | None:
-    """Read, check and freeze one file; None when it has problems."""
+def read_policy(files: Files, path: Path, name: str, blame: ProblemMaker) -> PolicySpec | None:
+    """Return the policy of a file; None if it has problems."""
     before = len(files.problems)
     document = files.document(path, blame)
     if document is None:
@@ -50,7 +50,7 @@ def _params(files: Files, document: Document, params: Mapping[str, Any]) -> None
     def refuse(section: str, names: Iterable[str], why: Mapping[str, str]) -> None:
         for name in names:
             if name in why:
-                message = f"{shown(name)} cannot stand here: {why[name]}"
+                message = f"{quote(name)} cannot stand here: {why[name]}"
                 path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
                 files.problems.append(document.problem(path, message))
 
@@ -67,7 +67,7 @@ def _params(files: Files, document: Document, params: Mapping[str, Any]) -> None
 
 
 def _clocks(files: Files, document: Document, timeout: Mapping[str, Any]) -> None:
-    """A clock that is longer than the whole call would never ring."""
+    """Refuse a timeout that is longer than the total."""
     total = timeout["total"]
     for name in ("connect", "first_token", "idle"):
         path = ("delivery", "timeout", name)

@@ -1,4 +1,4 @@
-"""How does the gateway listen? The ``server`` section, its environment variables, and what must not be open."""
+"""The ``server`` section, its environment variables, and the guard against open listeners."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.config.files.reader import ENVIRONMENT, Files
 from gateway.config.files.yaml import Document
-from gateway.config.schema.names import shown, suggest
+from gateway.config.schema.names import quote, suggest
 from gateway.config.schema.settings import GATEWAY, ROWS
 from gateway.config.schema.validation import INVALID
 from gateway.config.snapshot import ServerSpec
@@ -20,7 +20,7 @@ SETTINGS = {row.name.removeprefix("server."): row for row in ROWS if row.file ==
 
 
 class ServerSection:
-    """The checked section, and where each value came from."""
+    """The checked section, with the origin of each value."""
 
     def __init__(self, document: Document, values: Mapping[str, Any], files: Files) -> None:
         self.document = document
@@ -29,9 +29,9 @@ class ServerSection:
         self.overridden: set[str] = set()
 
     def override(self, env: Mapping[str, str]) -> None:
-        """Let ``GATEWAY_SERVER__PORT`` and its like win over the file.
+        """Apply ``GATEWAY_SERVER__PORT`` and similar variables, which take precedence over the file.
 
-        Names with a single underscore are left alone: container platforms make them up.
+        Names with a single underscore are ignored: container platforms create them.
         """
         for variable in sorted(env):
             if variable.startswith(SERVER):
@@ -56,44 +56,44 @@ class ServerSection:
             self.blame(setting, str(error))
 
     def blame(self, setting: str, message: str) -> None:
-        """A problem with a setting, at the place that gave its value."""
+        """Add a problem with a setting, at the origin of its value."""
         if setting in self.overridden:
             self.files.problems.append(Problem(ENVIRONMENT, 0, SERVER + setting.upper(), message))
         else:
             self.files.problems.append(self.document.problem(("server", setting), message))
 
     def guard(self, has_keys: bool) -> None:
-        """Refuse to be an open relay (``specs/reliability.md`` F04)."""
+        """Refuse a non-loopback listener without keys (``docs/spec/reliability.md`` F04)."""
         host, admin, port = self.values["host"], self.values["admin"], self.values["port"]
-        if admin and port is not INVALID and host is not INVALID and admin == f"{in_url(host)}:{port}":
+        if admin and port is not INVALID and host is not INVALID and admin == f"{url_host(host)}:{port}":
             self.blame("admin", "is the main listener's own address: choose another port, or leave the line out")
-        if host is INVALID or loopback(host):
+        if host is INVALID or is_loopback(host):
             return
         if not has_keys and self.values["insecure_no_keys"] is False:
             self.blame(
                 "host",
-                f"{shown(host)} is open to others, and there are no client keys: "
+                f"{quote(host)} is open to others, and there are no client keys: "
                 "name a file under keys.file, or listen on 127.0.0.1",
             )
         if self.values["allowed_hosts"] == ():
             self.blame(
                 "host",
-                f"{shown(host)} is open to others: list the names it answers for under server.allowed_hosts",
+                f"{quote(host)} is open to others: list the names it answers for under server.allowed_hosts",
             )
 
     def spec(self) -> ServerSpec:
-        """The section as a value; only when no problem was found."""
+        """Return the section as a value; call only if there are no problems."""
         return ServerSpec(**{**self.values, "host": self.values["host"].strip("[]")})
 
 
-def in_url(host: str) -> str:
-    """An address as URLs and Host headers write it: IPv6 in brackets."""
+def url_host(host: str) -> str:
+    """Return an address as in URLs and Host headers: IPv6 in brackets."""
     bare = host.strip("[]")
     return f"[{bare}]" if ":" in bare else bare
 
 
-def loopback(host: str) -> bool:
-    """Is this an address that only this machine reaches?"""
+def is_loopback(host: str) -> bool:
+    """Return whether the address is a loopback address."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""How is a model reached? One entry of ``targets``, checked against its way to speak."""
+"""One entry of ``targets``, checked against the settings of its kind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.config.files.reader import Files
-from gateway.config.files.secret_files import resolve
+from gateway.config.files.secret_files import read_secret
 from gateway.config.files.yaml import Document
 from gateway.config.files.yaml import Path as KeyPath
-from gateway.config.schema.names import shown, suggest
+from gateway.config.schema.names import quote, suggest
 from gateway.config.schema.secrets import Secret
 from gateway.config.schema.settings import ROWS
 from gateway.config.schema.validation import INVALID
@@ -21,7 +21,7 @@ from gateway.config.snapshot import TargetSpec
 MUST: Final = "must"
 MAY: Final = "may"
 
-# Setting → which ways to speak take it.
+# Setting → the kinds of targets that take it.
 TAKES: Mapping[str, Mapping[str, str]] = {
     "url": {"completions": MUST, "chat": MUST, "litellm": MAY},
     "model": {"completions": MAY, "chat": MAY, "litellm": MUST, "scripted": MAY},
@@ -40,14 +40,14 @@ FORMS: Mapping[str, str | None] = {
     "litellm": "messages",
     "scripted": None,
 }
-"""What a target takes: one string, messages, or (None) either."""
+"""The form that a target takes: one string, messages, or (None) either."""
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key: "env:NAME"'),
     **dict.fromkeys(("api_base", "base_url", "url"), "url"),
     "model": "model",
 }
-"""Options that have a setting of their own."""
+"""Options that have their own setting."""
 
 PROVIDER_OPTIONS = (
     "api_version",
@@ -63,13 +63,13 @@ PROVIDER_OPTIONS = (
     "vertex_location",
     "vertex_project",
 )
-"""What ``litellm`` takes. LiteLLM would take any word, and a wrong one only fails a call, or is dropped."""
+"""Options of ``litellm`` targets. LiteLLM accepts any name; a wrong one would only fail calls or be dropped."""
 
 SAYS = {row.name.rpartition(".")[2]: row.says for row in ROWS if row.name.startswith("models.<name>.targets[]")}
 
 
 class TargetEntry:
-    """One entry while it is being checked."""
+    """One entry of ``targets`` during validation."""
 
     def __init__(self, document: Document, files: Files, path: KeyPath, values: Mapping[str, Any]) -> None:
         self.document = document
@@ -79,20 +79,20 @@ class TargetEntry:
 
     @property
     def speaks(self) -> str:
-        """The way to speak; empty when it is missing or unknown."""
+        """The kind of target; empty if missing or unknown."""
         return str(self.values["speaks"] or "")
 
     @property
     def form(self) -> str | None:
-        """``text``, ``messages``, or None when it takes either or is not known."""
+        """``text``, ``messages``, or None if it takes either or is unknown."""
         return FORMS.get(self.speaks)
 
     def blame(self, setting: str, message: str) -> None:
-        """A problem with one setting of this entry."""
+        """Add a problem with one setting of this entry."""
         self.files.problems.append(self.document.problem((*self.path, setting), message))
 
     def check(self) -> None:
-        """Everything that takes more than one setting to see."""
+        """Check the settings in combination."""
         if not self.speaks:
             return
         for setting, takers in TAKES.items():
@@ -107,7 +107,7 @@ class TargetEntry:
         for option in self._unknown():
             self.blame(
                 "options",
-                f"{shown(option)} is no option of a provider: parameters of calls stand in the policy under params, "
+                f"{quote(option)} is no option of a provider: parameters of calls stand in the policy under params, "
                 f"secrets in key or in the provider's own variables{suggest(option, PROVIDER_OPTIONS)}",
             )
 
@@ -117,12 +117,12 @@ class TargetEntry:
                 yield option, NOT_OPTIONS[option]
 
     def _unknown(self) -> Iterator[str]:
-        """An embedded target's options are read, and refused, where they are used (``backend/embedded/options.py``)."""
+        """Yield unknown options; those of embedded targets are checked by ``backend/embedded/options.py``."""
         if self.speaks == "litellm":
             yield from (name for name in self.values["options"] or () if name not in {*PROVIDER_OPTIONS, *NOT_OPTIONS})
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
-        """Fetch the secret, look for the files, freeze; None after a problem."""
+        """Return the entry as a value, with its secret and existing files; None after a problem."""
         path = self._existing("path") or self._existing("script")
         key = self._secret(env)
         values = self.values
@@ -149,15 +149,15 @@ class TargetEntry:
         if not reference:
             return None
         where = (*self.path, "key")
-        return resolve(reference, self.files, env, lambda message: self.document.problem(where, message))
+        return read_secret(reference, self.files, env, lambda message: self.document.problem(where, message))
 
 
 def existing(files: Files, document: Document, where: KeyPath, value: Any) -> Path | None:
-    """A path as the file names it, made absolute; a problem when nothing is there."""
+    """Return an absolute path; add a problem if it does not exist."""
     if not value:
         return None
     path = files.home / str(value)
-    if not os.path.exists(path):  # unlike ``Path.exists``, it takes any name
+    if not os.path.exists(path):  # ``Path.exists`` raises for some names
         message = f"there is nothing at {value}: the path is relative to {document.file}"
         files.problems.append(document.problem(where, message))
     return path

@@ -1,4 +1,4 @@
-"""What does a template file say, and does it do what its examples promise?"""
+"""Template files: reading, checking and running their examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files.reader import Blame, Files, digest, digest_of, leads_to, listed
+from gateway.config.files.reader import Files, ProblemMaker, digest, digest_of, folder_names, resolve_links
 from gateway.core.errors import TemplateError
 from gateway.template.registry import build, run_examples
 from gateway.template.spec.template import TemplateSpec
@@ -19,20 +19,22 @@ CHAT = TemplateSpec(
     description="Messages as they are.",
     digest=digest(b"kind: chat\n")[:12],
 )
-"""The one template that needs no file."""
+"""The only template without a file."""
 
 
-def read_template(files: Files, path: Path, name: str, blame: Blame, *, generates: bool = True) -> TemplateSpec | None:
-    """Read, check and try one file; None when it has problems.
+def read_template(
+    files: Files, path: Path, name: str, blame: ProblemMaker, *, generates: bool = True
+) -> TemplateSpec | None:
+    """Return the template of a file after running its examples; None if it has problems.
 
-    ``generates``: False where the model is never asked: no role need generate, and no example can be tried then.
+    ``generates``: False for templates that are only compared; then no role needs ``generate`` and examples are not run.
     """
     before = len(files.problems)
     document = files.document(path, blame)
     if document is None:
         return None
     try:
-        beside = _Beside(files, path, lambda message: document.problem(("file",), message))
+        beside = _TemplateFiles(files, path, lambda message: document.problem(("file",), message))
         spec = parse_spec(document.value, name=name, generates=generates, fetch=beside.fetch, names=beside.names)
         read = {name: beside.read[name] for name in (spec.jinja.files if spec.jinja is not None else ())}
         own = files.contents[path] or b""
@@ -48,18 +50,18 @@ def read_template(files: Files, path: Path, name: str, blame: Blame, *, generate
     return spec if len(files.problems) == before else None
 
 
-class _Beside:
-    """The files that a template names; they lie in its folder or below."""
+class _TemplateFiles:
+    """The files that a template names; all lie in its folder or below."""
 
-    def __init__(self, files: Files, path: Path, blame: Blame) -> None:
+    def __init__(self, files: Files, path: Path, blame: ProblemMaker) -> None:
         self._files = files
         self._folder = path.parent
         self._blame = blame
         self.read: dict[str, bytes] = {}
-        """What has been read, for the template's digest."""
+        """Contents of the files read, for the template's digest."""
 
     def fetch(self, name: str) -> bytes | None:
-        """A file's bytes; None: there is none. Raises ``TemplateError`` for a path that leads out of the folder."""
+        """Return a file's bytes, or None. Raises ``TemplateError`` for a path outside the folder."""
         path = self._inside(name)
         if not os.path.lexists(path):
             self._files.looked_at[path] = None
@@ -70,18 +72,18 @@ class _Beside:
         return data
 
     def names(self, name: str) -> tuple[str, ...]:
-        """The names in a folder; none: there is no such folder. Raises ``TemplateError`` as well."""
+        """Return the names in a folder, empty if it does not exist. Raises ``TemplateError`` like ``fetch``."""
         path = self._inside(name)
         self._files.looked_at[path] = None
-        return listed(path, name)
+        return folder_names(path, name)
 
     def _inside(self, name: str) -> Path:
         path = self._folder / name
-        if not leads_to(path).is_relative_to(leads_to(self._folder)):
+        if not resolve_links(path).is_relative_to(resolve_links(self._folder)):
             raise TemplateError(f"{name} leads out of the template's folder: put the file itself there")
         return path
 
 
-def form(spec: TemplateSpec) -> Literal["text", "messages"]:
-    """What the template makes: one string, or messages for an API."""
+def output_form(spec: TemplateSpec) -> Literal["text", "messages"]:
+    """Return the output form of the template: one string, or messages."""
     return "messages" if spec.kind == "chat" or spec.api else "text"
