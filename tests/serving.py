@@ -19,7 +19,7 @@ from gateway.server.sockets import bind
 ROOT = Path(__file__).resolve().parent.parent
 
 
-PATIENCE = 30.0
+PATIENCE = 100.0
 """Seconds after which a fact that has not become true is a failure: far more than a busy machine needs."""
 
 
