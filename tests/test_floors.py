@@ -39,7 +39,7 @@ LAZY = {
     "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
     "uvicorn": "server/uvicorn_server.py",
     "prometheus_client": ("telemetry/metrics.py", "telemetry/instruments.py", "telemetry/merge.py"),
-    "yaml": ("config/files/", "backend/scripted.py"),
+    "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
     "pydantic": "wire/",
 }
 

@@ -1,13 +1,13 @@
-"""Make a template of something in another format.
+"""Make a template file of a template in another format.
 
-SOURCE is a tokenizer folder or chat template, an OpenCompass config, a setting of a LazyLLM prompter, an Ollama
-Modelfile or a FastChat conversation.
+SOURCE is a tokenizer folder or chat template, an OpenCompass config, a LazyLLM prompter, an Ollama Modelfile or a
+FastChat conversation.
 
-The source is read as text or syntax and never executed. What is made is compared with the source's own prompts over the
-matrix of `gateway parity`, gets examples with exact prompts, and is checked like every template before it is written.
-What has no place in a template is listed; nothing is dropped without a word.
+The source is read as text or syntax and never executed. The new template is compared with the source's own prompts over
+the matrix of `gateway parity`, gets examples with exact prompts, and is checked like every template before it is
+written. What has no place in a template is listed.
 
-Exit code 0: written. 1: it cannot be imported, or not exactly. 2: the command line is wrong, or a file is there.
+Exit code 0: written. 1: it cannot be imported, or not exactly. 2: the command line is wrong, or a file exists.
 """
 
 from __future__ import annotations
@@ -37,20 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     parser.add_argument("source", metavar="SOURCE", help="a folder or a file")
     parser.add_argument("--kind", choices=KINDS, default=KINDS[0],
-                        help="the source's format (default: seen from its name and content)")  # fmt: skip
+                        help="the source's format (default: recognised by its name and content)")  # fmt: skip
     parser.add_argument("--name", metavar="NAME", help="the template's name (default: the source's)")
     parser.add_argument("--out", metavar="FILE|FOLDER|-",
                         help="where to write (default: meta_templates/NAME.yaml; -: standard output)")  # fmt: skip
-    parser.add_argument(
-        "--force", action="store_true", help="overwrite what is there, and remove what is left of a former import"
-    )
+    parser.add_argument("--force", action="store_true", help="overwrite files, and remove those of an earlier import")
     parser.add_argument("--model", metavar="ABBR", help="one of several models or prompters of a source")
     parser.add_argument("--as", dest="form", choices=("jinja", "meta"), default="jinja",
                         help="a chat template as it is (default), or as turns with begin and end")  # fmt: skip
     parser.add_argument("--variant", metavar="NAME", help="one of several named chat templates, for all requests")
     parser.add_argument("--without", action="append", default=[], choices=SUBSETS,
-                        help="conversations that need not come out: system messages, blanks at the ends of messages, "
-                        "empty ones, odd turns, messages to be continued; may be repeated")  # fmt: skip
+                        help="conversations to leave out of the comparison: system messages, blanks at the ends of "
+                        "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
     parser.add_argument("--turns", choices=("natural", "opencompass"), default="natural",
                         help="how an OpenCompass template puts turns in order (default: natural)")  # fmt: skip
     parser.add_argument("--marks-of", default="", metavar="FAMILY", help="the tokens of a family of LazyLLM's table")
@@ -58,13 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import and write."""
-    from gateway.cli.importing.asked import Asked
-    from gateway.cli.importing.drafts import read_drafts
-    from gateway.cli.importing.making import made
-    from gateway.cli.importing.places import places_of, write
+    from gateway.cli.importing.build import build_file
+    from gateway.cli.importing.output import output_paths, write_files
+    from gateway.cli.importing.sources import ImportOptions, read_drafts
     from gateway.config.schema.names import escaped
 
-    asked = Asked(
+    options = ImportOptions(
         source=Path(args.source),
         kind=args.kind,
         name=args.name,
@@ -78,25 +75,20 @@ def run(args: argparse.Namespace) -> int:
         variant=args.variant,
     )
     try:
-        drafts = read_drafts(asked)
-        places = places_of(asked, drafts)
-        done = [made(draft) for draft in drafts]
-        for one, place in zip(done, places, strict=True):
-            for line in one.told:
-                print(line, file=sys.stderr)
-            if place is None:
-                sys.stdout.write(one.text)
-            else:
-                for path in write(one, place, force=args.force):
-                    print(
-                        f"removed {escaped(str(path))}, which would count, and is not of this import", file=sys.stderr
-                    )
-                print(f"wrote {place}", file=sys.stderr)
-    except NotFound as error:
-        return fail(error)
+        drafts = read_drafts(options)
+        paths = output_paths(options, drafts)
+        files = [build_file(draft) for draft in drafts]
+        for file, path in zip(files, paths, strict=True):
+            print(*file.report, sep="\n", file=sys.stderr)
+            if path is None:
+                sys.stdout.write(file.text)
+                continue
+            for removed in write_files(file, path):
+                print(f"removed {escaped(str(removed))}, a file of an earlier import", file=sys.stderr)
+            print(f"wrote {path}", file=sys.stderr)
     except ConfigError as error:
         print_problems(error)
         return 1
-    except GatewayError as error:
+    except (NotFound, GatewayError) as error:
         return fail(error)
     return 0

@@ -1,11 +1,10 @@
-"""How do foreign formats become ours? Each source is read as text or syntax, never run, and becomes a draft.
+"""Reads templates of other formats. A source is read as text or syntax, never executed, and becomes a ``Draft``.
 
-``source``        a file that may be hostile: bounded, with the files beside it
-``python``        Python as syntax: names, literals and calls, nothing executed
-``draft``         what a source became: the keys of a template file, and all that has to be said of it
-``turns``         the begin and end of every role, found by probing something that renders
-``written``       a draft as YAML, in the style of our own files
-``kinds``         which format is this?
-
-``hugging``, ``opencompass``, ``lazyllm``, ``ollama`` and ``fastchat`` read one format each.
+- ``source``: one source file, of bounded size, and the files beside it.
+- ``kinds``: recognises the format of a file.
+- ``huggingface``, ``opencompass``, ``lazyllm``, ``ollama``, ``fastchat``: read one format each.
+- ``python_file``, ``modelfile``, ``go_template``, ``fastchat_styles``: the languages of these formats.
+- ``turns``: finds the begin and end of every role by probing a renderer.
+- ``draft``: keys, notes and reference of the template file to be.
+- ``yaml_writer``: a draft as YAML.
 """

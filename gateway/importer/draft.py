@@ -1,4 +1,4 @@
-"""What did a source become? The keys of a template file, what else there is to say, and who can vouch for it."""
+"""A draft of a template file: its keys, notes for a person, and the reference that it is compared with."""
 
 from __future__ import annotations
 
@@ -12,68 +12,60 @@ from gateway.core.prompt import Bos
 from gateway.template.spec.template import TemplateSpec
 
 Render = Callable[[Dialogue], str]
-"""The prompt that the source means; raises ``GatewayError`` for a conversation that it refuses."""
+"""Returns the source's own prompt; raises ``GatewayError`` for a conversation that the source refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Conversations in which the reference does something that no template of ours says."""
+    """Conversations that are left out of the comparison."""
 
-    why: str
-    """``tools``, or a sentence's end: ``neighbours of one role, which it joins``."""
-    holds: Callable[[Dialogue], bool]
-    """Is this one of them?"""
-    opens: bool = False
-    """True: complete conversations, which open no turn, are none of them."""
+    name: str
+    """As the verdict lists it."""
+    matches: Callable[[Dialogue], bool]
+    open_only: bool = False
+    """True: complete conversations, which open no turn, are compared all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Something that writes the prompts as the source means them."""
+    """A renderer of the source's own prompts."""
 
-    title: str
-    """Who it is: ``the chat template``, ``this gateway's reader of Go templates``."""
+    name: str
+    """As the verdict and the header call it."""
     render: Render
+    """The prompt, with the assistant's turn opened at its end."""
     whole: Render | None = None
-    """The same with no turn left open; None: it knows no such text."""
+    """The text with no turn left open; None: the source has no such text."""
     bos: Bos = "none"
-    """``engine``: its texts come without the BOS that its engine puts before them."""
+    """``engine``: the engine puts the BOS before these texts."""
     default_system: str = ""
-    """The system message that the source itself puts before conversations without one; compared with it in front."""
+    """The source's own system message for conversations without one. The comparison puts it in front of them."""
     excluded: tuple[Exclusion, ...] = ()
-    """What it is not asked for, each told in the verdict."""
     hint: str = ""
-    """What to do where the two part, if the format has a way of its own."""
+    """What to do where template and reference differ, if the format has a way of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One template to be."""
+    """One template file before its examples are added."""
 
     name: str
-    """A file's name, unless the person gives another."""
+    """Of the file, unless the command line gives another."""
     origin: str
-    """What it was made from, for the header: the format, the file, the place in it."""
-    digest: str
-    """The SHA-256 of that file."""
+    """The format, the file and the place in it, for the header."""
+    sha256: str
+    """Of the source file, in hex."""
     keys: Mapping[str, Any]
-    """The template file's keys, in the order in which they are written; examples are added later."""
+    """The keys of the template file, in the order of the file."""
     notes: tuple[str, ...] = ()
     """What was not carried over, and what a person should look at."""
-    beside: tuple[tuple[str, bytes], ...] = ()
-    """Files for the folder of the template's name, by their names in it."""
+    files: tuple[tuple[str, bytes], ...] = ()
+    """Paths and contents for the folder of the template's name."""
     reference: Reference | None = None
-    """None: nothing but ``port`` can write the source's own prompts."""
     port: Callable[[TemplateSpec], Reference | None] | None = None
-    """Makes a reference of the template itself, for formats whose own code is ported here."""
-    stands_for: str = ""
-    """Without a reference: who writes the examples then."""
-
-    subset: tuple[str, ...] = ()
-    """Words of ``--without`` that were taken."""
-
-
-# ---------------------------------------------------------------- what references are not asked for
+    """Makes the reference of the checked template, for formats whose own code is ported here."""
+    examples_by: str = ""
+    """What renders the examples if there is no reference."""
 
 
 def has_tools(dialogue: Dialogue) -> bool:
@@ -84,24 +76,18 @@ def has_tools(dialogue: Dialogue) -> bool:
 
 
 def has_empty(dialogue: Dialogue) -> bool:
-    """A message that says nothing."""
+    """A message without text."""
     return any(not message.text for message in dialogue.messages)
 
 
 def has_neighbours(dialogue: Dialogue) -> bool:
     """Two messages of one role in a row."""
-    roles = [message.role for message in dialogue.messages]
-    return any(one == other for one, other in pairwise(roles))
+    return any(one.role == other.role for one, other in pairwise(dialogue.messages))
 
 
 def has_system(dialogue: Dialogue) -> bool:
     """A system message."""
     return any(message.role in ("system", "developer") for message in dialogue.messages)
-
-
-def has_no_system(dialogue: Dialogue) -> bool:
-    """No system message."""
-    return not has_system(dialogue)
 
 
 def has_blanks(dialogue: Dialogue) -> bool:
@@ -115,37 +101,45 @@ def has_odd_system(dialogue: Dialogue) -> bool:
     return bool(places) and (places != [0] or len(dialogue.messages) == 1)
 
 
-def is_continued(dialogue: Dialogue) -> bool:
-    """The last message is to be gone on with."""
-    return dialogue.continue_final
+def starts_with_assistant(dialogue: Dialogue) -> bool:
+    """The first message behind the system messages is not the user's."""
+    roles = [message.role for message in dialogue.messages if message.role not in ("system", "developer")]
+    return bool(roles) and roles[0] != "user"
 
 
-def starts_late(dialogue: Dialogue) -> bool:
-    """The assistant speaks first."""
-    spoken = [message.role for message in dialogue.messages if message.role not in ("system", "developer")]
-    return bool(spoken) and spoken[0] != "user"
-
-
-def ends_early(dialogue: Dialogue) -> bool:
-    """The assistant has spoken last, and is to speak again."""
+def ends_with_assistant(dialogue: Dialogue) -> bool:
+    """The last message is the assistant's, and another answer is asked for."""
     return bool(dialogue.messages) and dialogue.messages[-1].role == "assistant" and not dialogue.continue_final
 
 
 TOOLS = Exclusion("tools, calls and results", has_tools)
 EMPTY = Exclusion("empty messages", has_empty)
-NEIGHBOURS = Exclusion("two messages of one role in a row", has_neighbours)
-SYSTEM = Exclusion("system messages", has_system)
-NO_SYSTEM = Exclusion("conversations without a system message, to which the source adds one of its own", has_no_system)
-BLANKS = Exclusion("messages with white space at their ends", has_blanks)
-ODD_SYSTEM = Exclusion("system messages behind the first message, or alone", has_odd_system)
-CONTINUED = Exclusion("messages to be continued", is_continued)
-STARTS_LATE = Exclusion("conversations that the assistant begins", starts_late)
-ENDS_EARLY = Exclusion("conversations that end with the assistant", ends_early, opens=True)
-ODD = Exclusion(
-    "conversations in which user and assistant do not take turns behind one system message",
-    lambda dialogue: any(holds(dialogue) for holds in (has_neighbours, has_odd_system, starts_late, ends_early)),
-    opens=True,
+NO_SYSTEM = Exclusion(
+    "conversations without a system message, to which the source adds one of its own", lambda one: not has_system(one)
 )
+CONTINUED = Exclusion("messages to be continued", lambda one: one.continue_final)
 
-SUBSETS = {"system": SYSTEM, "blanks": BLANKS, "empty": EMPTY, "odd": ODD, "continued": CONTINUED}
-"""What a person may leave out by ``--without``, beyond what a reference is never asked for."""
+STRICT_TURNS = (
+    TOOLS,
+    Exclusion("two messages of one role in a row", has_neighbours),
+    Exclusion("system messages behind the first message, or alone", has_odd_system),
+    Exclusion("conversations that the assistant begins", starts_with_assistant),
+    Exclusion("conversations that end with the assistant", ends_with_assistant, open_only=True),
+    CONTINUED,
+)
+"""For references that know only user and assistant in turns."""
+
+SUBSETS = {
+    "system": Exclusion("system messages", has_system),
+    "blanks": Exclusion("messages with white space at their ends", has_blanks),
+    "empty": EMPTY,
+    "odd": Exclusion(
+        "conversations in which user and assistant do not take turns behind one system message",
+        lambda one: (
+            has_neighbours(one) or has_odd_system(one) or starts_with_assistant(one) or ends_with_assistant(one)
+        ),
+        open_only=True,
+    ),
+    "continued": CONTINUED,
+}
+"""What ``--without`` leaves out, beside the exclusions of the reference."""

@@ -1,6 +1,6 @@
-"""How does a FastChat conversation become a meta template? Its separator style is rendered, and the turns are probed.
+"""A FastChat conversation becomes a meta template: its separator style is rendered, and the turns are found by probing.
 
-Read from JSON or YAML with the fields of FastChat's ``Conversation``, or from Python with calls of it, as syntax.
+Read from JSON or YAML with the fields of FastChat's ``Conversation``, or from calls of it in Python.
 """
 
 from __future__ import annotations
@@ -10,34 +10,20 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue
-from gateway.importer.draft import (
-    CONTINUED,
-    EMPTY,
-    ENDS_EARLY,
-    NEIGHBOURS,
-    NO_SYSTEM,
-    ODD_SYSTEM,
-    STARTS_LATE,
-    SUBSETS,
-    TOOLS,
-    Draft,
-    Exclusion,
-    Reference,
-)
-from gateway.importer.python_source.module import read_module
-from gateway.importer.python_source.values import Called, Module, Named, refuse_changed, refuse_trouble
-from gateway.importer.separators import Conversation, styles
+from gateway.importer.draft import EMPTY, NO_SYSTEM, STRICT_TURNS, SUBSETS, Draft, Reference
+from gateway.importer.fastchat_styles import Conversation, styles
+from gateway.importer.python_file import CallExpression, NameReference, PythonFile
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
 
-CLASS = ("Conversation",)
+CLASSES = ("Conversation",)
 FIELDS = (
     "name", "system_template", "system_message", "roles", "messages", "offset", "sep_style", "sep", "sep2", "stop_str",
     "stop_token_ids", "max_image_size_mb",
 )  # fmt: skip
-"""In the order of the class, for arguments without names."""
+"""In the order of the class's arguments."""
 TEXTS = {"name": "", "system_template": "{system_message}", "system_message": "", "sep": "\n", "sep2": ""}
-"""Fields that are texts, with the class's defaults; ``sep2`` is None there."""
+"""Fields that are texts, with their defaults."""
 DEFAULT_ROLES = ("USER", "ASSISTANT")
 
 
@@ -47,25 +33,24 @@ def read_fastchat(source: Source, *, subset: Iterable[str] = ()) -> list[Draft]:
         value = source.value()
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(one, dict) for one in listed):
-            raise source.refuse(0, "holds no conversation: a mapping with name, roles, sep_style, sep …")
+            raise source.refuse(0, "does not hold a conversation: a mapping with name, roles, sep_style, sep …")
         return [_draft(one, 0, source, tuple(subset)) for one in listed]
-    module = read_module(source)
-    found = [call for _, call in module.find_calls(CLASS)]
+    file = PythonFile(source)
+    found = [call for _, call in file.find_calls(CLASSES)]
     if not found:
-        raise source.refuse(0, "calls Conversation(…) nowhere that can be read as syntax")
-    drafts = [_draft(_fields(call, module, source), call.line, source, tuple(subset)) for call in found]
-    return [replace(draft, notes=(*draft.notes, *module.notes)) for draft in drafts]
+        raise source.refuse(0, "has no call of Conversation(…) that can be read as syntax")
+    drafts = [_draft(_fields(call, file), call.line, source, tuple(subset)) for call in found]
+    return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
 
 
-def _fields(call: Called, module: Module, source: Source) -> dict[str, Any]:
-    if (error := refuse_changed(module, call, "the conversation", source)) is not None:
-        raise error
+def _fields(call: CallExpression, file: PythonFile) -> dict[str, Any]:
+    file.check_unchanged(call, "the conversation")
     fields = dict(zip(FIELDS, call.args, strict=False)) | dict(call.keywords)
     for name, value in fields.items():
-        if name == "sep_style" and isinstance(value, Named):
+        if name == "sep_style" and isinstance(value, NameReference):
             fields[name] = value.last
-        elif (error := refuse_trouble(module, value, f"{name} of the conversation", source)) is not None:
-            raise error
+        else:
+            file.check_plain(value, f"{name} of the conversation")
     return fields
 
 
@@ -77,17 +62,11 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     if not system and not alone and conversation.writes_empty_system and not default:
         raise source.refuse(line, "FastChat writes an empty system turn when there is no system message, so nothing is "
                             "left without system messages: import with them", "system_template")  # fmt: skip
+    reference = _reference(conversation, alone=alone, default=default, subset=subset)
     try:
-        turns = infer(
-            lambda messages, open_turn: conversation.prompt(messages, open_turn=open_turn),
-            bos_text=conversation.bos_text,
-            system=system,
-            alone=alone or not system,
-        )
+        turns = infer(reference, bos_text=conversation.bos_text, system=system, alone=alone or not system)
     except NotTurns as error:
-        hint = "; --without system leaves system messages out" if system else ""
-        raise source.refuse(line, f"begin and end of roles cannot say this style: {error.message}{hint}",
-                            "sep_style") from None  # fmt: skip
+        raise error.refuse(source, line, "sep_style", subset) from None
     stops, ids, notes = _stops(fields, line, source)
     bos = conversation.bos_text
     keys: dict[str, Any] = {
@@ -100,40 +79,29 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     }
     return Draft(
         name=conversation.name.lower() or source.stem.lower(),
-        origin=f"the FastChat conversation {conversation.name!r} of {source.short}"
+        origin=f"the FastChat conversation {conversation.name!r} of {source.short_name}"
         + (f", line {line}" if line else ""),
-        digest=source.digest,
+        sha256=source.sha256,
         keys=keys,
-        notes=(*_notes(fields, default, conversation), *notes, *turns.unended([*stops, *map(str, ids)])),
-        reference=_reference(conversation, alone=alone, default=default, subset=subset),
-        subset=subset,
+        notes=(*_notes(fields, default, conversation), *notes, *turns.notes([*stops, *map(str, ids)])),
+        reference=reference,
     )
 
 
 def _reference(conversation: Conversation, *, alone: bool, default: str, subset: tuple[str, ...]) -> Reference:
-    def render(dialogue: Dialogue) -> str:
-        return conversation.prompt(_messages(dialogue))
+    def prompt(dialogue: Dialogue, open_turn: bool) -> str:
+        messages = [{"role": one.role, "content": one.text} for one in dialogue.messages]
+        return conversation.prompt(messages, open_turn=open_turn)
 
-    def whole(dialogue: Dialogue) -> str:
-        return conversation.prompt(_messages(dialogue), open_turn=False)
-
-    always: tuple[Exclusion, ...] = (TOOLS, EMPTY, NEIGHBOURS, ODD_SYSTEM, STARTS_LATE, ENDS_EARLY, CONTINUED)
-    excluded = (*[SUBSETS[word] for word in subset], *always)
-    if "system" not in subset and not alone:
-        excluded = (NO_SYSTEM, *excluded)
-    bos = conversation.bos_text
+    own_system = () if "system" in subset or alone else (NO_SYSTEM,)
     return Reference(
-        f"this gateway's table of FastChat's styles, {conversation.sep_style}",
-        render,
-        whole,
-        "none" if bos else "engine",
-        "" if "system" in subset else default,
-        excluded,
+        name=f"this gateway's table of FastChat's styles, {conversation.sep_style}",
+        render=lambda dialogue: prompt(dialogue, True),
+        whole=lambda dialogue: prompt(dialogue, False),
+        bos="none" if conversation.bos_text else "engine",
+        default_system="" if "system" in subset else default,
+        excluded=(*own_system, *[SUBSETS[word] for word in subset], EMPTY, *STRICT_TURNS),
     )
-
-
-def _messages(dialogue: Dialogue) -> list[dict[str, str]]:
-    return [{"role": one.role, "content": one.text} for one in dialogue.messages]
 
 
 # ---------------------------------------------------------------- fields
@@ -170,8 +138,10 @@ def _text(fields: Mapping[str, Any], name: str, line: int, source: Source) -> st
 
 
 def _stops(fields: Mapping[str, Any], line: int, source: Source) -> tuple[list[str], list[int], list[str]]:
-    stops: list[Any] = _listed(fields.get("stop_str"))
-    ids: list[Any] = _listed(fields.get("stop_token_ids"))
+    given = [fields.get(name) for name in ("stop_str", "stop_token_ids")]
+    stops, ids = [
+        list(one) if isinstance(one, list | tuple) else [] if one is None or one == "" else [one] for one in given
+    ]
     if not all(isinstance(stop, str) and stop for stop in stops):
         raise source.refuse(line, "must be a text or a list of texts", "stop_str")
     if not all(type(one) is int and one >= 0 for one in ids):
@@ -180,12 +150,6 @@ def _stops(fields: Mapping[str, Any], line: int, source: Source) -> tuple[list[s
     if len(ids) > 1:
         notes.append(f"stop_token_ids {ids}: a template names one eos_token_id; write the others' texts under stop")
     return stops, ids, notes
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None or value == "":
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _notes(fields: Mapping[str, Any], default: str, conversation: Conversation) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which format is this file? By its name, else by what it holds; where two could be meant, the person says."""
+"""Recognises the format of a source file by its name, else by its content."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.importer.fastchat import CLASS as FASTCHAT_CLASS
+from gateway.importer.fastchat import CLASSES as FASTCHAT_CLASSES
 from gateway.importer.lazyllm import CLASSES as LAZYLLM_CLASSES
 from gateway.importer.modelfile import INSTRUCTIONS
 from gateway.importer.opencompass import META
-from gateway.importer.python_source.module import read_module
+from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 
 KINDS = ("hf", "opencompass", "lazyllm", "ollama", "fastchat")
 
 CHAT_TEMPLATES = ("tokenizer_config.json", "chat_template.json", "processor_config.json")
-FIRST = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)
+INSTRUCTION = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)
 
-FIELDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "hf": lambda value: "chat_template" in value,
     "fastchat": lambda value: "sep_style" in value or "system_template" in value,
     "opencompass": lambda value: META in value or "round" in value,
@@ -28,34 +28,27 @@ FIELDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 
 
 def kind_of(source: Source) -> str:
-    """One of ``KINDS``. Raises ``ConfigError`` if none or several are meant."""
+    """One of ``KINDS``. Raises ``ConfigError`` if none or several match."""
     name = source.name.replace("\\", "/").rsplit("/", 1)[-1]
     if name in CHAT_TEMPLATES or name.endswith((".jinja", ".jinja2", ".j2")):
         return "hf"
     if name.endswith(".py"):
-        return _only(_in_python(source), source)
-    if name.endswith((".json", ".yaml", ".yml")):
+        found = _kinds_of_python(PythonFile(source))
+    elif name.endswith((".json", ".yaml", ".yml")):
         value = source.value()
         first = value[0] if isinstance(value, list) and value else value
-        found = [kind for kind, holds in FIELDS.items() if isinstance(first, dict) and holds(first)]
-        return _only(found, source)
-    return _only(["ollama"] if FIRST.search(source.text()) else [], source)
-
-
-def _in_python(source: Source) -> list[str]:
-    module = read_module(source)
-    found = [
-        kind
-        for kind, classes in (("fastchat", FASTCHAT_CLASS), ("lazyllm", tuple(LAZYLLM_CLASSES)))
-        if any(True for _ in module.find_calls(classes))
-    ]
-    if any(META in name or name == "models" or name.endswith("_models") for name in module.names):
-        found.append("opencompass")
-    return found
-
-
-def _only(found: list[str], source: Source) -> str:
+        found = [kind for kind, matches in BY_KEYS.items() if isinstance(first, dict) and matches(first)]
+    else:
+        found = ["ollama"] if INSTRUCTION.search(source.text()) else []
     if len(found) == 1:
         return found[0]
-    what = f"may be {' or '.join(found)}" if found else "is nothing that is known here"
-    raise source.refuse(0, f"{what}: name its format with --kind {'|'.join(KINDS)}")
+    what = f"may be {' or '.join(found)}" if found else "has no known format"
+    raise source.refuse(0, f"{what}: name the format with --kind {'|'.join(KINDS)}")
+
+
+def _kinds_of_python(file: PythonFile) -> list[str]:
+    classes = {"fastchat": FASTCHAT_CLASSES, "lazyllm": tuple(LAZYLLM_CLASSES)}
+    found = [kind for kind, names in classes.items() if any(True for _ in file.find_calls(names))]
+    if any(META in name or name == "models" or name.endswith("_models") for name in file.names):
+        found.append("opencompass")
+    return found

@@ -1,7 +1,7 @@
-"""What does an Ollama Modelfile say? Its instructions in order, each with its line.
+"""Reads the instructions of an Ollama Modelfile.
 
-``INSTRUCTION value``, where a value may stand in ``"…"`` or, over several lines, in three double quotes; nothing inside
-is escaped. ``#`` begins a comment where an instruction could begin.
+``INSTRUCTION value``, where a value may be in ``"…"`` or, over several lines, in three double quotes, without escapes.
+``#`` begins a comment where an instruction could begin.
 """
 
 from __future__ import annotations
@@ -14,63 +14,52 @@ INSTRUCTIONS = (
     "FROM", "PARAMETER", "TEMPLATE", "SYSTEM", "ADAPTER", "LICENSE", "MESSAGE", "REQUIRES", "RENDERER", "PARSER",
     "DRAFT",
 )  # fmt: skip
-LONG_QUOTE = '"""'
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line of the file, or several."""
+    """One instruction, of one or several lines."""
 
     word: str
     """In capitals."""
     name: str
-    """Of a parameter, or who speaks a message; else empty."""
+    """Of a parameter, or the role of a message; else empty."""
     value: str
     line: int
-    value_line: int
-    """Where the value's text begins."""
+    """Where the instruction begins; its value begins on the same line."""
 
 
 def read_modelfile(source: Source) -> list[Instruction]:
-    """The instructions. Raises ``ConfigError`` with the line."""
-    lines = source.text().split("\n")
+    """The instructions in order. Raises ``ConfigError`` with the line."""
     found: list[Instruction] = []
-    at = 0
-    while at < len(lines):
-        line, number = lines[at], at + 1
-        at += 1
+    lines = iter(enumerate(source.text().split("\n"), 1))
+    for number, line in lines:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        word, rest = _split(line)
-        word = word.upper()
+        word, value = _split(line)
+        word, name = word.upper(), ""
         if word not in INSTRUCTIONS:
-            raise source.refuse(number, f"{word[:40]!r} is no instruction of a Modelfile: {', '.join(INSTRUCTIONS)}")
-        name, rest = _named(word, rest, number, source)
-        quote = LONG_QUOTE if rest.startswith(LONG_QUOTE) else '"' if rest.startswith('"') else ""
-        if quote:
-            texts = [rest]
-            closed = len(rest.strip()) >= 2 * len(quote) and rest.rstrip().endswith(quote)
-            while not closed:
-                if at >= len(lines):
-                    raise source.refuse(number, f"the value of {word} is never closed: write {quote} behind it")
-                texts.append(lines[at])
-                closed = lines[at].rstrip().endswith(quote)
-                at += 1
-            rest = "\n".join(texts).strip()[len(quote) : -len(quote)]
-        found.append(Instruction(word, name, rest if quote else rest.strip(), number, number))
+            known = ", ".join(INSTRUCTIONS)
+            raise source.refuse(number, f"{word[:40]!r} is not an instruction of a Modelfile; known: {known}")
+        if word in ("PARAMETER", "MESSAGE"):
+            name, value = _split(value)
+            if not value:
+                raise source.refuse(number, f"{word} needs a name and a value")
+        if quote := next((one for one in ('"""', '"') if value.startswith(one)), ""):
+            parts = [value]
+            is_closed = len(value.strip()) >= 2 * len(quote) and value.rstrip().endswith(quote)
+            while not is_closed:
+                _, part = next(lines, (0, None))
+                if part is None:
+                    raise source.refuse(number, f"the value of {word} is never closed: write {quote} at its end")
+                parts.append(part)
+                is_closed = part.rstrip().endswith(quote)
+            value = "\n".join(parts).strip()[len(quote) : -len(quote)]
+        found.append(Instruction(word=word, name=name, value=value if quote else value.strip(), line=number))
     return found
 
 
-def _named(word: str, rest: str, number: int, source: Source) -> tuple[str, str]:
-    if word not in ("PARAMETER", "MESSAGE"):
-        return "", rest
-    name, value = _split(rest) if rest else ("", "")
-    if not value:
-        raise source.refuse(number, f"{word} needs a name and a value")
-    return name, value
-
-
 def _split(line: str) -> tuple[str, str]:
-    """The first word, and what follows the blanks behind it."""
-    word, *rest = line.strip().split(None, 1)
+    """The first word, and the text behind the blanks that follow it."""
+    word, *rest = line.strip().split(None, 1) or [""]
     return word, rest[0] if rest else ""

@@ -1,7 +1,7 @@
-"""How does an OpenCompass config become meta templates? Read as syntax: its models, and the ``meta_template`` of each.
+"""An OpenCompass config becomes meta templates, one for each model with a ``meta_template``.
 
-The keys of a ``meta_template`` are kept word for word (``specs/opencompass.md`` 1); what of the model beside it belongs
-into a template is carried over (``end_str``, ``stop_words``, ``eos_token_id``), everything else is told.
+The keys of a ``meta_template`` are kept as they are (``docs/spec/opencompass.md`` 1). ``end_str``, ``stop_words`` and
+``eos_token_id`` of the model are carried over; all its other keys are listed in notes.
 """
 
 from __future__ import annotations
@@ -10,18 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.importer.draft import (
-    CONTINUED,
-    ENDS_EARLY,
-    NEIGHBOURS,
-    ODD_SYSTEM,
-    STARTS_LATE,
-    TOOLS,
-    Draft,
-    Reference,
-)
-from gateway.importer.python_source.module import read_module
-from gateway.importer.python_source.values import Called, Module, Named, refuse_changed, refuse_trouble
+from gateway.importer.draft import STRICT_TURNS, Draft, Reference
+from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.registry import build
 from gateway.template.spec.template import TemplateSpec
@@ -30,7 +20,7 @@ META = "meta_template"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 STOPS = ("end_str", "stop_words", "stop")
-"""Keys of a model, or of its ``generation_kwargs``, that say where an answer ends."""
+"""Keys of a model, or of its ``generation_kwargs``, with the texts that end an answer."""
 IGNORED = frozenset({META, "abbr", *STOPS})
 
 PLACES: Mapping[str, str] = {
@@ -43,9 +33,9 @@ PLACES: Mapping[str, str] = {
     "query_per_second": "in a policy: limits",
     "key": "in gateway.yaml as env:NAME; never in a file",
     "openai_api_base": "in gateway.yaml: url",
-    "mode": "the gateway cuts no prompt",
+    "mode": "the gateway does not truncate prompts",
 }
-"""Where a model's key has its place here; any other is told without."""
+"""Where a key of a model belongs."""
 
 
 def read_opencompass(source: Source, *, turns: str = "natural") -> list[Draft]:
@@ -53,88 +43,76 @@ def read_opencompass(source: Source, *, turns: str = "natural") -> list[Draft]:
 
     ``turns``: as in a template file. Raises ``ConfigError``.
     """
-    drafts = _drafts(source)
+    drafts = _of_python(source) if source.name.endswith(".py") else [_of_value(source)]
     if turns == "natural":
         return drafts
     return [replace(draft, keys={**draft.keys, "turns": turns}) for draft in drafts]
 
 
-def _drafts(source: Source) -> list[Draft]:
-    if not source.name.endswith(".py"):
-        return [_from_value(source)]
-    module = read_module(source)
-    models = _models(module, source)
-    if models:
-        return [_of_model(model, place, module, source) for place, model in models]
-    found = [(name, value) for name, value in module.names.items() if META in name and isinstance(value, dict)]
-    if not found:
-        told = f" ({'; '.join(module.notes)})" if module.notes else ""
-        raise source.refuse(0, f"binds no {META} and no models with one that could be read as syntax{told}; a model "
-                            "without one is addressed by its chat template: import its tokenizer folder")  # fmt: skip
-    return [
-        _draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), name, module.lines[name], module, source)
-        for name, value in found
-    ]
-
-
-def _from_value(source: Source) -> Draft:
+def _of_value(source: Source) -> Draft:
     value = source.value()
     template = value.get(META, value) if isinstance(value, dict) else value
     if not isinstance(template, dict) or "round" not in template:
-        raise source.refuse(0, f"holds no {META}: a mapping with round")
+        raise source.refuse(0, f"does not hold a {META}: a mapping with round")
     model = {} if template is value else {key: one for key, one in value.items() if key != META}
-    return _draft(template, model, str(model.get("abbr") or source.stem), "", 0, Module(), source)
+    return _draft(template, model, str(model.get("abbr") or source.stem), "", source)
 
 
-def _models(module: Module, source: Source) -> list[tuple[str, dict[str, Any]]]:
-    """Every model with a meta template, and where it stands."""
-    value = module.names.get("models")
-    if value is not None and not isinstance(value, list):
-        value = None  # put together by code; the lists that it is made of are read instead
-    lists = {"models": value} if value else {
-        name: one for name, one in module.names.items()
-        if name.endswith(("models", "_model")) and isinstance(one, list)
-    }  # fmt: skip
+def _of_python(source: Source) -> list[Draft]:
+    file = PythonFile(source)
+    drafts = [_of_model(model, place, file, source) for place, model in _models(file)]
+    if not drafts:
+        found = {name: value for name, value in file.names.items() if META in name and isinstance(value, dict)}
+        for name, value in found.items():
+            file.check_plain(value, META)
+            place = f"{name}, line {file.lines[name]}"
+            drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), place, source))
+    if not drafts:
+        notes = f" ({'; '.join(file.notes)})" if file.notes else ""
+        raise source.refuse(0, f"has no {META}, and no models with one, that can be read as syntax{notes}; a model "
+                            "without one is addressed by its chat template: import its tokenizer folder")  # fmt: skip
+    return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
+
+
+def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
+    """Every model with a meta template, and its place such as ``models[0]``."""
+    lists = {"models": file.names.get("models")}
+    if not lists["models"] or not isinstance(lists["models"], list):  # put together by code, of other lists
+        lists = {name: one for name, one in file.names.items() if name.endswith(("models", "_model"))}
     found: list[tuple[str, dict[str, Any]]] = []
     for name, entries in lists.items():
-        if (error := refuse_changed(module, entries, name, source)) is not None:
-            raise error
+        if not isinstance(entries, list):
+            continue
+        file.check_unchanged(entries, name)
         for number, entry in enumerate(entries):
-            if (error := refuse_changed(module, entry, f"{name}[{number}]", source)) is not None:
-                raise error
+            place = f"{name}[{number}]"
+            file.check_unchanged(entry, place)
             if not isinstance(entry, dict):
-                module.note(f"{name}[{number}] is {entry}, which was not read")
+                file.note(f"{place} is {entry}, which was not read")
             elif entry.get(META) is None:
-                module.note(f"{name}[{number}] ({entry.get('abbr', 'without abbr')}) has no {META}")
+                file.note(f"{place} ({entry.get('abbr', 'without abbr')}) has no {META}")
             else:
-                found.append((f"{name}[{number}]", entry))
+                found.append((place, entry))
     return found
 
 
-def _of_model(model: dict[str, Any], place: str, module: Module, source: Source) -> Draft:
-    template = model[META]
-    line = module.lines.get(place.partition("[")[0], 0)
-    if isinstance(template, Called | Named) or not isinstance(template, dict):
-        what = "a list around it, which OpenCompass itself refuses: take the list away"
-        told = what if isinstance(template, list | tuple) else f"{template}, not a mapping that can be read as syntax"
-        raise source.refuse(line, f"{META} is {told}", place)
+def _of_model(model: dict[str, Any], place: str, file: PythonFile, source: Source) -> Draft:
+    template, line = model[META], file.lines[place.partition("[")[0]]
+    if isinstance(template, list):
+        raise source.refuse(line, f"{META} is in a list, which OpenCompass itself refuses: take the list away", place)
+    if not isinstance(template, dict):
+        raise source.refuse(line, f"{META} is {template}, not a mapping that can be read as syntax", place)
+    file.check_plain(template, META)
     abbr = model.get("abbr")
-    name = abbr if isinstance(abbr, str) else source.stem
-    return _draft(template, model, name, place, line, module, source)
+    return _draft(template, model, abbr if isinstance(abbr, str) else source.stem, f"{place}, line {line}", source)
 
 
-def _draft(
-    template: Mapping[str, Any], model: Mapping[str, Any], name: str, place: str, line: int, module: Module,
-    source: Source,
-) -> Draft:  # fmt: skip
-    error = refuse_trouble(module, template, META, source)
-    if error is not None:
-        raise error
+def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, place: str, source: Source) -> Draft:
     notes: list[str] = []
-    keys: dict[str, Any] = {"kind": "meta", "description": f"Imported from the OpenCompass config {source.short}."}
+    keys: dict[str, Any] = {"kind": "meta", "description": f"Imported from the OpenCompass config {source.short_name}."}
     keys |= _kept(template, "", TEMPLATE_KEYS, notes)
     for part in ("round", "reserved_roles"):
-        if isinstance(keys.get(part), list | tuple):
+        if isinstance(keys.get(part), list):
             keys[part] = [
                 _kept(one, f"{part}[{number}].", ROLE_KEYS, notes) if isinstance(one, dict) else one
                 for number, one in enumerate(keys[part])
@@ -145,39 +123,41 @@ def _draft(
     begin = keys.get("begin")
     if isinstance(begin, str) and begin.startswith("<"):
         notes.append(f"begin starts with {begin[:20]!r}: if that is the model's BOS, add `bos: text` and `bos_text`")
-    notes += [_placed(key, value) for key, value in model.items() if key not in IGNORED]
-    where = ", ".join([one for one in (place, f"line {line}" if line else "") if one])
+    for key, value in model.items():
+        if key not in IGNORED:
+            place_here = PLACES.get(key, "has no place in a template").format(value=value)
+            notes.append(f"{key} = {_short(value)}: {place_here}")
     return Draft(
         name=name.lower(),
-        origin=f"the OpenCompass config {source.short}" + (f", {where}" if where else ""),
-        digest=source.digest,
+        origin=f"the OpenCompass config {source.short_name}" + (f", {place}" if place else ""),
+        sha256=source.sha256,
         keys=keys,
-        notes=(*notes, *module.notes),
+        notes=tuple(notes),
         port=_port,
-        stands_for="this gateway's own port of OpenCompass's parsers",
+        examples_by="this gateway's own port of OpenCompass's parsers",
     )
 
 
 def _port(spec: TemplateSpec) -> Reference | None:
-    """OpenCompass's parser of string models, as it is ported here and held against the package."""
+    """The port of OpenCompass's parser as a reference; None where the template is rendered by that port itself."""
     if spec.api or spec.turns == "opencompass":
-        return None  # the template is the port itself then, and proves nothing
+        return None
     template = build(replace(spec, turns="opencompass"))
     return Reference(
-        "this gateway's port of OpenCompass's parser",
-        lambda dialogue: template.render(dialogue).text,
+        name="this gateway's port of OpenCompass's parser",
+        render=lambda dialogue: template.render(dialogue).text,
         bos=spec.bos,
-        excluded=(TOOLS, NEIGHBOURS, ODD_SYSTEM, STARTS_LATE, ENDS_EARLY, CONTINUED),
-        hint="OpenCompass prints a role of `round` that says nothing as an empty turn, which turns: natural does not: "
+        excluded=STRICT_TURNS,
+        hint="OpenCompass writes an empty turn for a role of `round` without a message, and turns: natural does not: "
         "take the role out of `round` (SYSTEM belongs in reserved_roles), or repeat it with --turns opencompass",
     )
 
 
 def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: list[str]) -> dict[str, Any]:
-    """The keys that a template file has as well; ``None`` means absent, as the reference's configs write it."""
+    """The known keys; OpenCompass takes ``None`` for an absent key."""
     for key, one in value.items():
         if key not in known:
-            notes.append(f"{META}.{path}{key} = {_short(one)}: OpenCompass does not read it either, as far as is known")
+            notes.append(f"{META}.{path}{key} = {_short(one)}: not a key that OpenCompass reads")
     return {key: value[key] for key in known if value.get(key) is not None}
 
 
@@ -187,12 +167,12 @@ def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> 
     for owner in (model, generation if isinstance(generation, dict) else {}):
         for name in STOPS:
             value = owner.get(name)
-            texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+            texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
             found += [text for text in texts if isinstance(text, str) and text]
             if value is not None and not all(isinstance(text, str) for text in texts or [0]):
-                notes.append(f"{name} = {_short(value)} is no plain text or list of texts, so it was left out")
+                notes.append(f"{name} = {_short(value)} is not a text or a list of texts: left out")
     if isinstance(generation, dict) and (end := generation.get("eos_token_id")) is not None:
-        ids = end if isinstance(end, list | tuple) else [end]
+        ids = end if isinstance(end, list) else [end]
         if len(ids) == 1 and type(ids[0]) is int and keys.get("eos_token_id", ids[0]) == ids[0]:
             keys["eos_token_id"] = ids[0]
         else:
@@ -201,11 +181,6 @@ def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> 
     return list(dict.fromkeys(found))
 
 
-def _placed(key: str, value: Any) -> str:
-    told = PLACES.get(key, "has no place in a template")
-    return f"{key} = {_short(value)}: {told.format(value=value)}"
-
-
 def _short(value: Any) -> str:
-    text = str(value) if isinstance(value, Called | Named) else repr(value)
+    text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

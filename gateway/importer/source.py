@@ -1,7 +1,4 @@
-"""What does a source hold? One file of a foreign format, read once, bounded, and blamed by its line.
-
-Sources are hostile: nothing in them is executed, and a path in them leads no further than the folder they lie in.
-"""
+"""One source file of a foreign format, and the files in its folder."""
 
 from __future__ import annotations
 
@@ -13,46 +10,44 @@ from typing import Any
 
 from gateway.core.errors import ConfigError, Problem
 
-MOST_BYTES = 1024 * 1024
-"""Of one file; a tokenizer's configuration with thousands of added tokens has a third of that."""
-MOST_DEPTH = 32
-"""Levels of lists and mappings in a JSON file, as in our own YAML."""
+MAX_BYTES = 1024 * 1024
+"""Of one file."""
 
-Beside = Callable[[str], bytes | None]
-"""A file's bytes by its path from the source's folder; None: there is none, or it lies outside."""
-Parse = Callable[[bytes, str], Any]
-"""Reads a YAML file strictly; raises ``ConfigError``. Handed in, because YAML is read by ``config``."""
+ReadBeside = Callable[[str], bytes | None]
+"""The bytes of a file by its path from the source's folder; None: there is none, or it is outside of the folder."""
+ParseYaml = Callable[[bytes, str], Any]
+"""Parses a YAML file of this name; raises ``ConfigError``. Passed in, because ``config`` reads YAML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file, and how to reach its neighbours."""
+    """A source file."""
 
     name: str
     """As messages show it."""
     data: bytes
-    beside: Beside
-    parse: Parse
+    read_beside: ReadBeside
+    parse_yaml: ParseYaml
 
     @property
-    def digest(self) -> str:
-        """The SHA-256 in hex."""
+    def sha256(self) -> str:
+        """In hex."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
-    def short(self) -> str:
-        """The file with its folder: a header is read elsewhere, where the rest of a path means nothing."""
+    def short_name(self) -> str:
+        """The file with its folder only, for the header of a file that is read elsewhere."""
         return "/".join(self.name.replace("\\", "/").split("/")[-2:])
 
     @property
     def stem(self) -> str:
-        """The file's name without folders and ending."""
+        """The file's name without folders and suffix."""
         return self.name.replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
     def text(self) -> str:
-        """The file as text; raises ``ConfigError`` for what is not UTF-8, or too large."""
-        if len(self.data) > MOST_BYTES:
-            raise self.refuse(0, f"larger than {MOST_BYTES // 1024} KiB: copy what is needed into a file of its own")
+        """The file as text. Raises ``ConfigError`` if it is not UTF-8, or too large."""
+        if len(self.data) > MAX_BYTES:
+            raise self.refuse(0, f"larger than {MAX_BYTES // 1024} KiB: copy what is needed into a file of its own")
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -60,35 +55,22 @@ class Source:
             raise self.refuse(line, "not UTF-8: save the file as UTF-8") from None
 
     def value(self) -> Any:
-        """The value of a JSON or YAML file; raises ``ConfigError``."""
+        """The value of a JSON or YAML file. Raises ``ConfigError``."""
         text = self.text()
         if not self.name.endswith(".json"):
-            return self.parse(self.data, self.name)
+            return self.parse_yaml(self.data, self.name)
         try:
             value = json.loads(text)
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = ascii(error.object[error.start])
-            raise self.refuse(0, f"holds {half}, half of a character: write the whole one") from None
+            raise self.refuse(0, f"holds {half}, half of a character: write the whole character") from None
         except ValueError as error:
-            raise self.refuse(getattr(error, "lineno", 0), f"no JSON: {error}") from None
+            raise self.refuse(getattr(error, "lineno", 0), f"not valid JSON: {error}") from None
         except RecursionError:
-            raise self.refuse(0, f"nests deeper than {MOST_DEPTH} levels") from None
-        if _depth(value) > MOST_DEPTH:
-            raise self.refuse(0, f"nests deeper than {MOST_DEPTH} levels")
+            raise self.refuse(0, "nests too deeply") from None
         return value
 
     def refuse(self, line: int, message: str, key: str = "") -> ConfigError:
-        """Why this source cannot be imported, and what to do."""
+        """The error for a problem of this file; line 0 names no line."""
         return ConfigError((Problem(self.name, line, key, message),))
-
-
-def _depth(value: Any) -> int:
-    """Levels of a JSON value, which ``json`` has bounded by Python's own recursion already."""
-    deepest, waiting = 0, [(value, 0)]
-    while waiting:
-        one, depth = waiting.pop()
-        deepest = max(deepest, depth)
-        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
-        waiting.extend((entry, depth + 1) for entry in inner)
-    return deepest

@@ -13,7 +13,7 @@ from gateway.importer.source import Source
 SOURCES = Path(__file__).parent / "sources"
 
 
-def parse(data: bytes, name: str) -> Any:
+def parse_yaml(data: bytes, name: str) -> Any:
     document = yaml.parse(data, name)
     if document.problems:
         raise ConfigError(document.problems)
@@ -21,10 +21,10 @@ def parse(data: bytes, name: str) -> Any:
 
 
 def source(name: str, text: str | bytes, beside: Mapping[str, str] | None = None) -> Source:
-    """A file that exists nowhere but here."""
+    """A source that is not on disk."""
     data = text if isinstance(text, bytes) else text.encode()
     neighbours = {one: content.encode() for one, content in (beside or {}).items()}
-    return Source(name, data, neighbours.get, parse)
+    return Source(name=name, data=data, read_beside=neighbours.get, parse_yaml=parse_yaml)
 
 
 def shipped(name: str) -> Source:

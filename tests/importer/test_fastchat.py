@@ -1,4 +1,4 @@
-"""Does each of FastChat's styles become a template that writes its prompts?"""
+"""Each of FastChat's styles becomes a template that writes its prompts, or is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.errors import ConfigError
 from gateway.importer.fastchat import read_fastchat
-from gateway.importer.separators import Conversation, styles
+from gateway.importer.fastchat_styles import Conversation, styles
 from gateway.template.registry import build, dialogue_of
 from gateway.template.spec.template import Example
 from gateway.template.validation.template import parse_spec
@@ -80,10 +80,10 @@ def test_every_style_of_the_table_is_shown_here_or_refused() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "numbered rounds": ({**PLAIN, "sep_style": "CHATGLM"}, "talk.json sep_style: begin and end of roles cannot say"),
+    "numbered rounds": ({**PLAIN, "sep_style": "CHATGLM"}, "talk.json sep_style: cannot be written as begin and end"),
     "a style without system": ({**PLAIN, "sep_style": "GEMMA"}, "--without system leaves system messages out"),
     "a space that a system message takes away": (
-        {**PLAIN, "sep": " ", "sep_style": "ADD_COLON_TWO"}, "a system message changes what stands before it",
+        {**PLAIN, "sep": " ", "sep_style": "ADD_COLON_TWO"}, "a system message changes the text before it",
     ),
     "an unknown style": ({"sep_style": "MINE"}, "the style 'MINE' is not known here"),
     "an unknown field": ({"seperator": "x"}, "a conversation has no field seperator"),
@@ -105,7 +105,6 @@ def test_what_cannot_be_said_is_refused_by_its_field(fields: dict[str, Any], say
 def test_without_system_a_style_may_still_be_said() -> None:
     (draft,) = drafts({**PLAIN, "sep": " ", "sep_style": "ADD_COLON_TWO"}, subset=("system",))
     assert "SYSTEM" not in str(draft.keys)
-    assert draft.subset == ("system",)
 
 
 def test_stops_and_defaults_are_carried_or_told() -> None:
@@ -153,7 +152,7 @@ def test_a_field_that_is_set_later_is_refused_and_a_method_is_told() -> None:
     text = 'c = Conversation("x", sep_style="CHATML", sep="<|end|>", roles=("u", "a"))\n'
     (draft,) = read_fastchat(source("c.py", f"{text}c.append_message(c.roles[0], None)"))
     assert "line 2: what .append_message() does to Conversation(…) (line 1) was not followed" in draft.notes
-    with pytest.raises(ConfigError, match=r"c\.py:3: the conversation holds what the `if` makes of it"):
+    with pytest.raises(ConfigError, match=r"c\.py:3: the conversation holds a value that this statement may change"):
         read_fastchat(source("c.py", f"{text}d = c\nif x:\n    d.sep = 'y'"))
     with pytest.raises(ConfigError, match=r"c\.py:2: the conversation holds"):
         read_fastchat(source("c.py", f"{text}c.sep = 'y'"))

@@ -1,4 +1,4 @@
-"""Does a Modelfile's template become turns that write what Ollama writes?"""
+"""A Modelfile with a plain template becomes turns that write Ollama's prompts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.importer.go.syntax import parse
-from gateway.importer.go.tree import GoError
 from gateway.importer.kinds import kind_of
 from gateway.importer.modelfile import read_modelfile
 from gateway.importer.ollama import read_ollama, reference_of
@@ -24,49 +22,19 @@ ANSWER, AGAIN = {"role": "assistant", "content": "Ho"}, {"role": "user", "conten
 TALK = (SYSTEM, USER, ANSWER, AGAIN)
 
 
-def written(template: str, *messages: dict[str, str]) -> str:
-    return reference_of(parse(template)).render(dialogue_of(Example(messages)))
+def rendered(template: str, *messages: dict[str, str]) -> str:
+    return reference_of(template).render(dialogue_of(Example(messages)))
 
 
 TAGGED = (
     "{{ if .System }}<s>{{ .System }}</s>{{ end }}{{ if .Prompt }}<u>{{ .Prompt }}</u>{{ end }}<a>{{ .Response }}</a>"
 )
-RANGED = "{{ range .Messages }}<{{ slice .Role 0 }}>{{ end }}"
 EACH = """{{- range .Messages }}
 {{- if eq .Role "system" }}<s>{{ .Content }}</s>
 {{- else if eq .Role "user" }}<u>{{ .Content }}</u>
 {{- else if eq .Role "assistant" }}<a>{{ .Content }}</a>
 {{- end }}
 {{- end }}<a>"""
-
-# name: (template, messages, text); worked out by hand from Ollama's Execute and collate
-SAID: dict[str, tuple[str, tuple[dict[str, str], ...], str]] = {
-    "exchange by exchange": (TAGGED, TALK, "<s>Be kind.</s><u>Hi</u><a>Ho</a><u>Bye</u><a>"),
-    "all at once": (EACH, TALK, "<s>Be kind.</s><u>Hi</u><a>Ho</a><u>Bye</u><a>"),
-    "cut behind the response": ("<u>{{ .Prompt }}</u><a>{{ .Response }}</a>!", (USER,), "<u>Hi</u><a>"),
-    "a response that nobody wrote": ("<u>{{ .Prompt }}</u>", (USER, ANSWER, AGAIN), "<u>Hi</u>Ho<u>Bye</u>"),
-    "a response inside an if": ("{{ .Prompt }}{{ if .Prompt }}[{{ .Response }}]{{ end }}!", (USER,), "Hi["),
-    "neighbours are joined": (EACH, (USER, AGAIN), "<u>Hi\n\nBye</u><a>"),
-    "system messages are joined": (TAGGED, (SYSTEM, SYSTEM, USER), "<s>Be kind.\n\nBe kind.</s><u>Hi</u><a>"),
-    "a late system message": (TAGGED, (USER, ANSWER, SYSTEM, AGAIN), "<u>Hi</u><a>Ho</a><s>Be kind.</s><u>Bye</u><a>"),
-    "an answer to go on with": (TAGGED, (USER, ANSWER), "<u>Hi</u><a>Ho"),
-    "the joined system text": ("[{{ .System }}]{{ range .Messages }}{{ end }}", (SYSTEM, USER, SYSTEM),
-                               "[Be kind.\n\nBe kind.]"),
-    "tools that are not there": ("{{ if .Tools }}{{ json .Tools }}{{ end }}{{ .Prompt }}", (USER,), "Hi"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("template", "messages", "text"), SAID.values(), ids=SAID)
-def test_a_conversation_is_written_by_ollamas_rules(
-    template: str, messages: tuple[dict[str, str], ...], text: str
-) -> None:
-    assert written(template, *messages) == text
-
-
-def test_a_response_before_else_is_refused_as_ollama_cannot_cut_it() -> None:
-    with pytest.raises(GoError, match="behind which Ollama cannot cut"):
-        reference_of(parse("{{ if .Prompt }}{{ .Response }}{{ else }}x{{ end }}"))
-
 
 TURNS = {
     "exchanges": TAGGED,
@@ -83,7 +51,7 @@ def test_a_template_becomes_turns_that_write_the_same(name: str) -> None:
     draft = read_ollama(source("Modelfile", f'FROM x\nTEMPLATE """{TURNS[name]}"""\n'))
     template = build(parse_spec(draft.keys, name="x"))
     for messages in ((USER,), (SYSTEM, USER), (USER, ANSWER, AGAIN), TALK):
-        assert template.render(dialogue_of(Example(messages))).text == written(TURNS[name], *messages)
+        assert template.render(dialogue_of(Example(messages))).text == rendered(TURNS[name], *messages)
 
 
 @pytest.mark.parametrize(("stop", "noted"), [("", True), ('PARAMETER stop "</s>"\n', False)])
@@ -102,7 +70,7 @@ def test_a_modelfile_becomes_a_template_and_notes() -> None:
     }  # fmt: skip
     told = "\n".join(draft.notes)
     for words in ("line 2: FROM ./mine.gguf", "PARAMETER num_ctx 4096", "max_tokens: 64", "temperature: 0.2",
-                  "repeat_penalty 1.1: an engine's setting", "SYSTEM 'You are kind.\\nAnd brief.'",
+                  "repeat_penalty 1.1: a setting of the engine", "SYSTEM 'You are kind.\\nAnd brief.'",
                   "MESSAGE 'user"):  # fmt: skip
         assert words in told
 
@@ -124,21 +92,22 @@ def test_instructions_are_read(text: str, found: list[tuple[str, str, str]]) -> 
 
 REFUSED: dict[str, tuple[str, str]] = {
     "no template": ("FROM x", "Modelfile: no TEMPLATE"),
-    "an unknown instruction": ("FROM x\nSTOP y", "Modelfile:2: 'STOP' is no instruction"),
+    "an unknown instruction": ("FROM x\nSTOP y", "Modelfile:2: 'STOP' is not an instruction"),
     "a quote never closed": ('FROM x\nTEMPLATE """a', "Modelfile:2: the value of TEMPLATE is never closed"),
     "a parameter without a value": ("PARAMETER stop", "Modelfile:1: PARAMETER needs a name and a value"),
     "a renderer": ("FROM x\nRENDERER mine\nTEMPLATE x", "Modelfile:2: Ollama's own code renders this model"),
     "an unknown construct, by its line": (
-        'FROM x\nTEMPLATE """a\n{{ .Prompt }}\n{{ template "x" }}"""', "Modelfile:4 TEMPLATE: `template` is not read",
+        'FROM x\nTEMPLATE """a\n{{ .Prompt }}\n{{ template "x" }}"""',
+        'Modelfile:4 TEMPLATE: {{ template "x" }} is not supported here: a template may have .System',
     ),
     "a default system turn": (
         'TEMPLATE """<s>{{ if .System }}{{ .System }}{{ else }}Me.{{ end }}</s><u>{{ .Prompt }}</u><a>"""',
-        "a system message changes what stands before it",
+        "a system message changes the text before it",
     ),
     "numbered messages": (
-        'TEMPLATE """{{ range $i, $m := .Messages }}{{ $i }}:{{ .Content }} {{ end }}"""', "is not always the same",
+        'TEMPLATE """{{ range $i, $m := .Messages }}{{ $i }}:{{ .Content }} {{ end }}"""', "{{ $i }} is not supported",
     ),
-    "a message that is left out": ('TEMPLATE """{{ .Prompt }}"""', "with the role system are left out or changed"),
+    "a message that is left out": ('TEMPLATE """{{ .Prompt }}"""', "with the role system is left out or changed"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Is an OpenCompass config read as it is meant, and is nothing of it lost without a word?"""
+"""An OpenCompass config becomes templates; what is not carried over is listed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from gateway.config.files.yaml import parse as parse_yaml
 from gateway.core.errors import ConfigError
 from gateway.importer.opencompass import read_opencompass
-from gateway.importer.written import written
+from gateway.importer.yaml_writer import write_yaml
 from gateway.template.spec.template import RoleSpec
 from gateway.template.validation.template import parse_spec
 from tests.importer.files import shipped, source
@@ -70,12 +70,12 @@ def test_a_base_beside_is_read_and_another_is_told() -> None:
     )
     (draft,) = models(text, base=f"models = [dict(abbr='a', meta_template=dict({ROUND}))]")
     assert draft.name == "a"
-    assert any("..far lies in another folder" in note for note in draft.notes)
+    assert any("..far is in another folder" in note for note in draft.notes)
 
 
 REFUSED = {
-    "nothing": ("x = 1", "config.py: binds no meta_template"),
-    "a list around": (f"models = [dict(meta_template=[dict({ROUND})])]", "a list around it"),
+    "nothing": ("x = 1", "config.py: has no meta_template"),
+    "a list around": (f"models = [dict(meta_template=[dict({ROUND})])]", "meta_template is in a list"),
     "a computed text": ("models = [dict(meta_template=dict(begin=f'{x}', round=[]))]",
                         "config.py:1: meta_template holds"),
     "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is make(…)"),
@@ -91,7 +91,7 @@ REFUSED = {
     ),
     "a model changed by an if": (
         f"m = dict(meta_template=dict({ROUND}))\nif x:\n    m['meta_template']['begin'] = 'x'\nmodels = [m]",
-        "config.py:2: models[0] holds what the `if` makes of it",
+        "config.py:2: models[0] holds a value that this statement may change",
     ),
     "a base that is gone": ("with read_base():\n    from .gone import models\n",
                             ".gone is not there, so models was not read"),
@@ -150,7 +150,7 @@ MADE_OF_ROLES = [name for name in FILES if not {preset(name).kind} - {"meta"} an
 @pytest.mark.parametrize("name", MADE_OF_ROLES)
 def test_a_preset_that_is_exported_comes_back_the_same(name: str) -> None:
     (draft,) = read_opencompass(source(f"{name}.py", exported(name)))
-    document = parse_yaml(written(draft).encode(), "made.yaml")
+    document = parse_yaml(write_yaml(draft).encode(), "made.yaml")
     assert document.problems == ()
     back, spec = parse_spec(document.value, name=name), preset(name)
     for field in ("begin", "end", "round", "reserved_roles", "eos_token_id", "stop"):

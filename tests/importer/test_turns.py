@@ -1,4 +1,4 @@
-"""Are the turns found from what a renderer says, and told when there are none?"""
+"""Turns are found by probing a renderer; where there are none, the reason is given."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from typing import Any
 
 import pytest
 
+from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
-from gateway.importer.turns import NotTurns, infer
+from gateway.importer.draft import Reference
+from gateway.importer.turns import NotTurns, Turns
+from gateway.importer.turns import infer as infer_of
 
 Messages = Sequence[Mapping[str, str]]
+Say = Callable[[Messages, bool], str]
+
+
+def infer(say: Say, *, closes: bool = True, **more: Any) -> Turns:
+    """The turns of a function of messages; ``closes``: it can leave the assistant's turn out."""
+
+    def render(open_turn: bool) -> Callable[[Dialogue], str]:
+        return lambda dialogue: say([{"role": one.role, "content": one.text} for one in dialogue.messages], open_turn)
+
+    return infer_of(Reference("a function", render(True), render(False) if closes else None), **more)
 
 
 def tagged(messages: Messages, open_turn: bool) -> str:
@@ -68,21 +81,21 @@ def default_system(messages: Messages, open_turn: bool) -> str:
     return ("" if led else "<system>Me.</system>\n") + tagged(messages, open_turn).removeprefix("<s>")
 
 
-NOT: dict[str, tuple[Callable[[Any, bool], str], str]] = {
+NOT: dict[str, tuple[Say, str]] = {
     "system messages are refused": (refusing, "the conversation system, user is refused: no system, please"),
-    "a system turn nobody sent": (default_system, "a system message changes what stands before it"),
+    "a system turn nobody sent": (default_system, "a system message changes the text before it"),
     "numbers": (lambda messages, _: "".join(f"{n}:{m['content']}" for n, m in enumerate(messages)),
                 "not always the same"),
     "only the last message": (lambda messages, _: str(messages[-1]["content"]), "left out or changed"),
     "said twice": (lambda messages, _: "".join(m["content"] * 2 for m in messages), "written more than once"),
     "backwards": (lambda messages, _: "".join(m["content"] for m in reversed(messages)),
-                  "are moved before an earlier"),
+                  "is moved before an earlier"),
     "in capitals": (lambda messages, _: "".join(m["content"].upper() for m in messages), "left out or changed"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("say", "why"), NOT.values(), ids=NOT)
-def test_where_there_are_no_turns_the_reason_is_told(say: Callable[[Any, bool], str], why: str) -> None:
+def test_where_there_are_no_turns_the_reason_is_given(say: Say, why: str) -> None:
     with pytest.raises(NotTurns, match=why):
         infer(say)
 

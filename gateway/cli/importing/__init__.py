@@ -1,6 +1,7 @@
-"""How does a source become a file? The steps of ``gateway import``, in this order.
+"""The steps of ``gateway import``.
 
-``asked``: the words of the command line. ``drafts``: the source is read and its drafts are named, with ``folder`` for
-those of a tokenizer. ``places``: where the files go. ``making``: each is compared (``verdict``), given ``examples``
-and checked. Then ``places`` writes them.
+- ``sources``: the options, and the drafts of a source.
+- ``verdict``: compares a template with the source's own prompts.
+- ``build``: adds examples to a draft, and checks the file.
+- ``output``: chooses the paths, and writes the files.
 """

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.importing.asked import Asked
-from gateway.cli.importing.drafts import read_drafts
-from gateway.cli.importing.making import made
-from gateway.cli.importing.places import write
+from gateway.cli.importing.build import build_file
+from gateway.cli.importing.output import write_files
+from gateway.cli.importing.sources import ImportOptions, read_drafts
 from gateway.config.chat_folders import chat_template_in, read_reference
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
@@ -76,10 +75,9 @@ def by_kind_jinja(folder: Path, home: Path) -> TemplateSpec:
 
 
 def by_import(folder: Path, home: Path) -> TemplateSpec:
-    asked = Asked(folder, "auto", None, None, False, None, "jinja", (), "", "natural")
-    (draft,) = read_drafts(asked)
+    (draft,) = read_drafts(ImportOptions(folder))
     place = home / "made" / f"{draft.name}.yaml"
-    write(made(draft), place, force=False)
+    write_files(build_file(draft), place)
     speaks = "\ntools: {parser: json}\n" if by_parity(folder, home).tools is not None else ""
     place.write_text(place.read_text(encoding="utf-8") + speaks, encoding="utf-8")
     files = Files(place.parent)

@@ -1,19 +1,19 @@
-"""How does a model's tokenizer folder become a template? As its chat template itself, or as turns found by probing it.
+"""A model's tokenizer folder becomes a template: its chat template itself, or turns found by probing it.
 
-``kind: jinja`` points at copies of the files that decide the prompt; a YAML that stands alone holds the template.
-Nothing is guessed that the files do not say: how calls and thoughts are written is for a person to declare.
+``kind: jinja`` points at copies of the files that decide the prompt; written to standard output, it holds the template.
+How a model writes tool calls and thoughts is not in these files and must be declared.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.importer.draft import Draft
+from gateway.importer.draft import SUBSETS, Draft, Reference
 from gateway.importer.source import Source
-from gateway.importer.turns import NotTurns, Say, infer
+from gateway.importer.turns import NotTurns, infer
 from gateway.template.huggingface.folder.chat_template import GENERATION, TOKENS_MAP
 from gateway.template.huggingface.folder.named_templates import TOKENIZER
 from gateway.template.huggingface.folder.reader import MOST_BYTES
@@ -21,45 +21,45 @@ from gateway.template.spec.template import JinjaSpec, TemplateSpec
 from gateway.template.validation.jinja import TOOL_USE
 from gateway.template.validation.problems import as_name, as_names, shown
 
-DAY = "the template writes the day: it stands still unless `clock` says otherwise (docs/chat-templates.md)"
-THINKING_FIXED = "the template speaks of thinking: declare `thinking: {begin: …, end: …}`"
+DAY = "the template writes the day: it is fixed unless `clock: now` is set (docs/chat-templates.md)"
+THINKING_FIXED = "the template has thinking: declare `thinking: {begin: …, end: …}`"
 THINKING = f"{THINKING_FIXED}, and under request_kwargs what a request may switch"
-DAY_FIXED = "the template writes the day, and turns cannot: the day of this import stands in them for good"
+DAY_FIXED = "the template writes the day, and turns cannot: they hold the day of this import"
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    """The files that matter."""
+class TokenizerFolder:
+    """The files of a model that decide its prompts."""
 
     source: Source
-    """The one that holds the chat template."""
+    """The file with the chat template."""
     file: str
     """Its path in the folder."""
     files: Mapping[str, bytes]
-    """All that decide a prompt, by their paths."""
+    """Contents by path."""
     shortened: tuple[str, ...]
-    """Those of them that are too large to be copied whole."""
+    """The files that are too large to be copied whole."""
     variant: str | None = None
-    """The one of several templates that a person has chosen."""
+    """The chosen one of several named templates."""
 
     @property
     def origin(self) -> str:
         """For the header."""
         which = f" {shown(self.variant)}" if self.variant else ""
-        return f"the chat template{which} of {self.source.short}"
+        return f"the chat template{which} of {self.source.short_name}"
 
     @property
-    def unknown(self) -> bool:
-        """Is there no file that tells special tokens?"""
+    def has_no_tokens(self) -> bool:
+        """Whether there is no file with special tokens."""
         return TOKENIZER not in self.files and TOKENS_MAP not in self.files
 
 
-def as_jinja(folder: Folder, name: str, spec: TemplateSpec, *, alone: bool) -> Draft:
-    """A template of ``kind: jinja``. ``alone``: the YAML is to hold the template itself, with no file beside it."""
+def as_jinja(folder: TokenizerFolder, name: str, spec: TemplateSpec, *, alone: bool) -> Draft:
+    """A template of ``kind: jinja``. ``alone``: the YAML holds the template itself, without files beside it."""
     jinja = _jinja(spec)
     keys: dict[str, Any] = {"kind": "jinja", "description": f"The chat template of {name}."}
     notes = list(jinja.disagreements)
-    if folder.unknown:
+    if folder.has_no_tokens:
         notes.append(f"no {TOKENIZER} beside it: special tokens and the end of an answer are not known; "
                      "write special_tokens and stop")  # fmt: skip
     if alone:
@@ -79,43 +79,40 @@ def as_jinja(folder: Folder, name: str, spec: TemplateSpec, *, alone: bool) -> D
     return Draft(
         name=name,
         origin=folder.origin,
-        digest=folder.source.digest,
+        sha256=folder.source.sha256,
         keys=keys,
         notes=tuple(notes),
-        beside=() if alone else tuple(folder.files.items()),
+        files=() if alone else tuple(folder.files.items()),
     )
 
 
-def as_meta(folder: Folder, name: str, spec: TemplateSpec, say: Say, *, subset: tuple[str, ...] = ()) -> Draft:
-    """A meta template with the turns of the chat template. Raises ``ConfigError`` where there are none.
-
-    ``say`` renders the chat template.
-    """
+def as_meta(
+    folder: TokenizerFolder, name: str, spec: TemplateSpec, reference: Reference, *, subset: tuple[str, ...] = ()
+) -> Draft:
+    """A meta template with the turns of the chat template. Raises ``ConfigError`` if it has none."""
     jinja = _jinja(spec)
     bos = jinja.special_tokens.get("bos_token", "") if spec.bos == "text" else ""
     try:
-        turns = infer(say, bos_text=bos, system="system" not in subset)
+        turns = infer(reference, bos_text=bos, system="system" not in subset)
     except NotTurns as error:
-        hint = "" if "system" in subset else ", or leave system messages out with --without system"
-        raise folder.source.refuse(0, f"begin and end of roles cannot say this chat template: {error.message}. "
-                                   f"Import it as it is (without --as meta){hint}") from None  # fmt: skip
+        raise error.refuse(folder.source, 0, "", subset, "; import it as it is (without --as meta)") from None
     keys: dict[str, Any] = {"kind": "meta", "description": f"The turns of the chat template of {name}.", **turns.keys()}
     notes = [*jinja.disagreements, *_left_out(jinja, "import without --as meta to have them")]
-    if folder.unknown:
+    if folder.has_no_tokens:
         notes.append(f"no {TOKENIZER} beside it: the BOS and the end of an answer are not known; write bos and stop")
     instead = {DAY: DAY_FIXED, THINKING: THINKING_FIXED}
     notes += [instead.get(hint, hint) for hint in _hints(jinja.sources[:1])]
     keys |= _ends(jinja, notes, tuple([end for end in jinja.ends if end != turns.answer[1].strip()]))
-    notes += turns.unended(keys.get("stop", []))
+    notes += turns.notes(keys.get("stop", []))
     if bos and keys.get("begin", "").startswith(bos):
         keys |= {"bos": "text", "bos_text": bos}
     return Draft(
         name=name,
         origin=f"{folder.origin}, its turns found by probing",
-        digest=folder.source.digest,
+        sha256=folder.source.sha256,
         keys=keys,
         notes=tuple(notes),
-        subset=subset,
+        reference=replace(reference, excluded=(*[SUBSETS[word] for word in subset], *reference.excluded)),
     )
 
 
@@ -136,7 +133,7 @@ def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[st
 
 
 def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
-    """The templates of the folder that the file does not hold."""
+    """A note of the named templates that the file does not hold."""
     taken = jinja.sources[0][0]
     others = [name for name in jinja.names if name != taken]
     if not others:
@@ -146,7 +143,7 @@ def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
 
 
 def _hints(sources: Sequence[tuple[str, str]]) -> list[str]:
-    """What a chat template does that a file has to declare; never guessed from its text."""
+    """What a template file must declare, because the chat template only uses it."""
     text = "\n".join([source for _, source in sources])
     hints = []
     if "tools" in text:

@@ -1,11 +1,11 @@
-"""What prompt does FastChat make of a conversation? Its separator styles as data (``separators.json``), and a renderer.
+"""FastChat's separator styles as data (``fastchat_styles.json``), and a renderer of its conversations.
 
-A style says what stands before the turns with a system message (``system``) and without one (``without``), and how a
-turn is written (``turn``; ``first`` for the first, ``answer`` for the assistant's), opened (``open``), numbered
-(``round``) and followed (``behind``). ``needs: message``: without a message the system template is not looked at.
-``{either}`` is ``sep`` behind even turns and ``sep2`` behind odd ones.
-``alternates``: the speaker follows from the place alone.
-Held against FastChat 0.2.36; three styles came into its repository later.
+``begin`` starts every text, ``bos`` names the BOS in it. ``system`` is the text before the turns with a system message,
+``without`` without one; ``needs: message``: the system template is used only for a message. ``turn`` is a turn,
+``first`` the first one, ``answer`` the assistant's, ``open`` the answer that is asked for, ``round`` the text before
+each round, ``behind`` the text behind an answer. ``{either}`` is ``sep`` in even turns and ``sep2`` in odd ones.
+``alternates``: the role is chosen by the place of the turn. ``trims``: messages are stripped.
+Compared with FastChat 0.2.36; three styles are newer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SLOT = re.compile(r"\{(\w+)\}")
 
 @cache
 def styles() -> Mapping[str, Mapping[str, Any]]:
-    """The shipped table; read once, a part of the package like its code."""
-    text = resources.files(__package__).joinpath("separators.json").read_text(encoding="utf-8")
+    """The styles by name; read once."""
+    text = resources.files(__package__).joinpath("fastchat_styles.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = json.loads(text)
     return found
 
@@ -44,19 +44,19 @@ class Conversation:
 
     @property
     def bos_text(self) -> str:
-        """The BOS that the style itself writes."""
+        """The BOS in the text of the style; empty: it has none."""
         return str(styles()[self.sep_style].get("bos", ""))
 
     @property
     def writes_empty_system(self) -> bool:
-        """Does FastChat write a system turn around nothing when there is no system message?"""
+        """Whether FastChat writes an empty system turn when there is no system message."""
         style = styles()[self.sep_style]
         return style.get("needs") != "message" and bool(self.system_template.replace("{system_message}", ""))
 
     def prompt(self, messages: Sequence[Mapping[str, Any]], *, open_turn: bool = True) -> str:
-        """The text of a conversation, the assistant's turn opened behind it.
+        """The text of a conversation; with ``open_turn`` the assistant's turn is opened at its end.
 
-        Raises ``InvalidValue`` for system messages elsewhere than in front, and for speakers FastChat does not know.
+        Raises ``InvalidValue`` for system messages that are not the first, and for other roles.
         """
         style = styles()[self.sep_style]
         system = ""
@@ -71,11 +71,11 @@ class Conversation:
                 raise InvalidValue(f"FastChat has no turn for this {role} message", param=f"messages[{number}].role")
         if open_turn:
             turns.append((self.roles[1], None))
-        written = [self._filled(style.get("begin", "")), self._opening(style, system)]
-        written += [self._turn(style, number, role, text) for number, (role, text) in enumerate(turns)]
-        return "".join(written)
+        parts = [style.get("begin", ""), self._system(style, system)]
+        parts += [self._turn(style, number, role, text) for number, (role, text) in enumerate(turns)]
+        return "".join(parts)
 
-    def _opening(self, style: Mapping[str, Any], system: str) -> str:
+    def _system(self, style: Mapping[str, Any], system: str) -> str:
         prompt = self.system_template.replace("{system_message}", system)
         if not system and (not prompt or style.get("needs") == "message"):
             return self._filled(style.get("without", ""))
@@ -83,10 +83,11 @@ class Conversation:
 
     def _turn(self, style: Mapping[str, Any], number: int, role: str, text: str | None) -> str:
         answer = number % 2 == 1
-        before = self._filled(style.get("round", ""), number=str(number // 2 + self._first)) if not answer else ""
+        first = 1 if self.name.endswith("2") else 0  # one model of the numbered style counts from 1
+        before = self._filled(style.get("round", ""), number=str(number // 2 + first)) if not answer else ""
         either = self.sep2 if answer else self.sep
         role = self.roles[number % 2] if style.get("alternates") else role
-        if not text:  # FastChat takes an empty message for the one that is to be written
+        if not text:  # FastChat takes an empty message for the answer that is asked for
             form = style["open"] if answer or "answer" not in style else style["turn"].partition("{text}")[0]
             return before + self._filled(form, role=role)
         form = style.get("first", style["turn"]) if number == 0 else style["turn"]
@@ -95,11 +96,6 @@ class Conversation:
         text = text.strip() if style.get("trims") else text
         behind = style.get("behind", "") if answer else ""
         return before + self._filled(form, role=role, text=text, either=either) + behind
-
-    @property
-    def _first(self) -> int:
-        """The number of the first round: one model of the numbered style counts from 1, which its name tells."""
-        return 1 if self.name.endswith("2") else 0
 
     def _filled(self, form: str, **slots: str) -> str:
         values = {"sep": self.sep, "sep2": self.sep2, **slots}

@@ -1,4 +1,4 @@
-"""Does a written file hold what the draft held, whatever that is?"""
+"""A written file holds the keys of the draft, with any texts in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.config.files.yaml import parse
 from gateway.importer.draft import Draft
-from gateway.importer.written import written
+from gateway.importer.yaml_writer import write_yaml
 
 # Lone surrogates cannot be encoded, and no source that was read as UTF-8 holds one.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -36,14 +36,14 @@ KEYS: Any = st.fixed_dictionaries(
 @given(keys=KEYS, notes=st.lists(TEXTS, max_size=3), origin=TEXTS)
 def test_a_file_is_read_back_as_it_was(keys: dict[str, Any], notes: list[str], origin: str) -> None:
     draft = Draft("x", origin, "0" * 64, keys, tuple(notes))
-    document = parse(written(draft, [origin, *notes]).encode(), "x.yaml")
+    document = parse(write_yaml(draft, [origin, *notes]).encode(), "x.yaml")
     assert document.problems == ()
     assert document.value == keys
 
 
 def test_a_header_cannot_become_keys() -> None:
     draft = Draft("x", "a\nkind: chat\r\n\x85\u2028b", "0" * 64, {"kind": "meta"}, ("c\n- d",))
-    text = written(draft, ("e\nf",))
+    text = write_yaml(draft, ("e\nf",))
     assert [line for line in text.splitlines() if line and not line.startswith("#")] == ["kind: meta"]
 
 
@@ -53,6 +53,6 @@ def test_roles_stand_in_flow_and_programs_on_their_lines() -> None:
         "template": "{% if a %}\n  b\n\n{% endif %}\n",
         "round": [{"role": "HUMAN", "begin": "a\n"}],
     }
-    assert written(Draft("x", "o", "0" * 64, keys)).split("\n\n", 1)[1] == (
-        'kind: jinja\ntemplate: |2\n  {% if a %}\n    b\n\n  {% endif %}\nround:\n  - {role: HUMAN, begin: "a\\n"}\n'
+    assert write_yaml(Draft("x", "o", "0" * 64, keys)).split("\n\n", 1)[1] == (
+        'kind: jinja\ntemplate: |\n  {% if a %}\n    b\n\n  {% endif %}\nround:\n  - {role: HUMAN, begin: "a\\n"}\n'
     )

@@ -1,0 +1,75 @@
+"""Chooses the paths of the imported files, and writes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.cli.importing.build import TemplateFile
+from gateway.cli.importing.sources import STDOUT, ImportOptions
+from gateway.cli.options import NotFound
+from gateway.importer.draft import Draft
+from gateway.template.huggingface.folder.chat_template import LOOKED_AT
+from gateway.template.huggingface.folder.reader import JINJA, NAMED
+
+FOLDER = "meta_templates"
+
+
+def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path | None]:
+    """A path for each draft; None: standard output. Raises ``NotFound`` if one must not be written."""
+    out = options.out
+    paths: list[Path | None]
+    if out is None or options.is_folder:
+        paths = [Path(out or FOLDER) / f"{draft.name}.yaml" for draft in drafts]
+    else:
+        paths = [None if out == STDOUT else Path(out)]
+        if out != STDOUT and Path(out).suffix not in (".yaml", ".yml"):
+            raise NotFound(f"--out {out}: the file of a template ends in .yaml, the name of a folder in /")
+    if len(paths) < len(drafts):
+        raise NotFound(f"there are {len(drafts)} templates in {options.source}: give a folder as --out, or choose by "
+                       f"--model one of {', '.join(draft.name for draft in drafts)}")  # fmt: skip
+    for draft, path in zip(drafts, paths, strict=True):
+        if path is not None:
+            _check_path(path, path.parent / draft.name if draft.files else None, force=options.force)
+    return paths
+
+
+def _check_path(path: Path, folder: Path | None, *, force: bool) -> None:
+    for one in (path, *([folder] if folder is not None else [])):
+        if os.path.lexists(one) and not force:
+            raise NotFound(f"{one} exists: --force overwrites it, --name or --out writes elsewhere")
+    for one in () if folder is None else (folder, folder / NAMED):
+        if one.is_symlink():
+            raise NotFound(f"{one} is a link to files that do not belong to this import: remove the link")
+
+
+def write_files(file: TemplateFile, path: Path) -> list[Path]:
+    """Write the folder, then the YAML, so that the YAML never names a missing file.
+
+    Returns the removed files: those of an earlier import that would be read beside the new ones.
+    """
+    folder = path.parent / file.name
+    written = {folder / name: data for name, data in file.files}
+    left = [folder / name for name in LOOKED_AT] + sorted((folder / NAMED).glob(f"*{JINJA}")) if written else []
+    removed = [one for one in left if one not in written and os.path.lexists(one)]
+    try:
+        for one, data in written.items():
+            _write(one, data)
+        for one in removed:
+            one.unlink()
+        _write(path, file.text.encode("utf-8"))
+    except OSError as error:
+        raise NotFound(f"{path} cannot be written ({error.strerror or error})") from None
+    return removed
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write the whole file or nothing of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_bytes(data)
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,210 @@
+"""The drafts of a source: the file is found and read by its format, and the drafts are chosen and named."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gateway.cli.options import NotFound
+from gateway.cli.parity_sides import rendered_by
+from gateway.config.chat_folders import TEMPLATES, chat_template_in, read_chat_folder
+from gateway.config.files import yaml
+from gateway.config.schema.names import FILE_NAME, quote
+from gateway.config.sections.templates import CHAT
+from gateway.core.dialogue import Dialogue
+from gateway.core.errors import ConfigError, RequestError
+from gateway.importer import huggingface
+from gateway.importer.draft import TOOLS, Draft, Reference
+from gateway.importer.fastchat import read_fastchat
+from gateway.importer.kinds import kind_of
+from gateway.importer.lazyllm import read_lazyllm
+from gateway.importer.ollama import read_ollama
+from gateway.importer.opencompass import read_opencompass
+from gateway.importer.source import MAX_BYTES, Source
+from gateway.parity.sides import chat_reference
+from gateway.template.registry import build
+from gateway.template.spec.template import TemplateSpec
+
+STDOUT = "-"
+MODELFILE = "Modelfile"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """The options of ``gateway import``."""
+
+    source: Path
+    kind: str = "auto"
+    name: str | None = None
+    out: str | None = None
+    """A file, a folder, or ``-`` for standard output."""
+    force: bool = False
+    model: str | None = None
+    form: str = "jinja"
+    """Of a chat template: ``jinja`` or ``meta``."""
+    without: tuple[str, ...] = ()
+    """Keys of ``draft.SUBSETS``."""
+    marks_of: str = ""
+    turns: str = "natural"
+    variant: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether ``out`` is a folder."""
+        return self.out is not None and (self.out.endswith(("/", os.sep)) or Path(self.out).is_dir())
+
+    @property
+    def template_name(self) -> str | None:
+        """``name``, else the name of the file that ``out`` gives; None: neither is given."""
+        if self.name is not None or self.out is None or self.out == STDOUT or self.is_folder:
+            return self.name
+        return Path(self.out).stem
+
+
+def read_drafts(options: ImportOptions) -> list[Draft]:
+    """The chosen drafts of a source, with their names. Raises ``NotFound`` or ``ConfigError``."""
+    path = _file_of(options)
+    source = _source(path)
+    kind = kind_of(source) if options.kind == "auto" else options.kind
+    _check_options(options, kind)
+    match kind:
+        case "hf":
+            drafts = [_of_folder(source, path, options)]
+        case "opencompass":
+            drafts = read_opencompass(source, turns=options.turns)
+        case "lazyllm":
+            drafts = read_lazyllm(source, marks_of=options.marks_of)
+        case "ollama":
+            drafts = [read_ollama(source, subset=options.without)]
+        case _:
+            drafts = read_fastchat(source, subset=options.without)
+    drafts = [replace(draft, name=_as_name(draft.name)) for draft in drafts]
+    names = ", ".join([draft.name for draft in drafts])
+    if options.model is not None:
+        drafts = [draft for draft in drafts if draft.name == _as_name(options.model)]
+        if not drafts:
+            raise NotFound(f"no model {quote(options.model)} in {options.source}: {names}")
+    if options.name is not None and len(drafts) > 1:
+        raise NotFound(f"--name is for one template, and there are {len(drafts)}: choose by --model one of {names}")
+    if options.template_name and len(drafts) == 1:
+        drafts = [replace(drafts[0], name=options.template_name)]
+    _check_names([draft.name for draft in drafts])
+    return drafts
+
+
+def _check_options(options: ImportOptions, kind: str) -> None:
+    for is_given, option, kinds in (
+        (options.marks_of, "--marks-of", ("lazyllm",)),
+        (options.form != "jinja", "--as", ("hf",)),
+        (options.variant is not None, "--variant", ("hf",)),
+        (options.turns != "natural", "--turns", ("opencompass",)),
+        (options.without and options.form == "jinja" and kind == "hf", "--without", ("hf with --as meta",)),
+        (options.without, "--without", ("hf", "ollama", "fastchat")),
+    ):
+        if is_given and kind not in kinds:
+            raise NotFound(f"{option} is for {', '.join(kinds)}, and {options.source} is read as {kind}")
+
+
+def _check_names(names: list[str]) -> None:
+    for name in names:
+        if not FILE_NAME.fullmatch(name) or name == CHAT.name:
+            raise NotFound(f'{quote(name)} is not a name for a template: use lower-case letters, digits, ".", "_" and '
+                           f'"-", and not "{CHAT.name}"')  # fmt: skip
+        if names.count(name) > 1:
+            raise NotFound(f"several models have the name {quote(name)}: give each its own abbr")
+
+
+def _as_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:64] or "imported"
+
+
+# ---------------------------------------------------------------- files
+
+
+def _file_of(options: ImportOptions) -> Path:
+    path = options.source
+    if not path.exists():
+        raise NotFound(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return path
+    file = chat_template_in(path) if options.kind in ("auto", "hf") else None
+    if file is None and options.kind in ("auto", "ollama") and (path / MODELFILE).is_file():
+        file = path / MODELFILE
+    if file is None:
+        raise NotFound(f"{path} has no chat template ({', '.join(TEMPLATES)}) and no {MODELFILE}: name the file")
+    return file
+
+
+def _source(path: Path) -> Source:
+    folder = Path(os.path.realpath(path.parent))
+
+    def read_beside(name: str) -> bytes | None:
+        target = Path(os.path.realpath(folder / name))
+        return _read(target) if target.is_relative_to(folder) and target.is_file() else None
+
+    return Source(str(path), _read(path), read_beside, _parse_yaml)
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file, at most one more than is ever used."""
+    try:
+        with path.open("rb") as file:
+            return file.read((64 if path.suffix == ".json" else 1) * MAX_BYTES + 1)
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read ({error.strerror or error})") from None
+
+
+def _parse_yaml(data: bytes, name: str) -> Any:
+    document = yaml.parse(data, name)
+    if document.problems:
+        raise ConfigError(document.problems)
+    return document.value
+
+
+# ---------------------------------------------------------------- tokenizer folders
+
+
+def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
+    read = read_chat_folder(path, variant=options.variant)
+    folder = huggingface.TokenizerFolder(source, read.file, read.files, read.shortened, options.variant)
+    name = options.template_name or _as_name(read.folder.absolute().name)
+    reference, is_our_own = _chat_reference(read.spec)
+    if options.form == "meta":
+        return huggingface.as_meta(folder, name, read.spec, reference, subset=options.without)
+    draft = huggingface.as_jinja(folder, name, read.spec, alone=options.out == STDOUT)
+    return replace(draft, examples_by=reference.name) if is_our_own else replace(draft, reference=reference)
+
+
+def _chat_reference(spec: TemplateSpec) -> tuple[Reference, bool]:
+    """The chat template as a reference, and whether the gateway itself renders it."""
+    from gateway.template.huggingface.renderer import JinjaTemplate
+
+    template, renderer = rendered_by(spec, "auto")
+    side, bounded = chat_reference(template), build(spec)
+    assert isinstance(bounded, JinjaTemplate)
+
+    def after(
+        bounded_render: Callable[[Dialogue], Any], render: Callable[[Dialogue], str]
+    ) -> Callable[[Dialogue], str]:
+        """Render with bounds first: ``transformers`` has none, and an endless template must stop."""
+
+        def rendered(dialogue: Dialogue) -> str:
+            with suppress(RequestError):
+                bounded_render(dialogue)
+            return render(dialogue)
+
+        return rendered
+
+    reference = Reference(
+        name=f"the chat template ({renderer})",
+        render=after(bounded.render, lambda dialogue: side.render(dialogue).text),
+        whole=after(bounded.whole, template.whole),
+        bos=spec.bos,
+        excluded=(TOOLS,),
+    )
+    return reference, isinstance(template, JinjaTemplate)

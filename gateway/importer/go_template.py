@@ -1,0 +1,174 @@
+"""Plain Go templates, as the TEMPLATE of an Ollama Modelfile holds them, rendered with Ollama's rules.
+
+Plain is: ``.System``, ``.Prompt``, ``.Response`` and ``if`` with one of them; one ``range .Messages`` with ``.Role``,
+``.Content``, ``if eq .Role "…"`` and ``continue``; ``else``, ``else if``, comments, trimming by ``{{-`` and ``-}}``.
+Any other action is refused with its line. Ollama's rules are those of its ``template/template.go``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from gateway.core.dialogue import Dialogue
+
+JOINT = "\n\n"
+"""Between neighbours of one role, and between system messages."""
+BLANKS = " \t\r\n"
+OUTSIDE, INSIDE = ("System", "Prompt", "Response"), ("Role", "Content")
+"""The fields outside and inside of ``range .Messages``."""
+FIELD = re.compile(r"\.(\w+)", re.ASCII)
+TEST = re.compile(r'(else\s+)?if\s+(?:\.(\w+)|eq\s+\.Role\s+"([^"\\]*)")', re.ASCII)
+RANGE = re.compile(r"range\s+(?:\$\w+,\s*\$\w+\s*:=\s*)?\.Messages", re.ASCII)
+COMMENT = re.compile(r"/\*.*\*/", re.DOTALL)
+
+
+INSTEAD = (
+    "a template may have .System, .Prompt and .Response with plain ifs, or one plain range over .Messages; import the "
+    "model's own chat template (gateway import PATH, the folder of its tokenizer)"
+)
+
+
+class GoTemplateError(Exception):
+    """A template that is not plain. ``line`` counts from 1."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A text or an action."""
+
+    kind: str
+    """``text``, ``field``, ``if``, ``else if``, ``else``, ``end`` or ``continue``."""
+    text: str = ""
+    """The text, or the name of the field that is written or tested."""
+    role: str | None = None
+    """Of a test: the field must be equal to it; None: the field must not be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoTemplate:
+    """The tokens before, inside of and behind ``range .Messages``; without a loop all stand before it."""
+
+    before: tuple[Token, ...]
+    loop: tuple[Token, ...] | None
+    after: tuple[Token, ...]
+
+    def render(self, dialogue: Dialogue) -> str:
+        """The prompt that Ollama makes of a conversation.
+
+        A template with a loop gets all messages at once. Any other one is rendered once for each exchange, for the
+        last exchange only up to ``.Response``.
+        """
+        messages: list[dict[str, str]] = []
+        for message in dialogue.messages:
+            if messages and messages[-1]["Role"] == message.role != "tool":
+                messages[-1]["Content"] += JOINT + message.text
+            else:
+                messages.append({"Role": message.role, "Content": message.text})
+        if self.loop is not None:
+            system = JOINT.join([one["Content"] for one in messages if one["Role"] == "system"])
+            data = {"System": system, "Response": ""}
+            turns = [_render(self.loop, one) for one in messages]
+            return "".join([_render(self.before, data), *turns, _render(self.after, data)])
+        response = Token("field", "Response")
+        tokens = self.before if response in self.before else (*self.before, response)
+        exchanges = [dict.fromkeys(OUTSIDE, "")]
+        for one in messages:
+            role, current = one["Role"], exchanges[-1]
+            ends = (role == "user" and current["Response"]) or (
+                role == "system" and (current["Prompt"] or current["Response"])
+            )
+            if ends:
+                exchanges.append(dict.fromkeys(OUTSIDE, ""))
+            if name := {"system": "System", "user": "Prompt", "assistant": "Response"}.get(role):
+                exchanges[-1][name] = one["Content"]
+        last = (*takewhile(lambda token: token != response, tokens), response)
+        return "".join([*[_render(tokens, one) for one in exchanges[:-1]], _render(last, exchanges[-1])])
+
+
+def parse(template: str) -> GoTemplate:
+    """Parse a template. Raises ``GoTemplateError``."""
+    parts: list[list[Token]] = [[]]
+    blocks: list[tuple[int, int]] = []
+    """For each open ``if``: its line, and where its branch begins among the tokens; -1: in its ``else``."""
+    for line, text, is_action in _split(template):
+        tokens, inside = parts[-1], len(parts) == 2
+        fields = INSIDE if inside else OUTSIDE
+        in_branch = bool(blocks) and blocks[-1][1] >= 0
+        if not is_action:
+            tokens.append(Token("text", text))
+        elif COMMENT.fullmatch(text):
+            continue
+        elif (field := FIELD.fullmatch(text)) and field[1] in fields:
+            tokens.append(Token("field", field[1]))
+        elif (test := TEST.fullmatch(text)) and (test[2] or "Role") in fields and not test[1]:
+            blocks.append((line, len(tokens)))
+            tokens.append(Token("if", test[2] or "Role", test[3]))
+        elif in_branch and (text == "else" or (test and (test[2] or "Role") in fields)):
+            if Token("field", "Response") in tokens[blocks[-1][1] :]:
+                raise GoTemplateError(line, ".Response before an else, behind which Ollama cannot cut the text")
+            blocks[-1] = (line, len(tokens) if test else -1)
+            tokens.append(Token("else if", test[2] or "Role", test[3]) if test else Token("else"))
+        elif text == "end" and blocks:
+            blocks.pop()
+            tokens.append(Token("end"))
+        elif (text == "end" and inside) or (RANGE.fullmatch(text) and len(parts) == 1 and not blocks):
+            parts.append([])
+        elif text == "continue" and inside:
+            tokens.append(Token("continue"))
+        else:
+            shown = text if len(text) <= 60 else f"{text[:60]}…"
+            raise GoTemplateError(line, f"{{{{ {shown} }}}} is not supported here: {INSTEAD}")
+    if blocks or len(parts) == 2:
+        raise GoTemplateError(blocks[-1][0] if blocks else 1, "an if or range has no end")
+    if len(parts) == 3 and any(token.kind != "text" and token.text == "Prompt" for token in (*parts[0], *parts[2])):
+        raise GoTemplateError(1, ".Prompt has no value in a template with .Messages")
+    if len(parts) == 1:
+        return GoTemplate(tuple(parts[0]), None, ())
+    return GoTemplate(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
+
+
+def _split(template: str) -> Iterator[tuple[int, str, bool]]:
+    """(line, text, whether it is an action) in order; texts are trimmed, actions are without their braces."""
+    text, *pieces = template.split("{{")
+    line, trim = 1, False
+    for piece in pieces:
+        action, closed, following = piece.partition("}}")
+        start = line + text.count("\n")
+        if not closed:
+            raise GoTemplateError(start, "{{ is never closed")
+        kept = text.lstrip(BLANKS) if trim else text
+        left = action[:1] == "-" and action[1:2] in BLANKS
+        yield line, kept.rstrip(BLANKS) if left else kept, False
+        line, text = start + action.count("\n"), following
+        trim = action[-1:] == "-" and action[-2:-1] in BLANKS
+        yield start, action[left : len(action) - trim].strip(BLANKS), True
+    yield line, text.lstrip(BLANKS) if trim else text, False
+
+
+def _render(tokens: Sequence[Token], data: Mapping[str, str]) -> str:
+    parts: list[str] = []
+    branches: list[str] = []
+    """For each open ``if``: ``taken``, ``waiting`` for a branch that holds, or ``over``."""
+    for token in tokens:
+        writes = not branches or branches[-1] == "taken"
+        if token.kind in ("if", "else if", "else"):
+            holds = token.kind == "else" or (
+                data[token.text] == token.role if token.role is not None else data[token.text]
+            )
+            if token.kind != "if":
+                writes = branches.pop() == "waiting"
+            branches.append("over" if not writes else "taken" if holds else "waiting")
+        elif token.kind == "end":
+            branches.pop()
+        elif writes and token.kind == "continue":
+            break
+        elif writes:
+            parts.append(token.text if token.kind == "text" else data[token.text])
+    return "".join(parts)

@@ -1,0 +1,337 @@
+"""Plain values of a Python file, read from its syntax tree; nothing is imported or executed.
+
+Supported: literals (tuples become lists), names, ``dict(…)``, ``+`` of texts and lists, ``*`` and ``**`` of values,
+entries by a plain key, assignments to names and to such entries, ``+=``, ``append`` and ``extend`` of lists, and
+``read_base`` imports of files in the same folder or below. Any other call stays a ``CallExpression``, any other name a
+``NameReference``. All else is ``Unsupported``, and the values that it may change are marked; the importers refuse both
+with the line where they need the value.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.core.errors import ConfigError
+from gateway.importer.source import Source
+
+MAX_LENGTH = 200_000
+"""Characters of a text, or entries of a list, that is put together."""
+MAX_FILES = 16
+"""Files that one source leads to."""
+MAX_NOTES = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PythonExpression:
+    """An expression that has no plain value here."""
+
+    text: str
+    line: int
+
+    def __repr__(self) -> str:
+        return f"{self.text} (line {self.line})"
+
+    @property
+    def last(self) -> str:
+        """The part behind the last dot."""
+        return self.text.rsplit(".", 1)[-1]
+
+
+class NameReference(PythonExpression):
+    """A name without a value in the file, such as an imported class."""
+
+
+class Unsupported(PythonExpression):
+    """What cannot be read as syntax."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CallExpression(PythonExpression):
+    """A call, such as one of a constructor; it is not executed."""
+
+    args: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"{self.text}(…) (line {self.line})"
+
+
+class PythonFile:
+    """The names and values of one file, and of the files that it reads by ``read_base``.
+
+    Raises ``ConfigError`` for a file that is not Python, or nests too deeply.
+    """
+
+    def __init__(self, source: Source, path: str = "", files: dict[str, PythonFile] | None = None) -> None:
+        self.names: dict[str, Any] = {}
+        self.lines: dict[str, int] = {}
+        """Where each name got its value."""
+        self.calls: list[CallExpression] = []
+        """Calls that are statements."""
+        self.notes: list[str] = []
+        """What was not followed; the first ``MAX_NOTES`` of it."""
+        self._source, self._path = source, path
+        self._files = {} if files is None else files
+        self._files[path] = self  # before the statements, so that circles of imports end
+        self._changed: dict[int, tuple[Any, Unsupported]] = {} if files is None else files[""]._changed
+        """By identity: a value that a statement may have changed, and that statement."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about escapes in the strings of the source
+                body = ast.parse(source.text()).body
+            for statement in body:
+                self._statement(statement)
+        except SyntaxError as error:
+            raise source.refuse(error.lineno or 0, f"not valid Python: {error.msg}") from None
+        except (RecursionError, MemoryError):
+            raise source.refuse(0, "cannot be read as Python: nests too deeply") from None
+        except ValueError as error:
+            raise source.refuse(0, f"cannot be read as Python: {error}") from None
+
+    def find_calls(self, classes: tuple[str, ...]) -> Iterator[tuple[str, CallExpression]]:
+        """Every call of one of these names, with the name it is bound to; calls inside of other values too."""
+        seen: set[int] = set()
+        for name, root in [*self.names.items(), *(("", call) for call in self.calls)]:
+            for value in _parts(root, seen):
+                if isinstance(value, CallExpression) and value.last in classes:
+                    yield name, value
+
+    def check_unchanged(self, value: Any, what: str) -> None:
+        """Raise ``ConfigError`` if a statement may have changed this value."""
+        if (found := self._changed.get(id(value))) is not None:
+            raise self._refusal(found[1], what)
+
+    def check_plain(self, value: Any, what: str) -> None:
+        """Raise ``ConfigError`` unless all of a value was read and no statement may have changed it."""
+        for part in _parts(value, set()):
+            self.check_unchanged(part, what)
+            if isinstance(part, PythonExpression):
+                raise self._refusal(part, what)
+
+    def note(self, text: str) -> None:
+        """One more thing that was not followed."""
+        if text not in self.notes:
+            if len(self.notes) < MAX_NOTES:
+                self.notes.append(text)
+            elif len(self.notes) == MAX_NOTES:
+                self.notes.append("… and more that was not followed")
+
+    def _refusal(self, found: PythonExpression, what: str) -> ConfigError:
+        executed = "" if isinstance(found, Unsupported) else ", which is not executed"
+        return self._source.refuse(found.line, f"{what} holds {found}{executed}: write the plain value there")
+
+    # ---------------------------------------------------------------- statements
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
+                found = self._value(value)
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    self._assign(target, found)
+            case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
+                self._add(name, self._value(value), node)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method), args=[value])) if (
+                method in ("append", "extend") and isinstance(self.names.get(name), list)
+            ):
+                self._add(name, [self._value(value)] if method == "append" else self._value(value), node)
+            case ast.Expr(value=value):
+                if isinstance(found := self._value(value), CallExpression):
+                    self.calls.append(found)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                for alias in names:
+                    self._set(alias.asname or alias.name.split(".")[0], NameReference(alias.name, node.lineno), node)
+            case ast.With(items=[ast.withitem(context_expr=ast.Call(func=func))], body=body) if (
+                ast.unparse(func).split(".")[-1] == "read_base"
+            ):
+                for one in body:
+                    if isinstance(one, ast.ImportFrom):
+                        self._read_base(one)
+                    else:
+                        self._unsupported(one)
+            case ast.Pass():
+                pass
+            case _:
+                self._unsupported(node)
+
+    def _assign(self, target: ast.expr, value: Any) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._set(name, value, target)
+            case ast.Subscript(value=holder, slice=ast.Constant(value=str() | int() as key)) if isinstance(
+                mapping := self._value(holder), dict
+            ):
+                mapping[key] = value
+            case _:
+                self._unsupported(target)
+
+    def _set(self, name: str, value: Any, node: ast.expr | ast.stmt) -> None:
+        self.names[name] = value
+        self.lines[name] = node.lineno
+
+    def _add(self, name: str, more: Any, node: ast.stmt) -> None:
+        """``+=``: a list grows in place, for all its names; a text is replaced."""
+        value = self.names.get(name)
+        total = _sum(value, more, node.lineno)
+        if isinstance(value, list) and isinstance(total, list):
+            value[:] = total
+        elif isinstance(total, str):
+            self.names[name] = total
+        else:
+            self._unsupported(node)
+
+    def _read_base(self, node: ast.ImportFrom) -> None:
+        where = "." * node.level + (node.module or "")
+        path = "/".join([*self._path.split("/")[:-1], *(node.module or "").split(".")]) + ".py"
+        base = self._files.get(path) if node.level == 1 else None
+        problem = "is not there"
+        if node.level != 1:
+            problem = "is in another folder"
+        elif base is None and len(self._files) > MAX_FILES:
+            problem = f"is one file too many ({MAX_FILES} are read)"
+        elif base is None and (data := self._source.read_beside(path)) is not None:
+            base = PythonFile(Source(path, data, self._source.read_beside, self._source.parse_yaml), path, self._files)
+        if base is None:
+            self.note(
+                f"line {node.lineno}: {where} {problem}, so {', '.join(one.name for one in node.names)} was not read"
+            )
+        else:
+            for note in base.notes:
+                self.note(note)
+        for alias in node.names:
+            if alias.name == "*" and base is not None:
+                for name, value in base.names.items():
+                    self._set(name, value, node)
+            else:
+                missing = Unsupported(f"{alias.name} of {where}, which was not read", node.lineno)
+                value = missing if base is None else base.names.get(alias.name, missing)
+                self._set(alias.asname or alias.name, value, node)
+
+    def _unsupported(
+        self, node: ast.expr | ast.stmt, text: str = "an expression that is not a plain value"
+    ) -> Unsupported:
+        """Give up on a part of the file: the names that it binds, the lists and mappings that it mentions."""
+        found = Unsupported(
+            text if isinstance(node, ast.expr) else "a value that this statement may change", node.lineno
+        )
+        for one in ast.walk(node):
+            match one:
+                case ast.Name(id=name, ctx=context):
+                    if isinstance(value := self.names.get(name), list | dict):
+                        self._changed.setdefault(id(value), (value, found))
+                    if not isinstance(context, ast.Load):
+                        self._set(name, found, node)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self._set(name, Unsupported(f"the function {name}", one.lineno), node)
+                case ast.ClassDef(name=name):
+                    self._set(name, NameReference(name, one.lineno), node)
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if isinstance(
+                    value := self.names.get(name), CallExpression
+                ):
+                    self.note(f"line {one.lineno}: what .{method}() does to {value} was not followed")
+                case (
+                    ast.Call(func=ast.Attribute(value=path))
+                    | ast.Attribute(ctx=ast.Store() | ast.Del(), value=path)
+                    | ast.Subscript(ctx=ast.Store() | ast.Del(), value=path)
+                ):
+                    while isinstance(path, ast.Attribute | ast.Subscript | ast.Call):
+                        path = path.func if isinstance(path, ast.Call) else path.value
+                    for part in _parts(self.names.get(path.id) if isinstance(path, ast.Name) else None, set()):
+                        self._changed.setdefault(id(part), (part, found))
+        return found
+
+    # ---------------------------------------------------------------- expressions
+
+    def _value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=str() as text):
+                half = re.search("[\ud800-\udfff]", text)
+                return text if half is None else self._unsupported(node, f"{half[0]!a}, half of a character")
+            case ast.Constant(value=int() | float() | None as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                return -number
+            case ast.Name(id=name):
+                return self.names.get(name, NameReference(name, node.lineno))
+            case ast.Attribute() if name := self._dotted(node):
+                return NameReference(name, node.lineno)
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                return self._items(items)
+            case ast.Dict(keys=keys, values=values):
+                return self._mapping([None if key is None else self._value(key) for key in keys], values, node.lineno)
+            case ast.Call(func=ast.Name(id="dict"), args=args, keywords=keywords) if len(args) < 2:
+                names = [*[None for _ in args], *[keyword.arg for keyword in keywords]]
+                return self._mapping(names, [*args, *[keyword.value for keyword in keywords]], node.lineno)
+            case ast.Call(func=ast.Name() | ast.Attribute() as func) if name := self._dotted(func):
+                keywords = self._mapping([one.arg for one in node.keywords], [one.value for one in node.keywords], 0)
+                if isinstance(self.names.get(name), Unsupported):
+                    self._unsupported(node)  # a function of the file may change its arguments
+                if isinstance(keywords, dict):
+                    return CallExpression(name, node.lineno, tuple(self._items(node.args)), keywords)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return _sum(self._value(left), self._value(right), node.lineno)
+            case ast.Subscript(value=holder, slice=ast.Constant(value=key)):
+                with suppress(LookupError, TypeError):
+                    found: Any = self._value(holder)
+                    return found[key] if type(found) in (list, dict) else self._unsupported(node)
+        return self._unsupported(node)
+
+    def _dotted(self, node: ast.expr) -> str:
+        """``a.b.c``, if ``a`` has no value in the file; empty: the expression is something else."""
+        name = ast.unparse(node)
+        known = isinstance(node, ast.Name) or isinstance(self.names.get(name.split(".")[0]), NameReference | None)
+        return name if known and re.fullmatch(r"[\w.]+", name) else ""
+
+    def _items(self, nodes: list[ast.expr]) -> list[Any]:
+        items: list[Any] = []
+        for node in nodes:
+            value = self._value(node.value if isinstance(node, ast.Starred) else node)
+            if not isinstance(node, ast.Starred):
+                items.append(value)
+            elif isinstance(value, list) and len(items) + len(value) <= MAX_LENGTH:
+                items += value
+            else:
+                items.append(Unsupported("a * of a value that is not a list", node.lineno))
+        return items
+
+    def _mapping(self, keys: list[Any], values: list[ast.expr], line: int) -> Any:
+        """A mapping; a key of None stands for ``**``."""
+        found: dict[Any, Any] = {}
+        for key, node in zip(keys, values, strict=True):
+            value = self._value(node)
+            if key is None and isinstance(value, dict):
+                found |= value
+            elif isinstance(key, str | int):
+                found[key] = value
+            else:
+                return Unsupported("a mapping with keys that are not plain", line)
+        return found
+
+
+def _sum(one: Any, other: Any, line: int) -> Any:
+    if type(one) in (str, list) and type(one) is type(other) and len(one) + len(other) <= MAX_LENGTH:
+        return one + other
+    return Unsupported("a sum that is not one of texts or lists", line)
+
+
+def _parts(value: Any, seen: set[int]) -> Iterator[Any]:
+    """A value and all that it holds, in the order of the file; each only once."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        if not isinstance(one, str | int | float | None):
+            seen.add(id(one))
+        yield one
+        if isinstance(one, CallExpression):
+            waiting += reversed([*one.args, *one.keywords.values()])
+        elif isinstance(one, dict):
+            waiting += reversed(one.values())
+        elif isinstance(one, list):
+            waiting += reversed(one)

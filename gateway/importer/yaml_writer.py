@@ -1,0 +1,70 @@
+"""Writes a draft as YAML: a header of comments, roles and messages inline, texts in double quotes."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from gateway.importer.draft import Draft
+
+WIDTH = 118
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+"""Texts that need no quotes, unless YAML reads them as another type."""
+
+
+def write_yaml(draft: Draft, verdict: Iterable[str] = ()) -> str:
+    """The text of the file. ``verdict``: lines about the comparison with the reference."""
+    lines = [f"Imported from {draft.origin}.", f"Source: sha256 {draft.sha256}", *verdict]
+    if draft.notes:
+        lines += ["", "What was not carried over, and what to look at:", *[f"- {note}" for note in draft.notes]]
+    body = yaml.dump(_Document(draft.keys), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+    return "\n".join([*[one for line in lines for one in _comment(line)], "", body])
+
+
+def _comment(text: str) -> list[str]:
+    """A text as comments; characters that could end a line are escaped."""
+    safe = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
+    indent = "  " if text.startswith("- ") else ""
+    folded = textwrap.wrap(safe, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [f"# {line}".rstrip() for line in folded or [""]]
+
+
+class _Dumper(yaml.SafeDumper):
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Indents lists inside of mappings."""
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Values that occur twice are written twice."""
+        return True
+
+
+class _Document(dict[str, Any]):
+    """The keys of the file."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Words plain, programs of several lines as blocks, all else in double quotes."""
+    style = None if WORD.fullmatch(text) else "|" if text.count("\n") > 1 and "{%" in text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _represent_mapping(dumper: yaml.SafeDumper, value: dict[str, Any]) -> yaml.MappingNode:
+    """The document and nested mappings as blocks, all others inline."""
+    inline = not isinstance(value, _Document) and not any(isinstance(one, dict | list) for one in value.values())
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=inline)
+
+
+def _represent_list(dumper: yaml.SafeDumper, value: list[Any]) -> yaml.SequenceNode:
+    inline = not any(isinstance(one, dict | list) for one in value)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=inline)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(dict, _represent_mapping)
+_Dumper.add_representer(_Document, _represent_mapping)
+_Dumper.add_representer(list, _represent_list)
