@@ -16,12 +16,14 @@ import argparse
 import sys
 from pathlib import Path
 
+from gateway.cli.importing.build import build_file
+from gateway.cli.importing.output import output_paths, write_files
+from gateway.cli.importing.sources import ImportOptions, read_drafts
 from gateway.cli.options import NotFound, fail, print_problems
+from gateway.config.schema.names import escaped
 from gateway.core.errors import ConfigError, GatewayError
-
-KINDS = ("auto", "hf", "opencompass", "lazyllm", "ollama", "fastchat")
-
-SUBSETS = ("system", "blanks", "empty", "odd", "continued")
+from gateway.importer.draft import SUBSETS
+from gateway.importer.kinds import KINDS
 
 EXAMPLES = r"""examples:
   gateway import ~/models/my-chat-7b                        a chat template, with the files it needs
@@ -36,7 +38,7 @@ EXAMPLES = r"""examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     parser.add_argument("source", metavar="SOURCE", help="a folder or a file")
-    parser.add_argument("--kind", choices=KINDS, default=KINDS[0],
+    parser.add_argument("--kind", choices=("auto", *KINDS), default="auto",
                         help="the source's format (default: recognised by its name and content)")  # fmt: skip
     parser.add_argument("--name", metavar="NAME", help="the template's name (default: the source's)")
     parser.add_argument("--out", metavar="FILE|FOLDER|-",
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as", dest="form", choices=("jinja", "meta"), default="jinja",
                         help="a chat template as it is (default), or as turns with begin and end")  # fmt: skip
     parser.add_argument("--variant", metavar="NAME", help="one of several named chat templates, for all requests")
-    parser.add_argument("--without", action="append", default=[], choices=SUBSETS,
+    parser.add_argument("--without", action="append", default=[], choices=tuple(SUBSETS),
                         help="conversations to leave out of the comparison: system messages, blanks at the ends of "
                         "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
     parser.add_argument("--turns", choices=("natural", "opencompass"), default="natural",
@@ -56,11 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import and write."""
-    from gateway.cli.importing.build import build_file
-    from gateway.cli.importing.output import output_paths, write_files
-    from gateway.cli.importing.sources import ImportOptions, read_drafts
-    from gateway.config.schema.names import escaped
-
     options = ImportOptions(
         source=Path(args.source),
         kind=args.kind,

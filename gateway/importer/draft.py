@@ -68,31 +68,9 @@ class Draft:
     """What renders the examples if there is no reference."""
 
 
-def has_tools(dialogue: Dialogue) -> bool:
-    """Tools, calls or results."""
-    return bool(dialogue.tools) or any(
-        message.role == "tool" or message.raw.get("tool_calls") for message in dialogue.messages
-    )
-
-
-def has_empty(dialogue: Dialogue) -> bool:
-    """A message without text."""
-    return any(not message.text for message in dialogue.messages)
-
-
-def has_neighbours(dialogue: Dialogue) -> bool:
-    """Two messages of one role in a row."""
-    return any(one.role == other.role for one, other in pairwise(dialogue.messages))
-
-
 def has_system(dialogue: Dialogue) -> bool:
     """A system message."""
     return any(message.role in ("system", "developer") for message in dialogue.messages)
-
-
-def has_blanks(dialogue: Dialogue) -> bool:
-    """A message with white space at an end."""
-    return any(message.text != message.text.strip() for message in dialogue.messages)
 
 
 def has_odd_system(dialogue: Dialogue) -> bool:
@@ -112,8 +90,16 @@ def ends_with_assistant(dialogue: Dialogue) -> bool:
     return bool(dialogue.messages) and dialogue.messages[-1].role == "assistant" and not dialogue.continue_final
 
 
-TOOLS = Exclusion("tools, calls and results", has_tools)
-EMPTY = Exclusion("empty messages", has_empty)
+def has_neighbours(dialogue: Dialogue) -> bool:
+    """Two messages of one role in a row."""
+    return any(one.role == other.role for one, other in pairwise(dialogue.messages))
+
+
+TOOLS = Exclusion(
+    "tools, calls and results",
+    lambda one: bool(one.tools) or any(this.role == "tool" or this.raw.get("tool_calls") for this in one.messages),
+)
+EMPTY = Exclusion("empty messages", lambda one: any(not message.text for message in one.messages))
 NO_SYSTEM = Exclusion(
     "conversations without a system message, to which the source adds one of its own", lambda one: not has_system(one)
 )
@@ -131,7 +117,10 @@ STRICT_TURNS = (
 
 SUBSETS = {
     "system": Exclusion("system messages", has_system),
-    "blanks": Exclusion("messages with white space at their ends", has_blanks),
+    "blanks": Exclusion(
+        "messages with white space at their ends",
+        lambda one: any(this.text != this.text.strip() for this in one.messages),
+    ),
     "empty": EMPTY,
     "odd": Exclusion(
         "conversations in which user and assistant do not take turns behind one system message",

@@ -59,7 +59,7 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     default = _text(fields, "system_message", line, source)
     alone = not default and not conversation.writes_empty_system
     system = "system" not in subset
-    if not system and not alone and conversation.writes_empty_system and not default:
+    if not system and not default and conversation.writes_empty_system:
         raise source.refuse(line, "FastChat writes an empty system turn when there is no system message, so nothing is "
                             "left without system messages: import with them", "system_template")  # fmt: skip
     reference = _reference(conversation, alone=alone, default=default, subset=subset)

@@ -10,21 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from typing import Literal
 
 from gateway.core.dialogue import Dialogue
 
 JOINT = "\n\n"
 """Between neighbours of one role, and between system messages."""
 BLANKS = " \t\r\n"
-OUTSIDE, INSIDE = ("System", "Prompt", "Response"), ("Role", "Content")
+OF_ROLE = {"system": "System", "user": "Prompt", "assistant": "Response"}
+OUTSIDE, INSIDE = tuple(OF_ROLE.values()), ("Role", "Content")
 """The fields outside and inside of ``range .Messages``."""
 FIELD = re.compile(r"\.(\w+)", re.ASCII)
 TEST = re.compile(r'(else\s+)?if\s+(?:\.(\w+)|eq\s+\.Role\s+"([^"\\]*)")', re.ASCII)
 RANGE = re.compile(r"range\s+(?:\$\w+,\s*\$\w+\s*:=\s*)?\.Messages", re.ASCII)
 COMMENT = re.compile(r"/\*.*\*/", re.DOTALL)
-
-
 INSTEAD = (
     "a template may have .System, .Prompt and .Response with plain ifs, or one plain range over .Messages; import the "
     "model's own chat template (gateway import PATH, the folder of its tokenizer)"
@@ -43,21 +42,23 @@ class GoTemplateError(Exception):
 class Token:
     """A text or an action."""
 
-    kind: str
-    """``text``, ``field``, ``if``, ``else if``, ``else``, ``end`` or ``continue``."""
+    kind: Literal["text", "field", "if", "else if", "else", "end", "continue"]
     text: str = ""
     """The text, or the name of the field that is written or tested."""
     role: str | None = None
-    """Of a test: the field must be equal to it; None: the field must not be empty."""
+    """Of a test: the field must equal it; None: the field must not be empty."""
+
+
+RESPONSE = Token("field", "Response")
 
 
 @dataclass(frozen=True, slots=True)
 class GoTemplate:
-    """The tokens before, inside of and behind ``range .Messages``; without a loop all stand before it."""
+    """The tokens before, inside of and behind ``range .Messages``; without a loop all are in ``before``."""
 
-    before: tuple[Token, ...]
-    loop: tuple[Token, ...] | None
-    after: tuple[Token, ...]
+    before: Sequence[Token]
+    loop: Sequence[Token] | None = None
+    after: Sequence[Token] = ()
 
     def render(self, dialogue: Dialogue) -> str:
         """The prompt that Ollama makes of a conversation.
@@ -76,20 +77,16 @@ class GoTemplate:
             data = {"System": system, "Response": ""}
             turns = [_render(self.loop, one) for one in messages]
             return "".join([_render(self.before, data), *turns, _render(self.after, data)])
-        response = Token("field", "Response")
-        tokens = self.before if response in self.before else (*self.before, response)
         exchanges = [dict.fromkeys(OUTSIDE, "")]
         for one in messages:
-            role, current = one["Role"], exchanges[-1]
-            ends = (role == "user" and current["Response"]) or (
-                role == "system" and (current["Prompt"] or current["Response"])
-            )
-            if ends:
+            field, last = OF_ROLE.get(one["Role"]), exchanges[-1]
+            if (field in ("System", "Prompt") and last["Response"]) or (field == "System" and last["Prompt"]):
                 exchanges.append(dict.fromkeys(OUTSIDE, ""))
-            if name := {"system": "System", "user": "Prompt", "assistant": "Response"}.get(role):
-                exchanges[-1][name] = one["Content"]
-        last = (*takewhile(lambda token: token != response, tokens), response)
-        return "".join([*[_render(tokens, one) for one in exchanges[:-1]], _render(last, exchanges[-1])])
+            if field is not None:
+                exchanges[-1][field] = one["Content"]
+        tokens = self.before if RESPONSE in self.before else [*self.before, RESPONSE]
+        texts = [_render(tokens, one) for one in exchanges[:-1]]
+        return "".join([*texts, _render(tokens[: tokens.index(RESPONSE) + 1], exchanges[-1])])
 
 
 def parse(template: str) -> GoTemplate:
@@ -111,7 +108,7 @@ def parse(template: str) -> GoTemplate:
             blocks.append((line, len(tokens)))
             tokens.append(Token("if", test[2] or "Role", test[3]))
         elif in_branch and (text == "else" or (test and (test[2] or "Role") in fields)):
-            if Token("field", "Response") in tokens[blocks[-1][1] :]:
+            if RESPONSE in tokens[blocks[-1][1] :]:
                 raise GoTemplateError(line, ".Response before an else, behind which Ollama cannot cut the text")
             blocks[-1] = (line, len(tokens) if test else -1)
             tokens.append(Token("else if", test[2] or "Role", test[3]) if test else Token("else"))
@@ -129,9 +126,7 @@ def parse(template: str) -> GoTemplate:
         raise GoTemplateError(blocks[-1][0] if blocks else 1, "an if or range has no end")
     if len(parts) == 3 and any(token.kind != "text" and token.text == "Prompt" for token in (*parts[0], *parts[2])):
         raise GoTemplateError(1, ".Prompt has no value in a template with .Messages")
-    if len(parts) == 1:
-        return GoTemplate(tuple(parts[0]), None, ())
-    return GoTemplate(tuple(parts[0]), tuple(parts[1]), tuple(parts[2]))
+    return GoTemplate(*parts)
 
 
 def _split(template: str) -> Iterator[tuple[int, str, bool]]:

@@ -25,6 +25,8 @@ MAX_LENGTH = 200_000
 MAX_FILES = 16
 """Files that one source leads to."""
 MAX_NOTES = 20
+STAR = object()
+"""The key of a ``**`` entry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -263,16 +265,18 @@ class PythonFile:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return self._items(items)
             case ast.Dict(keys=keys, values=values):
-                return self._mapping([None if key is None else self._value(key) for key in keys], values, node.lineno)
+                return self._mapping([STAR if key is None else self._value(key) for key in keys], values, node.lineno)
             case ast.Call(func=ast.Name(id="dict"), args=args, keywords=keywords) if len(args) < 2:
-                names = [*[None for _ in args], *[keyword.arg for keyword in keywords]]
-                return self._mapping(names, [*args, *[keyword.value for keyword in keywords]], node.lineno)
+                names = [*[STAR for _ in args], *[one.arg or STAR for one in keywords]]
+                return self._mapping(names, [*args, *[one.value for one in keywords]], node.lineno)
             case ast.Call(func=ast.Name() | ast.Attribute() as func) if name := self._dotted(func):
-                keywords = self._mapping([one.arg for one in node.keywords], [one.value for one in node.keywords], 0)
                 if isinstance(self.names.get(name), Unsupported):
                     self._unsupported(node)  # a function of the file may change its arguments
-                if isinstance(keywords, dict):
-                    return CallExpression(name, node.lineno, tuple(self._items(node.args)), keywords)
+                given = self._mapping(
+                    [one.arg or STAR for one in node.keywords], [one.value for one in node.keywords], 0
+                )
+                if isinstance(given, dict):
+                    return CallExpression(name, node.lineno, tuple(self._items(node.args)), given)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return _sum(self._value(left), self._value(right), node.lineno)
             case ast.Subscript(value=holder, slice=ast.Constant(value=key)):
@@ -300,11 +304,11 @@ class PythonFile:
         return items
 
     def _mapping(self, keys: list[Any], values: list[ast.expr], line: int) -> Any:
-        """A mapping; a key of None stands for ``**``."""
+        """A mapping; the key ``STAR`` adds the entries of its value."""
         found: dict[Any, Any] = {}
         for key, node in zip(keys, values, strict=True):
             value = self._value(node)
-            if key is None and isinstance(value, dict):
+            if key is STAR and isinstance(value, dict):
                 found |= value
             elif isinstance(key, str | int):
                 found[key] = value

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError, TemplateError
-from gateway.importer.draft import Reference
+from gateway.importer.draft import Reference, Render
 from gateway.importer.source import Source
 from gateway.template.registry import dialogue_of
 from gateway.template.spec.template import Example
@@ -87,7 +87,7 @@ class _Pieces:
     user_end: str | None
     """Behind the last user message of a complete conversation; None: not known."""
     answer_end: str | None
-    between_users: str | None
+    """Behind the last answer of a complete conversation; None: not known."""
 
 
 def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alone: bool = True) -> Turns:
@@ -98,7 +98,7 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alon
     """
     pieces = _probe(reference, system=system, alone=alone)
     human_begin = _human_begin(pieces, bos_text)
-    human_end = _human_end(pieces, human_begin)
+    human_end = _human_end(pieces)
     begin = _begin(pieces, human_begin, bos_text)
     around = None
     if pieces.system is not None:
@@ -129,28 +129,23 @@ def _probe(reference: Reference, *, system: bool, alone: bool) -> _Pieces:
         _check_same(last, last_again, "the text behind the last user message")
         _check_same(after, _pieces(reference, "suau")[1], "the text behind a system message")
         around = (before, after)
-    users = _pieces_or_none(reference, f"{first}uu")
-    whole = reference.whole is not None
-    ends = [_pieces_or_none(reference, f"{first}{form}", whole=True) if whole else None for form in ("u", "ua")]
     return _Pieces(
         front=front[-1] if alone else None,
         last=last,
         answer_front=answer_front,
         answer_back=answer_back,
         system=around,
-        user_end=ends[0][-1] if ends[0] else None,
-        answer_end=ends[1][-1] if ends[1] else None,
-        between_users=users[-2] if users and users[-1] == last else None,
+        user_end=_end(reference, f"{first}u"),
+        answer_end=_end(reference, f"{first}ua"),
     )
 
 
-def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str]:
+def _pieces(reference: Reference, form: str, render: Render | None = None) -> list[str]:
     """The texts before, between and behind the messages of a conversation such as ``suau``."""
     words = [f"x{secrets.token_hex(12)}x" for _ in form]
     messages = [{"role": ROLES[one], "content": word} for one, word in zip(form, words, strict=True)]
-    render = reference.whole if whole and reference.whole is not None else reference.render
     try:
-        text = render(dialogue_of(Example(tuple(messages))))
+        text = (render or reference.render)(dialogue_of(Example(tuple(messages))))
     except GatewayError as error:
         roles = ", ".join([ROLES[one] for one in form])
         raise NotTurns(f"the conversation {roles} is refused: {error.message}") from None
@@ -167,9 +162,10 @@ def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str
     return [*pieces, rest]
 
 
-def _pieces_or_none(reference: Reference, form: str, *, whole: bool = False) -> list[str] | None:
+def _end(reference: Reference, form: str) -> str | None:
+    """The text behind a complete conversation; None: the reference has none."""
     try:
-        return _pieces(reference, form, whole=whole)
+        return None if reference.whole is None else _pieces(reference, form, reference.whole)[-1]
     except NotTurns:
         return None
 
@@ -219,14 +215,11 @@ def _is_fitting(human_begin: str, pieces: _Pieces, bos_text: str) -> bool:
     return pieces.system is None or pieces.system[0].startswith(begin)
 
 
-def _human_end(pieces: _Pieces, human_begin: str) -> str:
+def _human_end(pieces: _Pieces) -> str:
     """The user's end: as a complete conversation shows it, else up to the last line break but one."""
-    candidates = [pieces.user_end]
-    if pieces.between_users is not None and pieces.between_users.endswith(human_begin):
-        candidates.append(pieces.between_users.removesuffix(human_begin))
-    for end in candidates:
-        if end is not None and pieces.last.startswith(end) and pieces.answer_front.startswith(end):
-            return end
+    end = pieces.user_end
+    if end is not None and pieces.last.startswith(end) and pieces.answer_front.startswith(end):
+        return end
     shared = _common_start([pieces.last, pieces.answer_front])
     return shared[: shared.rfind("\n", 0, max(len(shared) - 1, 0)) + 1]
 

@@ -465,14 +465,3 @@ def test_a_link_out_of_the_folder_is_not_followed(home: Path) -> None:
     ended = gateway(home, "configs/c.py", "--kind", "opencompass")
     assert ended.returncode == 1
     assert b".base is not there" in ended.stderr
-
-
-def test_the_words_of_without_are_those_of_the_importer() -> None:
-    from importlib import import_module
-
-    from gateway.importer.draft import SUBSETS
-    from gateway.importer.kinds import KINDS
-
-    verb = import_module("gateway.cli.import")
-    assert tuple(SUBSETS) == verb.SUBSETS
-    assert ("auto", *KINDS) == verb.KINDS
