@@ -27,7 +27,7 @@ from gateway.importer.kinds import KINDS
 
 EXAMPLES = r"""examples:
   gateway import ~/models/my-chat-7b                        a chat template, with the files it needs
-  gateway import ~/models/my-chat-7b --as meta --out -      the turns of the same, if they say it exactly
+  gateway import ~/models/my-chat-7b --as meta --out -      its turns, if they are exact
   gateway import configs/hf_my_chat.py --model my-chat-7b-hf
   gateway import Modelfile --name my-model
   gateway import conversation.py --kind fastchat --without system

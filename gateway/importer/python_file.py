@@ -22,8 +22,6 @@ from gateway.importer.source import Source
 
 MAX_LENGTH = 200_000
 """Characters of a text, or entries of a list, that is put together."""
-MAX_FILES = 16
-"""Files that one source leads to."""
 MAX_NOTES = 20
 STAR = object()
 """The key of a ``**`` entry."""
@@ -118,11 +116,8 @@ class PythonFile:
 
     def note(self, text: str) -> None:
         """One more thing that was not followed."""
-        if text not in self.notes:
-            if len(self.notes) < MAX_NOTES:
-                self.notes.append(text)
-            elif len(self.notes) == MAX_NOTES:
-                self.notes.append("… and more that was not followed")
+        if text not in self.notes and len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
 
     def _refusal(self, found: PythonExpression, what: str) -> ConfigError:
         executed = "" if isinstance(found, Unsupported) else ", which is not executed"
@@ -191,20 +186,14 @@ class PythonFile:
         where = "." * node.level + (node.module or "")
         path = "/".join([*self._path.split("/")[:-1], *(node.module or "").split(".")]) + ".py"
         base = self._files.get(path) if node.level == 1 else None
-        problem = "is not there"
-        if node.level != 1:
-            problem = "is in another folder"
-        elif base is None and len(self._files) > MAX_FILES:
-            problem = f"is one file too many ({MAX_FILES} are read)"
-        elif base is None and (data := self._source.read_beside(path)) is not None:
+        if node.level == 1 and base is None and (data := self._source.read_beside(path)) is not None:
             base = PythonFile(Source(path, data, self._source.read_beside, self._source.parse_yaml), path, self._files)
         if base is None:
-            self.note(
-                f"line {node.lineno}: {where} {problem}, so {', '.join(one.name for one in node.names)} was not read"
-            )
-        else:
-            for note in base.notes:
-                self.note(note)
+            problem = "is not there" if node.level == 1 else "is in another folder"
+            names = ", ".join([alias.name for alias in node.names])
+            self.note(f"line {node.lineno}: {where} {problem}, so {names} was not read")
+        for note in base.notes if base is not None else ():
+            self.note(note)
         for alias in node.names:
             if alias.name == "*" and base is not None:
                 for name, value in base.names.items():
@@ -214,13 +203,16 @@ class PythonFile:
                 value = missing if base is None else base.names.get(alias.name, missing)
                 self._set(alias.asname or alias.name, value, node)
 
-    def _unsupported(
-        self, node: ast.expr | ast.stmt, text: str = "an expression that is not a plain value"
-    ) -> Unsupported:
-        """Give up on a part of the file: the names that it binds, the lists and mappings that it mentions."""
-        found = Unsupported(
-            text if isinstance(node, ast.expr) else "a value that this statement may change", node.lineno
+    def _unsupported(self, node: ast.expr | ast.stmt, text: str = "") -> Unsupported:
+        """A part that is not supported. The names that it binds and the values that it may change are marked.
+
+        These are the lists and mappings that it mentions, and what it changes through a path such as ``a.b[0]``.
+        """
+        is_value = isinstance(node, ast.expr)
+        text = text or (
+            "an expression that is not a plain value" if is_value else "a value that this statement may change"
         )
+        found = Unsupported(text, node.lineno)
         for one in ast.walk(node):
             match one:
                 case ast.Name(id=name, ctx=context):

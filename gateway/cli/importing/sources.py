@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -186,25 +185,12 @@ def _chat_reference(spec: TemplateSpec) -> tuple[Reference, bool]:
 
     template, renderer = rendered_by(spec, "auto")
     side, bounded = chat_reference(template), build(spec)
-    assert isinstance(bounded, JinjaTemplate)
 
-    def after(
-        bounded_render: Callable[[Dialogue], Any], render: Callable[[Dialogue], str]
-    ) -> Callable[[Dialogue], str]:
-        """Render with bounds first: ``transformers`` has none, and an endless template must stop."""
+    def render(dialogue: Dialogue) -> str:
+        with suppress(RequestError):
+            bounded.render(dialogue)  # stops an endless template, which transformers would not
+        return side.render(dialogue).text
 
-        def rendered(dialogue: Dialogue) -> str:
-            with suppress(RequestError):
-                bounded_render(dialogue)
-            return render(dialogue)
-
-        return rendered
-
-    reference = Reference(
-        name=f"the chat template ({renderer})",
-        render=after(bounded.render, lambda dialogue: side.render(dialogue).text),
-        whole=after(bounded.whole, template.whole),
-        bos=spec.bos,
-        excluded=(TOOLS,),
-    )
+    name = f"the chat template ({renderer})"
+    reference = Reference(name=name, render=render, whole=template.whole, bos=spec.bos, excluded=(TOOLS,))
     return reference, isinstance(template, JinjaTemplate)
