@@ -1,7 +1,7 @@
 """An OpenCompass config becomes meta templates, one for each model with a ``meta_template``.
 
-The keys of a ``meta_template`` are kept as they are (``docs/spec/opencompass.md`` 1). ``end_str``, ``stop_words`` and
-``eos_token_id`` of the model are carried over; all its other keys are listed in notes.
+The keys of a ``meta_template`` are kept as they are (``docs/spec/opencompass.md`` 4 and 5). ``end_str``, ``stop_words``
+and ``eos_token_id`` of the model are carried over; all its other keys are listed in notes.
 """
 
 from __future__ import annotations
