@@ -27,7 +27,7 @@ from interpreter import (  # type: ignore[import-not-found]  # noqa: E402
     report,
 )
 
-TEMPLATES = HERE.parent / "tests" / "template" / "jinja" / "templates"
+TEMPLATES = HERE.parent / "tests" / "template" / "huggingface" / "templates"
 FAMILIES = ("chatml", "headers", "turns", "thinking", "generation")
 TURNS = (1, 10, 50)
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}

@@ -197,7 +197,7 @@ def rendered_by(spec: TemplateSpec, engine: Engine) -> tuple[WholeTemplate, str]
     template = build(spec)
     assert isinstance(template, JinjaTemplate)
     found = original.installed()
-    asks_day = any(original.CLOCK in script.names for script in template.scripts)
+    asks_day = any(original.CLOCK in compiled.names for compiled in template.compiled)
     if engine == "transformers" and not found:
         raise NotFound("--engine transformers: the package is not installed here: pip install transformers")
     if engine == "own":

@@ -95,7 +95,7 @@ def read_chat_folder(
     used = {name: files.read[name] for name in spec.jinja.files}
     spec = replace(spec, digest=digest_of(used)[:12])
     # The parser of tool calls does not matter here; that the template accepts tools does.
-    if any("tools" in script.names for script in _scripts(spec)):
+    if any("tools" in compiled.names for compiled in _compiled(spec)):
         spec = replace(spec, tools=ToolsSpec(parser="json"))
     return ChatFolder(spec, folder, name, used, tuple([name for name in used if name in files.shortened]))
 
@@ -113,12 +113,12 @@ def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
     return ours if ours != DEFAULT and ours in there else None
 
 
-def _scripts(spec: TemplateSpec) -> Any:
+def _compiled(spec: TemplateSpec) -> Any:
     from gateway.template.huggingface.renderer import JinjaTemplate
 
     template = build(spec)
     assert isinstance(template, JinjaTemplate)
-    return template.scripts
+    return template.compiled
 
 
 class _Files:

@@ -120,11 +120,11 @@ def test_another_chat_template_is_given_what_ours_is_given(tmp_path: Path) -> No
 
 BROKEN: dict[str, tuple[str, bytes, str]] = {
     "no template in it": ("tokenizer_config.json", b"{}", "has no chat_template"),
-    "no JSON": ("tokenizer_config.json", b"{", "is no JSON"),
-    "no object": ("tokenizer_config.json", b"[1]", "holds no JSON object"),
+    "no JSON": ("tokenizer_config.json", b"{", "is not JSON"),
+    "no object": ("tokenizer_config.json", b"[1]", "must contain a JSON object"),
     "no UTF-8": ("chat_template.jinja", b"\xff", "is not UTF-8"),
     "no Jinja": ("chat_template.jinja", b"{% for %}", "line 1 of the template"),
-    "too deep": ("tokenizer_config.json", b'{"a":' * 100_000, "is no JSON"),
+    "too deep": ("tokenizer_config.json", b'{"a":' * 100_000, "is not JSON"),
 }
 
 

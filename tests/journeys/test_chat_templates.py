@@ -1,4 +1,4 @@
-"""A gateway whose models have Hugging Face chat templates, good ones and bad ones, seen by its clients."""
+"""Chat templates of Hugging Face as clients of a gateway see them: ordinary, slow and failing ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.template.huggingface.sandbox.subprocess_renderer import TIME
 from tests.serving import PATIENCE, Gateway, gateway
 
 CONFIG = """
 models:
   good: {template: good, targets: [{speaks: scripted, script: says.yaml}]}
-  columns: {template: columns, targets: [{speaks: scripted, script: says.yaml}]}
-  endless: {template: endless, targets: [{speaks: scripted, script: says.yaml}]}
-  greedy: {template: greedy, targets: [{speaks: scripted, script: says.yaml}]}
+  pairs: {template: pairs, targets: [{speaks: scripted, script: says.yaml}]}
   caller: {template: caller, targets: [{speaks: scripted, script: calls.yaml}]}
   plain: {template: chatml, targets: [{speaks: scripted, script: says.yaml}]}
 """
@@ -51,19 +48,14 @@ template: "{{ tools | tojson }}{{ messages[0].content }}"
 tools: {parser: hermes}
 thinking: {begin: "<think>", end: "</think>"}
 """,
-    "meta_templates/columns.yaml": "kind: jinja\ntemplate: '{{ messages[0].content.center(9) }}'\n",
-    # Endless for those who say so only, as nearly every such template is: its examples and the probes come out.
-    "meta_templates/endless.yaml": """
+    # Looks at each pair of messages, so 2000 messages take longer than its process may run.
+    "meta_templates/pairs.yaml": """
 kind: jinja
 template: |
-  {%- if messages[0].content == 'go' -%}
-    {%- for a in range(99999) -%}{%- for b in range(99999) -%}{%- endfor -%}{%- endfor -%}
-  {%- endif -%}
-  done
+  {%- for one in messages %}{% for other in messages %}{% set x = one.content ~ other.content | upper %}{% endfor %}
+  {%- endfor %}
+  {{- messages[0].content }}
 """,
-    "meta_templates/greedy.yaml": (
-        "kind: jinja\ntemplate: \"{% if messages[0].content == 'go' %}{{ 'x' * 2000000000 }}{% endif %}done\"\n"
-    ),
 }
 
 
@@ -132,44 +124,33 @@ def test_tools_go_into_the_template_and_calls_come_out_of_the_answer(served: Gat
     assert served.chat("good", "hi", tools=tools).status_code == 400
 
 
-def test_a_template_that_cannot_be_metered_is_served(served: Gateway) -> None:
-    assert prompt_of(served, "columns", "hello") == "  hello  "
-    assert served.chat("columns", "hello").status_code == 200
+def test_a_long_conversation_is_rendered_in_a_subprocess(served: Gateway) -> None:
+    text = "word " * 100_000
+    assert prompt_of(served, "good", text) == f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+    assert served.chat("good", text).status_code == 200
 
 
-@pytest.mark.parametrize("model", ["endless", "greedy"])
-def test_a_bad_template_is_stopped_and_the_next_call_goes_on(served: Gateway, model: str) -> None:
-    began = time.monotonic()
-    answer = served.chat(model, "go")
-    assert time.monotonic() - began < TIME + PATIENCE  # the process may have to be started
+LONG = {"model": "pairs", "messages": [{"role": "user", "content": "x" * 200}] * 2000}
+
+
+def test_a_render_that_takes_too_long_is_stopped_and_the_next_call_goes_on(served: Gateway) -> None:
+    answer = served.http.post("/v1/chat/completions", json=LONG)
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "template_error"
-    assert prompt_of(served, model, "hi") == "done"
+    assert "took longer than 0.8 s" in answer.json()["error"]["message"]
+    assert prompt_of(served, "pairs", "hi") == "hi"
 
 
-def test_nobody_waits_for_a_template_that_never_ends(served: Gateway) -> None:
-    """The longest pause of other calls, in the best of three tries: a machine with other work has pauses of its own."""
-    assert min(longest_pause(served) for _ in range(3)) < TIME / 2
-
-
-def longest_pause(served: Gateway) -> float:
-    """Seconds of the slowest of the calls to other models, while two calls to the endless one are under way."""
+def test_other_calls_are_answered_during_a_long_render(served: Gateway) -> None:
+    slow = threading.Thread(target=served.http.post, args=("/v1/chat/completions",), kwargs={"json": LONG})
+    slow.start()
+    answered = 0
     with httpx.Client(base_url=served.root, timeout=30, trust_env=False) as other:
-        bad = [threading.Thread(target=served.chat, args=("endless", "go")) for _ in range(2)]
-        for thread in bad:
-            thread.start()
-        slowest, calls = 0.0, 0
-        while any(thread.is_alive() for thread in bad):
-            began = time.monotonic()
-            model = ("plain", "good")[calls % 2]
-            answer = other.post(
-                "/v1/chat/completions", json={"model": model, "messages": [{"role": "user", "content": "hi"}]}
-            )
-            slowest = max(slowest, time.monotonic() - began)
-            assert answer.status_code == 200
-            calls += 1
-    assert calls > 20
-    return slowest
+        while slow.is_alive():
+            body = {"model": "good", "messages": [{"role": "user", "content": "hi"}]}
+            assert other.post("/v1/chat/completions", json=body).status_code == 200
+            answered += 1
+    assert answered > 10
 
 
 def test_a_changed_template_file_is_seen_by_a_reload(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from gateway.config.files import yaml
 from gateway.config.schema.names import FILE_NAME, quote
 from gateway.config.sections.templates import CHAT
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import ConfigError, RequestError
+from gateway.core.errors import ConfigError
 from gateway.importer import huggingface
 from gateway.importer.draft import TOOLS, Draft, Reference
 from gateway.importer.fastchat import read_fastchat
@@ -26,7 +25,6 @@ from gateway.importer.ollama import read_ollama
 from gateway.importer.opencompass import read_opencompass
 from gateway.importer.source import MAX_BYTES, Source
 from gateway.parity.sides import chat_reference
-from gateway.template.registry import build
 from gateway.template.spec.template import TemplateSpec
 
 STDOUT = "-"
@@ -184,11 +182,9 @@ def _chat_reference(spec: TemplateSpec) -> tuple[Reference, bool]:
     from gateway.template.huggingface.renderer import JinjaTemplate
 
     template, renderer = rendered_by(spec, "auto")
-    side, bounded = chat_reference(template), build(spec)
+    side = chat_reference(template)
 
     def render(dialogue: Dialogue) -> str:
-        with suppress(RequestError):
-            bounded.render(dialogue)  # stops an endless template, which transformers would not
         return side.render(dialogue).text
 
     name = f"the chat template ({renderer})"

@@ -1,12 +1,10 @@
-"""How does a Hugging Face chat template become a prompt, byte for byte as ``transformers`` makes it, and safely?
+"""Rendering of Hugging Face chat templates, byte for byte as ``transformers`` renders them (``kind: jinja``).
 
-``environment``  what a template may use, as ``transformers`` gives it
-``proof``        which constructs can be bounded where they stand; every other makes a template *confined*
-``metering``     where in a template the meter stands, and what a piece of it weighs
-``metered``      the same environment with a meter: a render in this process, stopped before it holds anybody up
-``methods``, ``filters``, ``operators``  what each step costs there
-``worker``       the same environment in a process of its own, which is killed when it takes too long
-``variables``    what a template sees of a request
-``by_transformers``  the original, to compare with
-``trace``        where each piece of a rendered text comes from
+``renderer``                ``JinjaTemplate``: from a dialogue to a prompt
+``variables``               the template's view of a request
+``in_process``              which conversations are rendered in this process, and which in a subprocess
+``attribution``             where each piece of a rendered text comes from
+``transformers_reference``  the same dialogue rendered by ``transformers``, to compare with
+``sandbox/``                the Jinja environment, the compiled template and the subprocess
+``folder/``                 the files of a model's folder: templates, special tokens, ids that end an answer
 """

@@ -1,15 +1,14 @@
-"""Where does each piece of a rendered text come from? Found when somebody asks, by rendering once more.
+"""The origin of each piece of a rendered text, found by rendering once more with other texts.
 
-A template is a program, so nobody can tell from its text alone what the client wrote. Each text of the request is
-replaced by a stand-in that nobody could have written (a number drawn for this trace: digits stay digits in JSON and
-in capitals), the template runs again, and the stand-ins show where the texts went. The two renderings are then laid
-side by side, byte for byte. If they do not agree, the template has looked at the very words it was given (it cut
-them, counted them, compared them), and nothing is claimed: the whole text is then one piece of origin ``mixed``, as
-if the client had written it.
+A template is a program, so its output alone does not show which part the client wrote. Each text of the request is
+replaced by a placeholder that a client cannot have written (a number drawn at random: digits stay the same in JSON and
+in upper case), and the template is rendered again. The placeholders show where the texts went. Then both renderings
+are compared from begin to end. If they differ elsewhere, the template has worked on the texts themselves (it cut,
+counted or compared them), and the whole text becomes one segment of origin ``mixed``, which counts as the client's.
 
-Blanks around a text stay where they are, because templates trim. So do, in a second attempt, the words that the
-template itself knows (``</think>``, on which it splits); such a word counts as the client's unless it was certainly
-not his.
+Blanks around a text are not replaced, because templates trim. In a second attempt the constants of the template are
+not replaced either (``</think>``, at which it splits); such a constant counts as the client's where both may have
+written it.
 """
 
 from __future__ import annotations
@@ -17,36 +16,34 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Segment
+from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 
-KEPT_KEYS = frozenset({"role", "type"})
-"""What templates compare and hardly ever print; a plain word there says nothing of its own."""
-SCHEMA_KEYS = frozenset({
+COMPARED_KEYS = frozenset({"role", "type"})
+"""Keys whose values templates compare; a plain word there is not replaced."""
+PLAIN_WORD = re.compile(r"[a-z_]{1,32}")
+STANDARD_KEYS = frozenset({
     "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "thinking", "type",
     "text", "id", "function", "arguments", "description", "parameters", "strict", "properties", "required", "items",
-    "enum",
-    "title", "default", "additionalProperties", "anyOf", "oneOf", "allOf", "format", "nullable", "minimum", "maximum",
-    "$defs", "$ref", "const",
+    "enum", "title", "default", "additionalProperties", "anyOf", "oneOf", "allOf", "format", "nullable", "minimum",
+    "maximum", "$defs", "$ref", "const",
 })  # fmt: skip
-"""Keys of a message, of a tool and of JSON Schema, which say nothing of a client's own."""
-PLAIN_WORD = re.compile(r"[a-z_]{1,32}")
+"""Keys of messages, tools and JSON Schema; all other keys are texts of the client."""
 
-DIGITS = 8
-"""Of the part of a stand-in that tells which it is; no request has so many texts."""
-
-WHOLE = "mixed"
-"""The origin of a text nobody can take apart."""
+MIXED = "mixed"
+"""The origin of a text that may be the template's or the client's."""
+SERIAL_DIGITS = 8
+"""Digits of a placeholder that number it."""
 
 Render = Callable[[Mapping[str, Any]], str]
-"""A rendering of other variables with the same template. Raises ``GatewayError``."""
+"""Renders the template with other variables. Raises ``GatewayError``."""
 
-WRITTEN: tuple[Callable[[str], str], ...] = (
+FORMS: tuple[Callable[[str], str], ...] = (
     str,
     lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
     lambda text: json.dumps(text)[1:-1],
@@ -56,177 +53,171 @@ WRITTEN: tuple[Callable[[str], str], ...] = (
     str.capitalize,
     lambda text: text.replace("\n", " "),
 )
-"""How a template writes a text: as it is, within JSON, in other letters, on one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Stood:
-    """What a stand-in stands for."""
-
-    text: str
-    origin: str
-    role: str
-
-
-class _StandIns:
-    """Replaces the texts of a request, and remembers which."""
-
-    def __init__(self, reads: frozenset[str], known: Sequence[str]) -> None:
-        """``reads``: keys that the template looks up. ``known``: words of the template that stay where they are."""
-        self._keys = reads | SCHEMA_KEYS
-        longest_first = sorted([word for word in known if len(word) > 1 and word.strip()], key=len, reverse=True)
-        self._known = re.compile("|".join([f"({re.escape(word)})" for word in longest_first]) or "(?!)")
-        self._drawn = str(secrets.randbelow(10**20)).zfill(20)
-        self._numbers = count()
-        self.shape = re.compile(self._drawn + f"([0-9]{{{DIGITS}}})")
-        self.stood: dict[str, _Stood] = {}
-        self.kept: set[str] = set()
-        """Known words that stand in texts of the client."""
-
-    def replaced(self, value: Any, origin: str, role: str, key: str = "") -> Any:
-        """The value with a stand-in for each text in it."""
-        if isinstance(value, str):
-            return value if key in KEPT_KEYS and PLAIN_WORD.fullmatch(value) else self._text(value, origin, role)
-        if isinstance(value, Mapping):
-            # Numbered in their order, so that sorted keys come out in the same order.
-            keys = {name: self.key(name, origin, role) for name in sorted(value)}
-            return {keys[name]: self.replaced(one, origin, role, name) for name, one in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self.replaced(one, origin, role, key) for one in value]
-        return value
-
-    def key(self, name: str, origin: str, role: str) -> str:
-        """The key, unless it is a word of the client's."""
-        return name if name in self._keys else self._text(name, origin, role)
-
-    def _text(self, text: str, origin: str, role: str) -> str:
-        parts: list[str] = []
-        at = 0
-        for word in self._known.finditer(text):
-            self.kept.add(word[0])
-            parts += [self._one(text[at : word.start()], origin, role), word[0]]
-            at = word.end()
-        return "".join(parts) + self._one(text[at:], origin, role)
-
-    def _one(self, text: str, origin: str, role: str) -> str:
-        core = text.strip()
-        if not core:
-            return text
-        number = str(next(self._numbers)).zfill(DIGITS)
-        self.stood[number] = _Stood(core, origin, role)
-        before = text.index(core)
-        return text[:before] + self._drawn + number + text[before + len(core) :]
+"""Forms in which templates write a text."""
 
 
 def segments_of(
     text: str,
     variables: Mapping[str, Any],
-    asked: Collection[str],
-    reads: frozenset[str],
-    words: Sequence[str],
-    kept: Sequence[str],
+    *,
+    request_variables: Collection[str],
+    template: CompiledTemplate,
+    end_mark: str,
     render: Render,
 ) -> tuple[Segment, ...]:
-    """The pieces of ``text``, which ``render(variables)`` gave.
+    """The segments of ``text``, which is ``render(variables)``.
 
-    ``asked``: variables that the request has set. ``reads``: keys that the template looks up by name.
-    ``words``: those the template knows. ``kept``: those that have to stay in any case.
+    ``request_variables``: names of variables that the request has set. ``end_mark``: never replaced, unless empty.
     """
-    for known in (kept, [*kept, *words]):
-        stand_ins = _StandIns(reads, known)
+    for constants in ([end_mark], [end_mark, *template.constants]):
+        placeholders = _Placeholders(template.keys, constants)
         try:
-            traced = render(_replaced(variables, asked, stand_ins))
+            traced = render(placeholders.replace_variables(variables, request_variables))
         except GatewayError:
-            continue  # the template refuses the stand-ins: it has looked at the words
-        found = _aligned(text, traced, stand_ins)
-        if found is not None:
-            return tuple(_generating(found, text, variables, render))
-    return (Segment(text, "", WHOLE, False),)
+            continue  # the template refuses the placeholders
+        segments = placeholders.compare(text, traced)
+        if segments is not None:
+            return tuple(_with_generation_prompt(segments, text, variables, render))
+    return (Segment(text, "", MIXED, False),)
 
 
-def _replaced(variables: Mapping[str, Any], asked: Collection[str], stand_ins: _StandIns) -> Mapping[str, Any]:
-    return {
-        **variables,
-        **{name: stand_ins.replaced(variables[name], f"chat_template_kwargs.{name}", "") for name in asked},
-        "messages": [
-            {
-                stand_ins.key(name, f"messages[{number}]", message["role"]): stand_ins.replaced(
-                    value, f"messages[{number}]", message["role"], name
-                )
-                for name, value in message.items()
-            }
-            for number, message in enumerate(variables["messages"])
-        ],
-        **{
-            name: [stand_ins.replaced(one, f"{name}[{place}]", "") for place, one in enumerate(variables[name])]
-            for name in ("tools", "documents")
-            if isinstance(variables.get(name), (list, tuple))
-        },
-    }
+class _Placeholders:
+    """Replaces the texts of a request, and finds them again in a rendering."""
 
+    def __init__(self, keys: frozenset[str], constants: Iterable[str]) -> None:
+        """``keys``: keys that the template looks up. ``constants``: texts that are not replaced."""
+        self._keys = keys | STANDARD_KEYS
+        self._constants = _any_of([text for text in constants if len(text) > 1 and text.strip()])
+        self._prefix = str(secrets.randbelow(10**20)).zfill(20)
+        self._numbers = count()
+        self._replaced: dict[str, Segment] = {}
+        """Placeholder number → the text that it replaces, with its origin and role."""
+        self._found_constants: set[str] = set()
+        """Constants that occur in the client's texts."""
 
-def _aligned(text: str, traced: str, stand_ins: _StandIns) -> list[Segment] | None:
-    """Both renderings side by side; None if they say different things."""
-    pieces = stand_ins.shape.split(traced)  # scaffold, number, scaffold, number, …, scaffold
-    if not text.startswith(pieces[0]):
-        return None
-    found = list(_scaffold(pieces[0], stand_ins.kept))
-    at = len(pieces[0])
-    for number, after in zip(pieces[1::2], pieces[2::2], strict=True):
-        stood = stand_ins.stood.get(number)
-        if stood is None:
+    def replace_variables(self, variables: Mapping[str, Any], request_variables: Collection[str]) -> Mapping[str, Any]:
+        """The variables with a placeholder for each text of the client."""
+        replaced = {
+            **variables,
+            **{name: self._replace(variables[name], f"chat_template_kwargs.{name}") for name in request_variables},
+            "messages": [
+                {
+                    self._replace_key(name, f"messages[{number}]", message["role"]): self._replace(
+                        value, f"messages[{number}]", message["role"], name
+                    )
+                    for name, value in message.items()
+                }
+                for number, message in enumerate(variables["messages"])
+            ],
+        }
+        for name in ("tools", "documents"):
+            if isinstance(variables.get(name), (list, tuple)):
+                replaced[name] = [
+                    self._replace(value, f"{name}[{number}]") for number, value in enumerate(variables[name])
+                ]
+        return replaced
+
+    def _replace(self, value: Any, origin: str, role: str = "", key: str = "") -> Any:
+        if isinstance(value, str):
+            is_compared = key in COMPARED_KEYS and PLAIN_WORD.fullmatch(value)
+            return value if is_compared else self._replace_text(value, origin, role)
+        if isinstance(value, Mapping):
+            # Placeholders are numbered in the order of the keys, so that sorted keys keep their order.
+            keys = {name: self._replace_key(name, origin, role) for name in sorted(value)}
+            return {keys[name]: self._replace(inner, origin, role, name) for name, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._replace(inner, origin, role, key) for inner in value]
+        return value
+
+    def _replace_key(self, name: str, origin: str, role: str) -> str:
+        return name if name in self._keys else self._replace_text(name, origin, role)
+
+    def _replace_text(self, text: str, origin: str, role: str) -> str:
+        parts: list[str] = []
+        at = 0
+        for constant in self._constants.finditer(text):
+            self._found_constants.add(constant[0])
+            parts += [self._placeholder(text[at : constant.start()], origin, role), constant[0]]
+            at = constant.end()
+        return "".join(parts) + self._placeholder(text[at:], origin, role)
+
+    def _placeholder(self, text: str, origin: str, role: str) -> str:
+        core = text.strip()
+        if not core:
+            return text
+        number = str(next(self._numbers)).zfill(SERIAL_DIGITS)
+        self._replaced[number] = Segment(core, role, origin, False)
+        before, _, after = text.partition(core)
+        return f"{before}{self._prefix}{number}{after}"
+
+    def compare(self, text: str, traced: str) -> list[Segment] | None:
+        """The segments of ``text``; None if the renderings differ in more than the placeholders."""
+        # Between two placeholders stands scaffold: scaffold, number, scaffold, number, …, scaffold
+        pieces = re.split(f"{self._prefix}([0-9]{{{SERIAL_DIGITS}}})", traced)
+        if not text.startswith(pieces[0]):
             return None
-        for write in WRITTEN:
-            written = write(stood.text)
-            if text.startswith(written + after, at):
-                break
-        else:
-            return None
-        found.append(Segment(written, stood.role, stood.origin, False))
-        found += _scaffold(after, stand_ins.kept)
-        at += len(written) + len(after)
-    return _joined(found) if at == len(text) else None
+        constants = _any_of(self._found_constants)
+        segments = list(_scaffold(pieces[0], constants))
+        at = len(pieces[0])
+        for number, after in zip(pieces[1::2], pieces[2::2], strict=True):
+            replaced = self._replaced.get(number)
+            if replaced is None:
+                return None
+            forms = (form(replaced.text) for form in FORMS)
+            written = next((one for one in forms if text.startswith(one + after, at)), None)
+            if written is None:
+                return None
+            segments.append(Segment(written, replaced.role, replaced.origin, False))
+            segments += _scaffold(after, constants)
+            at += len(written) + len(after)
+        return _joined(segments) if at == len(text) else None
 
 
-def _scaffold(text: str, kept: set[str]) -> Iterator[Segment]:
-    """What the template wrote; known words that the client wrote too may be his, so they count as such."""
+def _scaffold(text: str, mixed: re.Pattern[str]) -> Iterator[Segment]:
+    """Segments of text of the template; constants that the client wrote too match ``mixed``."""
     at = 0
-    for word in re.finditer("|".join([re.escape(one) for one in sorted(kept, key=len, reverse=True)]) or "(?!)", text):
-        if word.start() > at:
-            yield Segment(text[at : word.start()], "", "template", True)
-        yield Segment(word[0], "", WHOLE, False)
-        at = word.end()
+    for constant in mixed.finditer(text):
+        if constant.start() > at:
+            yield Segment(text[at : constant.start()], "", "template", True)
+        yield Segment(constant[0], "", MIXED, False)
+        at = constant.end()
     if at < len(text):
         yield Segment(text[at:], "", "template", True)
 
 
-def _joined(found: list[Segment]) -> list[Segment]:
-    """Neighbours of one origin are one piece; a known word between two pieces of one text belongs to it."""
+def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
+    """Matches any of the texts, the longest one first."""
+    return re.compile("|".join([re.escape(text) for text in sorted(texts, key=len, reverse=True)]) or "(?!)")
+
+
+def _joined(segments: list[Segment]) -> list[Segment]:
+    """Neighbours of one origin become one segment; a constant between two pieces of one text belongs to that text."""
     joined: list[Segment] = []
-    for place, one in enumerate(found):
-        if one.origin == WHOLE and joined and place + 1 < len(found):
-            before, after = joined[-1], found[place + 1]
-            if not before.scaffold and before.origin == after.origin != WHOLE:
-                one = Segment(one.text, before.role, before.origin, False)
-        if joined and (joined[-1].origin, joined[-1].role) == (one.origin, one.role):
-            joined[-1] = Segment(joined[-1].text + one.text, one.role, one.origin, one.scaffold)
-        else:
-            joined.append(one)
+    for number, segment in enumerate(segments):
+        if segment.origin == MIXED and joined and number + 1 < len(segments):
+            before, after = joined[-1], segments[number + 1]
+            if not before.scaffold and before.origin == after.origin != MIXED:
+                segment = Segment(segment.text, before.role, before.origin, False)
+        if joined and (joined[-1].origin, joined[-1].role) == (segment.origin, segment.role):
+            segment = Segment(joined.pop().text + segment.text, segment.role, segment.origin, segment.scaffold)
+        joined.append(segment)
     return joined
 
 
-def _generating(found: list[Segment], text: str, variables: Mapping[str, Any], render: Render) -> Iterator[Segment]:
-    """The last piece of scaffold in two, where the model's turn begins."""
-    last = found[-1] if found else None
+def _with_generation_prompt(
+    segments: list[Segment], text: str, variables: Mapping[str, Any], render: Render
+) -> Iterator[Segment]:
+    """The segments, with the beginning of the model's turn at the end as a segment of origin ``generate``."""
+    last = segments[-1] if segments else None
     if last is None or not last.scaffold or not variables["add_generation_prompt"]:
-        yield from found
+        yield from segments
         return
     try:
         without = render({**variables, "add_generation_prompt": False})
     except GatewayError:
         without = text
     opening = text[len(without) :] if text.startswith(without) else ""
-    yield from found[:-1]
+    yield from segments[:-1]
     if not opening or len(opening) > len(last.text):
         yield last
         return

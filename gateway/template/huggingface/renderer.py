@@ -1,7 +1,7 @@
-"""How does a dialogue become a prompt by a Hugging Face chat template? (``kind: jinja``)
+"""``JinjaTemplate``: from a dialogue to a prompt by a Hugging Face chat template (``kind: jinja``).
 
-The renderer of design 4.4. A template whose every construct can be metered is rendered where it stands; what cannot
-be, and what proves too much for it, is done by a process of its own. Both give the same text.
+Short conversations are rendered in this process, long ones in a subprocess with a time limit (``in_process.py``); the
+text is the same.
 """
 
 from __future__ import annotations
@@ -12,42 +12,46 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.template.huggingface.attribution import segments_of
-from gateway.template.huggingface.sandbox.environment import Refused
-from gateway.template.huggingface.sandbox.meter import Beyond, size_of
-from gateway.template.huggingface.sandbox.metered import MeteredEnvironment
-from gateway.template.huggingface.sandbox.script import Rendered, Script, told
-from gateway.template.huggingface.sandbox.subprocess_renderer import Confined
-from gateway.template.huggingface.variables import all_plain, check_fields, messages_of, unread, unseen
+from gateway.template.huggingface.folder.named_templates import TOOL_USE
+from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, message_limit, size_of
+from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
+from gateway.template.huggingface.sandbox.environment import ChatEnvironment
+from gateway.template.huggingface.sandbox.subprocess_renderer import SubprocessRenderer
+from gateway.template.huggingface.variables import (
+    changed_messages,
+    check_call_fields,
+    ignored_fields,
+    template_messages,
+)
 from gateway.template.messages import check_dialogue, check_open_turn, refuse_variables
 from gateway.template.spec.template import JinjaSpec, TemplateSpec
 from gateway.template.stops import stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of
-from gateway.template.validation.jinja import TOOL_USE
 
-GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
-"""Variables whose origin is told by their own names."""
-MOST_NAMED = 40
-"""Characters of a name that a notice repeats."""
+ATTRIBUTED_BY_NAME = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+"""Variables whose name is their origin already, also where a request sets them."""
+MAX_NAME = 40
+"""Characters of a name that a notice or an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One render to be done."""
+class _Job:
+    """One render."""
 
-    script: int
+    template: int
+    """Index into ``JinjaTemplate.compiled``."""
     variables: Mapping[str, Any]
-    size: int
-    """Characters of the conversation."""
-    opened: tuple[str, str, str] = ("", "", "")
-    """What follows the rendering where a call is demanded; see ``tools.forced``."""
-    asked: tuple[str, ...] = ()
-    """Variables that the request has set."""
-    tag: str = ""
-    """Stands at the end of a message that is to be continued; the prompt ends there."""
+    in_process: bool
+    forced_call: tuple[str, str, str] = ("", "", "")
+    """Written behind the rendered text where a tool call is demanded; see ``tools.forced``."""
+    request_variables: tuple[str, ...] = ()
+    """Names of the variables that the request has set."""
+    end_mark: str = ""
+    """Stands at the end of the message that is to be continued; the prompt is cut there."""
 
 
 class JinjaTemplate:
@@ -56,184 +60,190 @@ class JinjaTemplate:
     def __init__(self, spec: TemplateSpec) -> None:
         """Raises ``TemplateError`` for a template that cannot be compiled."""
         if spec.jinja is None:
-            raise ValueError("a jinja template without its chat template passed the checks")
+            raise ValueError("a spec of kind jinja needs its chat template")
         self.spec = spec
         self._jinja: JinjaSpec = spec.jinja
-        at = datetime.fromisoformat(self._jinja.clock) if self._jinja.clock else None
-        environment = MeteredEnvironment(lambda: at or datetime.now())
-        self._names = [name for name, _ in self._jinja.sources]
-        self.scripts = tuple([Script(source, environment) for _, source in self._jinja.sources])
-        self._worker = Confined(spec.name, tuple([script.source for script in self.scripts]), self._jinja.clock)
+        self._names, sources = zip(*self._jinja.sources, strict=True)
+        fixed_time = datetime.fromisoformat(self._jinja.clock) if self._jinja.clock else None
+        environment = ChatEnvironment(lambda: fixed_time or datetime.now())
+        self.compiled = tuple([CompiledTemplate(source, environment) for source in sources])
+        """The template, and the one for requests with tools where there is one."""
+        self._fixed = {"documents": None, **self._jinja.special_tokens, **self._jinja.kwargs}
+        self._message_limits = [message_limit(template, self._fixed) for template in self.compiled]
+        self._subprocess = SubprocessRenderer(spec.name, sources, self._jinja.clock)
         self._stops = tuple(dict.fromkeys([*self._jinja.ends, *spec.stop]))
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))
-        self._always = {**self._jinja.special_tokens, **self._jinja.kwargs}
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``; may take as long as ``confined.TIME``, so a server awaits ``render_awaited``."""
+        """See ``base.Template``. Blocks while the subprocess renders; a server awaits ``render_awaited``."""
         job = self._job(dialogue)
-        return self._prompt(dialogue, job, self._text(job))
+        return self._prompt(dialogue, job, self._rendered(job))
 
     async def render_awaited(self, dialogue: Dialogue) -> Prompt:
-        """The same prompt; the event loop goes on meanwhile."""
+        """As ``render``, without blocking the event loop."""
         job = self._job(dialogue)
-        try:
-            rendered = self.scripts[job.script].render(job.variables, job.size)
-        except Refused as refusal:
-            raise _refusal(refusal) from None
-        except Beyond:
-            try:
-                rendered = await self._worker.render_awaited(job.script, job.variables)
-            except Refused as refusal:
-                raise _refusal(refusal) from None
-        return self._prompt(dialogue, job, rendered)
+        if job.in_process:
+            return self._prompt(dialogue, job, self._rendered(job))
+        return self._prompt(dialogue, job, await self._subprocess.render_async(job.template, job.variables))
 
     def whole(self, dialogue: Dialogue) -> str:
         """The complete conversation with no turn left open, as with ``add_generation_prompt: false``."""
         job = self._job(dialogue)
-        return self._text(replace(job, variables={**job.variables, "add_generation_prompt": False})).text
+        return self._rendered(replace(job, variables={**job.variables, "add_generation_prompt": False})).text
 
-    def _text(self, job: Job) -> Rendered:
-        try:
-            try:
-                return self.scripts[job.script].render(job.variables, job.size)
-            except Beyond:
-                return self._worker.render(job.script, job.variables)
-        except Refused as refusal:
-            raise _refusal(refusal) from None
+    def _rendered(self, job: _Job) -> RenderedText:
+        if job.in_process:
+            return self.compiled[job.template].render(job.variables)
+        return self._subprocess.render(job.template, job.variables)
 
-    # ------------------------------------------------------------ what the template is given
+    # ------------------------------------------------------------ the variables
 
-    def _job(self, dialogue: Dialogue) -> Job:
-        if dialogue.variables:
-            refuse_variables(dialogue)
-        tools, opened = self._tools(dialogue) if dialogue.tools or dialogue.tool_choice else ((), ("", "", ""))
-        which = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
-        script = self.scripts[which]
-        plain = not dialogue.tools and all_plain(dialogue.messages)
-        if not plain:
-            check_fields(dialogue, script)
-        messages = messages_of(dialogue, self._jinja)
-        variables = {**self._always, **self._asked(dialogue)} if dialogue.template_kwargs else dict(self._always)
-        tag = ""
+    def _job(self, dialogue: Dialogue) -> _Job:
+        refuse_variables(dialogue)
+        tools, forced_call = self._tools(dialogue) if dialogue.tools or dialogue.tool_choice else ((), ("", "", ""))
+        index = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
+        check_call_fields(dialogue, self.compiled[index])
+        messages = template_messages(dialogue, self._jinja)
+        request_variables = self._request_variables(dialogue)
+        end_mark = ""
         if dialogue.continue_final:
             check_open_turn(dialogue)
-            tag = f"CONTINUE_{secrets.token_hex(8)} "
-            messages[-1] = _tagged(messages[-1], tag)
-        variables["messages"] = messages
-        variables["tools"] = list(tools) or None
-        variables.setdefault("documents", None)
-        variables["add_generation_prompt"] = not dialogue.continue_final
-        if plain and not dialogue.template_kwargs:
-            size = sum(map(len, dialogue.texts)) + 32 * len(dialogue.messages)
+            end_mark = f"CONTINUE_{secrets.token_hex(8)} "
+            messages[-1] = _marked(messages[-1], end_mark)
+        limit = self._message_limits[index]
+        max_size = limit * CHARACTERS_PER_MESSAGE
+        if isinstance(dialogue.messages, PlainMessages) and not tools and not request_variables:
+            size = sum(map(len, dialogue.messages.texts))
         else:
-            size = size_of(variables)
-        asked = tuple([name for name in dialogue.template_kwargs if name not in GIVEN])
-        return Job(which, variables, size, opened, asked, tag)
+            size = size_of([messages, tools, request_variables], max_size)
+        return _Job(
+            template=index,
+            variables={
+                **self._fixed,
+                **request_variables,
+                "messages": messages,
+                "tools": list(tools) or None,
+                "add_generation_prompt": not dialogue.continue_final,
+            },
+            in_process=len(messages) <= limit and size <= max_size,
+            forced_call=forced_call,
+            request_variables=tuple([name for name in request_variables if name not in ATTRIBUTED_BY_NAME]),
+            end_mark=end_mark,
+        )
 
     def _tools(self, dialogue: Dialogue) -> tuple[Sequence[Mapping[str, Any]], tuple[str, str, str]]:
-        """The tools to be written, and what follows the prompt if one of them must be called."""
+        """The tools that the template writes, and the text behind the prompt if one of them must be called."""
         declared = self.spec.tools
         if dialogue.tools and declared is None:
-            check_dialogue(dialogue)  # says what is missing
+            check_dialogue(dialogue)  # raises the error
         choice = choice_of(dialogue)
         if choice.mode == "none" or declared is None:
             return (), ("", "", "")
         return tools_of(dialogue), forced(declared, dialogue, choice)
 
-    def _asked(self, dialogue: Dialogue) -> Mapping[str, Any]:
+    def _request_variables(self, dialogue: Dialogue) -> Mapping[str, Any]:
         for name in dialogue.template_kwargs:
             if name not in self._jinja.request_kwargs:
-                takes = ", ".join(self._jinja.request_kwargs) or "none"
+                allowed = ", ".join(self._jinja.request_kwargs) or "none"
                 raise ForbiddenParameter(
-                    f"this model's template takes no such variable from a request; it takes: {takes}",
-                    param=f"chat_template_kwargs.{ascii(name)[1:-1][:MOST_NAMED]}",
+                    f"a request cannot set this variable of the model's chat template; allowed: {allowed}",
+                    param=f"chat_template_kwargs.{_short(name)}",
                 )
         return dialogue.template_kwargs
 
-    # ------------------------------------------------------------ what becomes of the text
+    # ------------------------------------------------------------ the prompt
 
-    def _prompt(self, dialogue: Dialogue, job: Job, rendered: Rendered) -> Prompt:
+    def _prompt(self, dialogue: Dialogue, job: _Job, rendered: RenderedText) -> Prompt:
         text = rendered.text
-        if job.tag:
-            _check_kept(dialogue, text)
-            text = _cut(text, job.tag)
-        spec, opened = self.spec, "".join(job.opened)
-        notices = tuple(self._notices(dialogue, job, rendered, text))
-        manner = PromptMetadata(self._stops, self._stop_token_ids, spec.bos, spec.bos_text, notices, opened)
-        return Prompt(text + opened, manner, DeferredSegments(lambda: self._segments(job, text)))
+        if job.end_mark:
+            _check_unchanged(dialogue, text)
+            text = _cut(text, job.end_mark)
+        forced_call = "".join(job.forced_call)
+        metadata = PromptMetadata(
+            stops=self._stops,
+            stop_token_ids=self._stop_token_ids,
+            bos=self.spec.bos,
+            bos_text=self.spec.bos_text,
+            notices=self._notices(dialogue, job, rendered, text),
+            opened=forced_call,
+        )
+        return Prompt(text + forced_call, metadata, DeferredSegments(lambda: self._segments(job, text)))
 
-    def _notices(self, dialogue: Dialogue, job: Job, rendered: Rendered, text: str) -> dict[Notice, None]:
-        script = self.scripts[job.script]
-        notices = dict.fromkeys(unread(dialogue, script))
-        if job.script:
-            notices[Notice("template_variant", self._names[job.script])] = None
-        if not self._jinja.clock_given and "strftime_now" in script.names:
-            notices[Notice("frozen_clock", self._jinja.clock)] = None
-        for name in rendered.undefined:
-            notices[Notice("undefined_variable", ascii(name)[1:-1][:MOST_NAMED])] = None
+    def _notices(self, dialogue: Dialogue, job: _Job, rendered: RenderedText, text: str) -> tuple[Notice, ...]:
+        template = self.compiled[job.template]
+        notices = ignored_fields(dialogue, template)
+        if job.template:
+            notices.append(Notice("template_variant", self._names[job.template]))
+        if not self._jinja.clock_given and "strftime_now" in template.names:
+            notices.append(Notice("frozen_clock", self._jinja.clock))
+        notices += [Notice("undefined_variable", _short(name)) for name in rendered.undefined]
         if self._jinja.content == "text":
-            notices.update(dict.fromkeys(unseen(dialogue, text)))
-        return notices
+            notices += changed_messages(dialogue, text)
+        return tuple(dict.fromkeys(notices))
 
-    def _segments(self, job: Job, text: str) -> tuple[Segment, ...]:
-        script = self.scripts[job.script]
-
+    def _segments(self, job: _Job, text: str) -> tuple[Segment, ...]:
         def render(variables: Mapping[str, Any]) -> str:
-            again = Job(job.script, variables, size_of(variables))
-            rendered = self._text(again).text
-            return _cut(rendered, job.tag) if job.tag else rendered
+            rendered = self._rendered(replace(job, variables=variables)).text
+            return _cut(rendered, job.end_mark) if job.end_mark else rendered
 
-        variables = job.variables
-        kept = (job.tag.strip(),) if job.tag else ()
-        begin, name, end = job.opened
-        demanded = (Segment(begin, "", "generate", True), Segment(name, "", "tool_choice", False),
-                    Segment(end, "", "generate", True))  # fmt: skip
-        found = segments_of(text, variables, job.asked, script.reads, script.words, kept, render)
-        return (*found, *[one for one in demanded if one.text])
+        begin, name, end = job.forced_call
+        forced_call = (
+            Segment(begin, "", "generate", True),
+            Segment(name, "", "tool_choice", False),
+            Segment(end, "", "generate", True),
+        )
+        segments = segments_of(
+            text,
+            job.variables,
+            request_variables=job.request_variables,
+            template=self.compiled[job.template],
+            end_mark=job.end_mark.strip(),
+            render=render,
+        )
+        return (*segments, *[segment for segment in forced_call if segment.text])
 
 
-def _tagged(message: Mapping[str, Any], tag: str) -> Mapping[str, Any]:
-    """The message with a tag at the end of what it says."""
+def _short(name: str) -> str:
+    """A name as a notice repeats it: escaped, and not too long."""
+    return ascii(name)[1:-1][:MAX_NAME]
+
+
+# ---------------------------------------------------------------- a message that is continued
+
+
+def _marked(message: Mapping[str, Any], mark: str) -> Mapping[str, Any]:
+    """The message with a mark at the end of its text."""
     content = message.get("content")
     if isinstance(content, str):
-        return {**message, "content": content + tag}
-    if isinstance(content, (list, tuple)):
-        parts = list(content)
-        for place in range(len(parts) - 1, -1, -1):
-            if "text" in parts[place]:
-                parts[place] = {**parts[place], "text": parts[place]["text"] + tag}
-                return {**message, "content": parts}
-    raise InvalidValue("the last message holds no text to go on with", param="continue_final_message")
+        return {**message, "content": content + mark}
+    parts = list(content) if isinstance(content, (list, tuple)) else []
+    for index in reversed(range(len(parts))):
+        if "text" in parts[index]:
+            parts[index] = {**parts[index], "text": parts[index]["text"] + mark}
+            return {**message, "content": parts}
+    raise InvalidValue("the last message has no text that could be continued", param="continue_final_message")
 
 
-def _cut(text: str, tag: str) -> str:
-    """The text up to the tag; blanks that the template trimmed there are gone, as in ``transformers``."""
-    word = tag.strip()
+def _cut(text: str, mark: str) -> str:
+    """The text before the mark; without trailing blanks if the template trimmed the message, as in ``transformers``."""
+    word = mark.strip()
     at = text.find(word)
     if at < 0:
-        raise _not_kept()
-    if text.find(word, at + 1) >= 0:  # where ``transformers`` leaves its tag in the prompt
-        raise InvalidValue(
-            "this model's chat template writes the last message twice, so there is no one place to go on from",
-            param="continue_final_message",
-        )
-    return text[:at] if text.startswith(tag, at) else text[:at].rstrip()
+        raise _not_continuable("changes or leaves out the last message")
+    if text.find(word, at + 1) >= 0:  # ``transformers`` leaves its mark in such a prompt
+        raise _not_continuable("writes the last message twice")
+    return text[:at] if text.startswith(mark, at) else text[:at].rstrip()
 
 
-def _check_kept(dialogue: Dialogue, text: str) -> None:
-    """As ``transformers`` does: a message to be continued must come out as it went in."""
+def _check_unchanged(dialogue: Dialogue, text: str) -> None:
+    """Refuse a template that does not write the last message as it is, as ``transformers`` does."""
     last = dialogue.messages[-1]
-    words = next((part.text for part in reversed(last.parts) if part.kind == "text"), last.text)
-    if words.strip() not in text:
-        raise _not_kept()
+    content = next((part.text for part in reversed(last.parts) if part.kind == "text"), last.text)
+    if content.strip() not in text:
+        raise _not_continuable("changes or leaves out the last message")
 
 
-def _not_kept() -> InvalidValue:
+def _not_continuable(reason: str) -> InvalidValue:
     return InvalidValue(
-        "this model's chat template changes or leaves out the last message, so nothing can go on from its end",
-        param="continue_final_message",
+        f"this model's chat template {reason}, so the message cannot be continued", param="continue_final_message"
     )
-
-
-def _refusal(refusal: Refused) -> InvalidValue:
-    return InvalidValue(f"this model's chat template refuses the conversation: {told(refusal)}", param="messages")

@@ -1,7 +1,7 @@
-"""What does ``transformers`` itself make of a dialogue? The reference for our own rendering, where it is installed.
+"""A dialogue rendered by ``transformers``: the reference for our own rendering, where the package is installed.
 
-Only for comparing (``gateway parity``): nothing is bounded here, and it takes a second to import. The template gets
-the very messages that ours gets (``variables.py``), and refuses what ours refuses before anything is rendered.
+Used by ``gateway parity`` and ``gateway import`` only: the render has no time limit, and the import takes a second.
+The template gets the same messages as in our own rendering, and the same requests are refused before it runs.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from jinja2.exceptions import TemplateError as JinjaError
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.prompt import Prompt, PromptMetadata
+from gateway.template.huggingface.folder.named_templates import TOOL_USE
 from gateway.template.huggingface.folder.special_tokens import TOKENS
 from gateway.template.huggingface.renderer import JinjaTemplate
-from gateway.template.huggingface.sandbox.script import Script, told
-from gateway.template.huggingface.variables import check_fields, messages_of
+from gateway.template.huggingface.sandbox.compiled_template import error_text, refusal
+from gateway.template.huggingface.variables import check_call_fields, template_messages
 from gateway.template.messages import check_dialogue, check_open_turn
 from gateway.template.spec.template import JinjaSpec, TemplateSpec
 from gateway.template.tools import tools_of
-from gateway.template.validation.jinja import TOOL_USE
 
 PACKAGE = "transformers"
 CLOCK = "strftime_now"
-"""What a template asks for the day; ``transformers`` tells it today's, and nobody can tell it another."""
+"""The function for the present day in a template; in ``transformers`` it cannot be set to another day."""
 
 
 def installed() -> str:
-    """The version of ``transformers``; empty: there is none."""
+    """The version of ``transformers``; empty if it is not installed."""
     try:
         return version(PACKAGE)
     except PackageNotFoundError:
@@ -37,72 +37,61 @@ def installed() -> str:
 
 
 class TransformersTemplate:
-    """Renders dialogues with ``apply_chat_template``. No network: it is given all it needs."""
+    """Renders dialogues with ``apply_chat_template``, without network access."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         """Raises ``TemplateError`` for a template that cannot be compiled, ``ImportError`` without the package."""
         from transformers import PreTrainedTokenizerBase
 
         if spec.jinja is None:
-            raise ValueError("a jinja template without its chat template passed the checks")
+            raise ValueError("a spec of kind jinja needs its chat template")
         self.spec = spec
         self._jinja: JinjaSpec = spec.jinja
-        self._scripts = dict(zip([name for name, _ in self._jinja.sources], JinjaTemplate(spec).scripts, strict=True))
-        named = {name: text for name, text in self._jinja.special_tokens.items() if name in TOKENS}
-        others = {name: text for name, text in self._jinja.special_tokens.items() if name not in TOKENS}
+        self._templates = dict(
+            zip([name for name, _ in self._jinja.sources], JinjaTemplate(spec).compiled, strict=True)
+        )
+        tokens = self._jinja.special_tokens
+        self._fixed = {name: text for name, text in tokens.items() if name not in TOKENS} | dict(self._jinja.kwargs)
         # A tokenizer without a vocabulary: the text of a prompt needs none.
-        self._tokenizer: Any = PreTrainedTokenizerBase(**named)
-        self._always = {**others, **self._jinja.kwargs}
+        self._tokenizer: Any = PreTrainedTokenizerBase(
+            **{name: text for name, text in tokens.items() if name in TOKENS}
+        )
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
-        text = self._text(dialogue, opens=not dialogue.continue_final)
+        text = self._text(dialogue, add_generation_prompt=not dialogue.continue_final)
         return Prompt(text, PromptMetadata(bos=self.spec.bos, bos_text=self.spec.bos_text))
 
     def whole(self, dialogue: Dialogue) -> str:
-        """The complete conversation, no turn left open."""
-        return self._text(dialogue, opens=False)
+        """The complete conversation with no turn left open."""
+        return self._text(dialogue, add_generation_prompt=False)
 
-    def _text(self, dialogue: Dialogue, *, opens: bool) -> str:
+    def _text(self, dialogue: Dialogue, *, add_generation_prompt: bool) -> str:
         if dialogue.tools and self.spec.tools is None:
-            check_dialogue(dialogue)  # says what is missing
+            check_dialogue(dialogue)  # raises the error
         check_open_turn(dialogue)
         tools = list(tools_of(dialogue)) or None
-        script = self._script(bool(tools))
-        check_fields(dialogue, script)
-        messages = messages_of(dialogue, self._jinja)
+        default = next(iter(self._templates.values()))
+        template = self._templates.get(TOOL_USE, default) if tools else default
+        check_call_fields(dialogue, template)
+        messages = template_messages(dialogue, self._jinja)
         try:
             return str(
                 self._tokenizer.apply_chat_template(
                     messages,
                     tools=tools,
-                    chat_template=script.source,
+                    chat_template=template.source,
                     tokenize=False,
-                    add_generation_prompt=opens,
+                    add_generation_prompt=add_generation_prompt,
                     continue_final_message=dialogue.continue_final,
-                    **self._always,
+                    **self._fixed,
                 )
             )
-        except JinjaError as error:
+        except Exception as error:  # an expression of a template may raise any error
             if type(error) is JinjaError:  # ``raise_exception`` raises the base class itself
-                raise _refusal(error) from None
-            raise _failure(error) from None
-        except ValueError as error:
-            if dialogue.continue_final:
-                raise InvalidValue(f"transformers refuses: {told(error)}", param="continue_final_message") from None
-            raise _failure(error) from None
-        except Exception as error:  # a template's own TypeError and the like, as in ``script.py``
-            raise _failure(error) from None
-
-    def _script(self, with_tools: bool) -> Script:
-        if with_tools and TOOL_USE in self._scripts:
-            return self._scripts[TOOL_USE]
-        return next(iter(self._scripts.values()))
-
-
-def _refusal(error: Exception) -> InvalidValue:
-    return InvalidValue(f"this model's chat template refuses the conversation: {told(error)}", param="messages")
-
-
-def _failure(error: Exception) -> TemplateError:
-    return TemplateError(f"{type(error).__name__}: {told(error)}")
+                raise refusal(error_text(error)) from None
+            if isinstance(error, ValueError) and dialogue.continue_final:
+                raise InvalidValue(
+                    f"transformers refuses: {error_text(error)}", param="continue_final_message"
+                ) from None
+            raise TemplateError(f"{type(error).__name__}: {error_text(error)}") from None

@@ -1,146 +1,136 @@
-"""What does a chat template see of a request? The messages as ``transformers`` hands them over.
+"""The template's view of a request: the messages as ``apply_chat_template`` of ``transformers`` 5 passes them on.
 
-Fields that are null are absent, and reasoning is there under each name that templates read it by, as in
-``transformers`` 5 (``apply_chat_template``). Two things differ between the wire and what templates were written for:
-the arguments of a tool call are a JSON text on the wire, and content may be a list of parts. The template's file says
-what it wants of either (``tool_arguments``, ``content``).
+Fields that are null are absent, and reasoning has each name that templates read. The wire differs from what templates
+were written for in two points, and the template's file chooses the form of both: the arguments of a tool call are JSON
+text on the wire (``tool_arguments``), and content may be a list of parts (``content``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
 from gateway.core.prompt import Notice
-from gateway.template.huggingface.sandbox.script import Script
+from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 from gateway.template.messages import CALL_FIELDS, UNREAD_FIELDS
 from gateway.template.spec.template import JinjaSpec
 
+PLAIN_KEYS = frozenset({"role", "content"})
 REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names of one thing; templates read the first or the second."""
-SAID = frozenset({"role", "content"})
-"""The keys of a message that only says something."""
-MOST_NESTED = 64
+"""Names of the same field; templates read the first or the second."""
+MAX_DEPTH = 64
 """Levels of a tool call's arguments: as many as a request's body may have."""
+MAX_CHANGED = 8
+"""Notices of changed messages in one answer."""
 
 
-def is_plain(message: Message) -> bool:
-    """Is there nothing in the message beside its role and its words?"""
-    return message.raw.keys() <= SAID
+def template_messages(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
+    """The messages for the template, in a new list.
 
-
-def all_plain(messages: Sequence[Message]) -> bool:
-    """Is there nothing in any of them beside its role and its words?"""
-    return type(messages) is PlainMessages or all(is_plain(message) for message in messages)
-
-
-def messages_of(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
-    """The messages as a template takes them. Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments."""
-    if type(dialogue.messages) is PlainMessages:
+    Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments of a tool call that are not a JSON object.
+    """
+    if isinstance(dialogue.messages, PlainMessages):
         return dialogue.messages.raws.copy()
-    return [_plain(message, number, spec) for number, message in enumerate(dialogue.messages)]
+    return [_template_message(message, number, spec) for number, message in enumerate(dialogue.messages)]
 
 
-def _plain(message: Message, number: int, spec: JinjaSpec) -> Mapping[str, Any]:
-    raw = message.raw
-    if not raw:
-        raw = {"role": message.role, "content": message.text}
-    elif is_plain(message) and not message.parts and raw.get("content") is not None:
-        return raw
-    given = {name: value for name, value in raw.items() if value is not None}
-    if message.parts:
-        for part, one in enumerate(message.parts):
-            if one.kind != "text":
-                raise MediaNotSupported(
-                    "this model takes text only: its prompt is a string", param=f"messages[{number}].content[{part}]"
-                )
-        if spec.content == "text":
-            given["content"] = message.text
-    reasoning = next((given[name] for name in REASONING if name in given), None)
+def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping[str, Any]:
+    raw = message.raw or {"role": message.role, "content": message.text}
+    fields = {name: value for name, value in raw.items() if value is not None}
+    for index, part in enumerate(message.parts):
+        if part.kind != "text":
+            raise MediaNotSupported(
+                "this model takes text only: its prompt is a string", param=f"messages[{number}].content[{index}]"
+            )
+    if message.parts and spec.content == "text":
+        fields["content"] = message.text
+    reasoning = next((fields[name] for name in REASONING if name in fields), None)
     if reasoning is not None:
-        given = {"thinking": reasoning, **given, "reasoning_content": reasoning}
-    if given.get("tool_calls") and spec.tool_arguments == "object":
-        given["tool_calls"] = [
-            _with_object(call, f"messages[{number}].tool_calls[{place}]")
-            for place, call in enumerate(given["tool_calls"])
+        fields = {"thinking": reasoning, **fields, "reasoning_content": reasoning}
+    if fields.get("tool_calls") and spec.tool_arguments == "object":
+        fields["tool_calls"] = [
+            _with_arguments(call, f"messages[{number}].tool_calls[{index}].function.arguments")
+            for index, call in enumerate(fields["tool_calls"])
         ]
-    return given
+    return fields
 
 
-def _with_object(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
+def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
+    """The call with its arguments as an object."""
     function = call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
+    too_deep = InvalidValue(f"the arguments of a tool call nest deeper than {MAX_DEPTH} levels", param=param)
     try:
         arguments = json.loads(function["arguments"] or "{}")
     except ValueError:
         arguments = None
     except RecursionError:
-        raise _too_deep(param) from None
+        raise too_deep from None
     if not isinstance(arguments, dict):
         raise InvalidValue(
             "the arguments of a tool call must be a JSON object, because this model's template writes them out",
-            param=f"{param}.function.arguments",
+            param=param,
         )
     level: list[Any] = [arguments]
-    for _ in range(MOST_NESTED):
-        level = [inner for one in level for inner in _inside(one)]
+    for _ in range(MAX_DEPTH):
+        level = [inner for value in level for inner in _children(value)]
     if level:
-        raise _too_deep(param)
+        raise too_deep
     return {**call, "function": {**function, "arguments": arguments}}
 
 
-def _inside(value: Any) -> list[Any]:
+def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-def _too_deep(param: str) -> InvalidValue:
-    return InvalidValue(
-        f"the arguments of a tool call nest deeper than {MOST_NESTED} levels", param=f"{param}.function.arguments"
-    )
+def check_call_fields(dialogue: Dialogue, template: CompiledTemplate) -> None:
+    """Raises ``UnsupportedParameter`` for a message with calls that the template cannot write."""
+    for number, raw in _with_more_fields(dialogue):
+        for field in CALL_FIELDS:
+            if raw.get(field) and not template.mentions(field):
+                raise UnsupportedParameter(
+                    f"this model's chat template cannot write {field}", param=f"messages[{number}].{field}"
+                )
 
 
-def check_fields(dialogue: Dialogue, script: Script) -> None:
-    """Refuse calls that the template has no word for. Raises ``UnsupportedParameter``."""
-    for number, message in enumerate(dialogue.messages):
-        if not is_plain(message):
-            for field in CALL_FIELDS:
-                if message.raw.get(field) and not script.speaks_of(field):
-                    raise UnsupportedParameter(
-                        f"this model's chat template cannot write {field}", param=f"messages[{number}].{field}"
-                    )
+def ignored_fields(dialogue: Dialogue, template: CompiledTemplate) -> list[Notice]:
+    """A notice for each field of a message that the template does not read."""
+    notices = []
+    for number, raw in _with_more_fields(dialogue):
+        for field in UNREAD_FIELDS:
+            names = REASONING if field in REASONING else (field,)
+            if raw.get(field) and not any(map(template.mentions, names)):
+                notices.append(Notice("ignored_field", f"messages[{number}].{field}"))
+    return notices
 
 
-def unread(dialogue: Dialogue, script: Script) -> Iterator[Notice]:
-    """One notice for each field of a message that the template does not speak of."""
-    for number, message in enumerate(dialogue.messages):
-        if not is_plain(message):
-            for field in UNREAD_FIELDS:
-                names = REASONING if field in REASONING else (field,)
-                if message.raw.get(field) and not any(script.speaks_of(name) for name in names):
-                    yield Notice("ignored_field", f"messages[{number}].{field}")
+def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(index, fields) of each message with fields beside its role and content."""
+    if not isinstance(dialogue.messages, PlainMessages):
+        for number, message in enumerate(dialogue.messages):
+            if not message.raw.keys() <= PLAIN_KEYS:
+                yield number, message.raw
 
 
-MOST_UNSEEN = 8
-"""Messages that are looked for in vain; then a notice of the first few says enough."""
-
-
-def unseen(dialogue: Dialogue, text: str) -> Iterator[Notice]:
-    """One notice for each message whose words are not in the prompt as they stand: left out, or changed."""
+def changed_messages(dialogue: Dialogue, prompt: str) -> list[Notice]:
+    """A notice for each message whose text is not in the prompt as it is; at most ``MAX_CHANGED``."""
+    notices: list[Notice] = []
     at, missed = 0, 0
-    for number, said in enumerate(dialogue.texts):
-        words = said.strip()
-        found = text.find(words, at)
+    for number, text in enumerate(dialogue.texts):
+        text = text.strip()
+        found = prompt.find(text, at)
         if found >= 0:
-            at = found + len(words)
+            at = found + len(text)
             continue
-        if words not in text:
-            yield Notice("changed_content", f"messages[{number}]")
+        if text not in prompt:
+            notices.append(Notice("changed_content", f"messages[{number}]"))
         missed += 1
-        if missed == MOST_UNSEEN:
-            return
+        if missed == MAX_CHANGED:
+            break
+    return notices

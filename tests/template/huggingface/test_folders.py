@@ -1,4 +1,4 @@
-"""Is a model's folder read as ``transformers`` reads it, by all who read one, and every disagreement told?
+"""A model's folder is read as ``transformers`` reads it, by every reader, with a note on each disagreement.
 
 ``record_folders.py`` beside this file made the goldens, and compares them anew where ``transformers`` is installed.
 """
@@ -29,7 +29,7 @@ GOLDENS = json.loads(folders.GOLDENS.read_text(encoding="utf-8"))["folders"]
 RENDERED = [name for name in folders.FOLDERS if GOLDENS[name]["plain"] != "error"]
 REFUSED = [name for name in folders.FOLDERS if name not in RENDERED]
 REFUSALS = {
-    "templates: no default in the list": "none called default; choose one by `variant`: rag",
+    "templates: no default in the list": "none called default; choose one with `variant`: rag",
     "templates: named files alone": "transformers finds rag and no default template",
     "templates: null in the configuration": "has no chat_template",
 }
@@ -110,30 +110,30 @@ TOLD: dict[str, tuple[str, ...]] = {  # folder: the beginning of each note
     "tokens: in the map alone": (),
     "tokens: the map fills up": (),
     "tokens: the map goes before": (
-        "bos_token is '<s>' in tokenizer_config.json and '<m>' in special_tokens_map.json: '<m>' counts",
+        "bos_token is '<s>' in tokenizer_config.json and '<m>' in special_tokens_map.json: '<m>' is used",
     ),
     "tokens: the map goes before a null": (),
     "tokens: a null in the map takes away": (
-        "bos_token is '<s>' in tokenizer_config.json and none in special_tokens_map.json: none counts",
+        "bos_token is '<s>' in tokenizer_config.json and none in special_tokens_map.json: none is used",
     ),
     "tokens: a newer folder's map is not read": (
-        "bos_token is '<s>' in tokenizer_config.json and '<m>' in special_tokens_map.json: '<s>' counts",
-        "eos_token is none in tokenizer_config.json and '</m>' in special_tokens_map.json: none counts",
+        "bos_token is '<s>' in tokenizer_config.json and '<m>' in special_tokens_map.json: '<s>' is used",
+        "eos_token is none in tokenizer_config.json and '</m>' in special_tokens_map.json: none is used",
     ),
     "tokens: of the folder's own, in both": (
-        "image_token is '<img>' in tokenizer_config.json and '<other>' in special_tokens_map.json: '<img>' counts, "
-        "as in transformers, because it is set apart as a token of the folder's own",
+        "image_token is '<img>' in tokenizer_config.json and '<other>' in special_tokens_map.json: '<img>' is used, "
+        "as in transformers, because it is a token of its own in the folder",
     ),
     "templates: one in the configuration": (),
     "templates: a list in the configuration": ("there are several templates, default, tool_use, rag: ",),
-    "templates: a name twice": ("tokenizer_config.json holds 'default' twice: the last one", "there are several"),
+    "templates: a name twice": ("tokenizer_config.json has 'default' twice: the last one", "there are several"),
     "templates: a file, and another in the configuration": (
-        "tokenizer_config.json holds another chat template than chat_template.jinja: it is not used",
+        "tokenizer_config.json has another chat template than chat_template.jinja: it is not used",
     ),
     "templates: named files": ("there are several templates, default, rag, tool_use: ",),
-    "templates: named files, and a list": ("tokenizer_config.json holds another", "there are several templates"),
+    "templates: named files, and a list": ("tokenizer_config.json has another", "there are several templates"),
     "templates: a default in the folder": ("chat_template.jinja is not used: additional_chat_templates/default.jinja",),
-    "templates: a processor's beside": ("chat_template.json holds another chat template than chat_template.jinja",),
+    "templates: a processor's beside": ("chat_template.json has another chat template than chat_template.jinja",),
 }
 
 
@@ -187,7 +187,7 @@ def test_both_sources_of_names_follow_one_rule(tmp_path: Path, source: str) -> N
         "changed_content: messages[0]"
     ]
     (note,) = files.notes
-    assert "requests get default, those with tools get tool_use, as in transformers; `variant`" in str(note)
+    assert "requests get default, requests with tools get tool_use, as in transformers; `variant`" in str(note)
     _, refused = of_yaml(tmp_path, f"file: m/{file}\nvariant: rags")
     assert 'there is no template "rags" (did you mean "rag"?)' in str(refused.problems[0]).replace("'", '"')
 
@@ -205,30 +205,30 @@ ANOTHER: dict[str, tuple[dict[str, Any], str, str]] = {
     # files, the one that is named, the note
     "the configuration, where a file goes before": (
         {JINJA: "file", CONFIG: {"chat_template": "configured"}}, CONFIG,
-        "chat_template.jinja says something else than chat_template in tokenizer_config.json: the tokenizers of "
-        "transformers take that one",
+        "chat_template.jinja has another chat template than tokenizer_config.json: the tokenizers of "
+        "transformers use that one",
     ),
     "the configuration, where named files go before": (
         {f"{NAMED}/rag.jinja": "rag", CONFIG: {"chat_template": "configured"}}, CONFIG,
-        "additional_chat_templates/ (rag) says something else than chat_template in tokenizer_config.json: the "
-        "tokenizers of transformers take that one",
+        "additional_chat_templates/ (rag) has another chat template than tokenizer_config.json: the "
+        "tokenizers of transformers use that one",
     ),
     "a processor's, where the configuration has another": (
         {CONFIG: {"chat_template": "configured"}, "chat_template.json": {"chat_template": "processed"}},
         "chat_template.json",
-        "tokenizer_config.json says something else than chat_template in chat_template.json: the tokenizers of "
-        "transformers take that one",
+        "tokenizer_config.json has another chat template than chat_template.json: the tokenizers of "
+        "transformers use that one",
     ),
     "one processor's, where the other goes before": (
         {"chat_template.json": {"chat_template": "older"}, "processor_config.json": {"chat_template": "newer"}},
         "chat_template.json",
-        "processor_config.json says something else than chat_template in chat_template.json: the processors of "
-        "transformers take that one",
+        "processor_config.json has another chat template than chat_template.json: the processors of "
+        "transformers use that one",
     ),
     "one processor's that goes before": (
         {"chat_template.json": {"chat_template": "older"}, "processor_config.json": {"chat_template": "newer"}},
         "processor_config.json",
-        "chat_template.json says something else than chat_template in processor_config.json: it is not used, as in "
+        "chat_template.json has another chat template than processor_config.json: it is not used, as in "
         "transformers",
     ),
 }  # fmt: skip
@@ -290,16 +290,19 @@ def test_the_digest_counts_the_names_of_the_files(tmp_path: Path) -> None:
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a name that transformers mistakes": ({f"{NAMED}/file.jinja": "x"}, "mistakes a template of this name"),
     "a map with a template": ({MAP: {"chat_template": "x"}}, "belongs into tokenizer_config.json"),
-    "a map that is no JSON": ({MAP: "{"}, "special_tokens_map.json is no JSON"),
-    "a map that nests too deeply": ({MAP: '{"a":' * 100_000}, "special_tokens_map.json is no JSON"),
-    "a token with no name": ({CONFIG: {"extra_special_tokens": {"a b": "x"}}}, "calls a token 'a b'"),
-    "a token of our name": ({CONFIG: {"extra_special_tokens": {"tools": "x"}}}, "calls a token 'tools'"),
+    "a map that is not JSON": ({MAP: "{"}, "special_tokens_map.json is not JSON"),
+    "a map that nests too deeply": ({MAP: '{"a":' * 100_000}, "special_tokens_map.json is not JSON"),
+    "a token with no name": ({CONFIG: {"extra_special_tokens": {"a b": "x"}}}, "has a token 'a b'"),
+    "a token of our name": ({CONFIG: {"extra_special_tokens": {"tools": "x"}}}, "has a token 'tools'"),
     "a template that is no text": ({CONFIG: {"chat_template": 7}}, "must be a text, or a list"),
     "a token with no name, in the map": (
         {MAP: {"a-b_token": "x"}},
-        "special_tokens_map.json calls a token 'a-b",
+        "special_tokens_map.json has a token 'a-b",
     ),
-    "half of a character": ({CONFIG: '{"bos_token": "\\ud800"}'}, "tokenizer_config.json holds '\\ud800', half of a"),
+    "half of a character": (
+        {CONFIG: '{"bos_token": "\\ud800"}'},
+        "tokenizer_config.json contains '\\ud800', half of a",
+    ),
     "a template whose name is no UTF-8": (
         {f"{NAMED}/a\udcff.jinja": "x"},
         "'a\\udcff.jinja', a name that is not",
@@ -349,7 +352,7 @@ def test_a_relative_path_inside_the_folder_sees_the_folder(tmp_path: Path, monke
 def test_half_of_a_character_in_a_large_configuration_is_refused(tmp_path: Path) -> None:
     config = {"bos_token": "\ud800", "x": "x" * 1_100_000}
     folder = folders.write(tmp_path / "m", {JINJA: TELLS, CONFIG: config})
-    with pytest.raises(ConfigError, match=r"tokenizer_config.json holds '.ud800', half of a character"):
+    with pytest.raises(ConfigError, match=r"tokenizer_config.json contains '.ud800', half of a character"):
         read_reference(folder / JINJA, None, {})
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gateway.core.errors import GatewayError, InvalidValue, TemplateError
 from gateway.template.huggingface.renderer import JinjaTemplate
-from gateway.template.huggingface.sandbox.environment import Refused
-from gateway.template.huggingface.sandbox.meter import Beyond
+from gateway.template.huggingface.sandbox.compiled_template import RenderedText
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from tests.template.huggingface import cases
@@ -22,7 +22,6 @@ from tests.template.huggingface.samples import body_of, dialogue
 
 GOLDENS = json.loads(cases.GOLDENS.read_text(encoding="utf-8"))
 REFUSES = "this model's chat template refuses the conversation: "
-CONFINED = ("columns",)
 
 
 def template(name: str) -> JinjaTemplate:
@@ -66,31 +65,20 @@ def test_the_prompts_are_those_of_transformers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", cases.KINDS)
-def test_what_can_be_metered_is_rendered_in_this_process(name: str) -> None:
-    (script,) = template(name).scripts
-    assert bool(script.confined_by) == (name in CONFINED), script.confined_by
-
-
-@pytest.mark.parametrize("name", cases.KINDS)
-def test_the_worker_makes_the_same_of_it(name: str) -> None:
+def test_the_subprocess_renders_the_same_text(name: str) -> None:
     made = template(name)
     for case in cases.cases(name)[:60]:
-        asked = dialogue(body_of(case))
-        job = made._job(asked)  # the tag of an open turn is drawn once, so both ways get the same job
-        here: Any
-        there: Any
-        try:
-            here = made.scripts[0].render(job.variables, job.size)
-        except Beyond:
-            assert name in CONFINED
-            continue
-        except (Refused, TemplateError) as error:
-            here = str(error)
-        try:
-            there = made._worker.render(job.script, job.variables)
-        except (Refused, TemplateError) as error:
-            there = str(error)
-        assert here == there
+        job = made._job(dialogue(body_of(case)))  # the mark of a continued message is random, so both get the same job
+        assert job.in_process
+        assert attempt(made.compiled[0].render, job.variables) == attempt(made._subprocess.render, 0, job.variables)
+
+
+def attempt(render: Callable[..., RenderedText], *arguments: Any) -> RenderedText | str:
+    """The rendered text or the error."""
+    try:
+        return render(*arguments)
+    except (InvalidValue, TemplateError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 @pytest.mark.parametrize("name", cases.KINDS)

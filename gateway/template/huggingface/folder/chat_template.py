@@ -1,18 +1,17 @@
-"""What makes the chat template of a model's folder? Its texts by name, its tokens, and the tokens that end an answer.
+"""The files of a model's folder that decide a prompt: templates, special tokens, and the ids that end an answer.
 
-The one reader of such folders: for templates of ``kind: jinja``, for ``gateway import`` and for ``gateway parity``. Its
-rules are those of the tokenizers of ``transformers`` 5, recorded by
-``tests/template/huggingface/record_folders.py``.
-Where two files disagree, one is silently taken there; here that is told.
+Used by templates of ``kind: jinja``, by ``gateway import`` and by ``gateway parity``. The rules are those of the
+tokenizers of ``transformers`` 5, recorded by ``tests/template/huggingface/record_folders.py``. Where two files
+disagree, ``transformers`` uses one of them without a word; here a note names both.
 
-- ``chat_template.jinja`` is the template called ``default``, each file of ``additional_chat_templates/`` one of its
-  own name (``default`` again, if there is such a file). Either goes before ``chat_template`` in
-  ``tokenizer_config.json``, a text or a list of names and texts.
-- ``processor_config.json`` and ``chat_template.json`` are for processors, which take these before any other, and the
-  former before the latter.
-- Special tokens stand in ``tokenizer_config.json``. Older folders, known by having no ``added_tokens_decoder`` in it,
-  keep them in ``special_tokens_map.json``, which goes before; a null there takes a token away.
-- The ids that end an answer stand in ``generation_config.json``, their texts in ``added_tokens_decoder``, in older
+- ``chat_template.jinja`` is the template ``default``, and each file of ``additional_chat_templates/`` is a template of
+  its own name (``default`` again, if there is such a file). Both win over ``chat_template`` in
+  ``tokenizer_config.json``, which is a text or a list of names and texts.
+- ``processor_config.json`` and ``chat_template.json`` are for processors. These prefer them to any other template, and
+  the first to the second.
+- Special tokens are in ``tokenizer_config.json``. Older folders, which have no ``added_tokens_decoder`` in it, keep
+  them in ``special_tokens_map.json``, which wins; a null there removes a token.
+- The ids that end an answer are in ``generation_config.json``, their texts in ``added_tokens_decoder``, in older
   folders in ``added_tokens.json``.
 """
 
@@ -33,8 +32,8 @@ from gateway.template.huggingface.folder.named_templates import (
     TEMPLATE,
     TOKENIZER,
     Templates,
-    deciding,
     disagreements,
+    template_files,
     templates_of,
 )
 from gateway.template.huggingface.folder.reader import (
@@ -47,38 +46,37 @@ from gateway.template.huggingface.folder.reader import (
     folder_of,
     names_in,
 )
-from gateway.template.huggingface.folder.special_tokens import ADDED, GROUPS, TokenFiles, read_tokens, text_of
+from gateway.template.huggingface.folder.special_tokens import ADDED, GROUPS, TOKENS_MAP, read_tokens, text_of
 from gateway.template.validation.problems import Problems, as_names
 
 GENERATION = "generation_config.json"
-TOKENS_MAP = "special_tokens_map.json"
 ADDED_TOKENS = "added_tokens.json"
 LOOKED_AT = (TEMPLATE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDED_TOKENS)
-"""All that is looked at in a folder, beside the templates in ``additional_chat_templates/``."""
+"""The files that may decide a prompt, beside the templates in ``additional_chat_templates/``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFiles:
-    """What a folder says."""
+    """The content of a model's folder."""
 
     templates: Templates = field(default=EMPTY_MAPPING)
-    """By name; a single one is called ``default``."""
+    """By name; a single template is called ``default``."""
     tokens: Mapping[str, str] = field(default=EMPTY_MAPPING)
-    """``bos_token`` … by name: the template's variables."""
+    """Special tokens by the names of their variables (``bos_token``)."""
     end_ids: tuple[int, ...] = ()
     """Ids of the tokens that end an answer."""
     ends: tuple[str, ...] = ()
-    """Their texts, as far as the files know them."""
+    """Texts of these tokens, as far as the files contain them."""
     used: tuple[str, ...] = ()
-    """The files that decide all this, by their paths."""
+    """Paths of the files that were used."""
     notes: tuple[str, ...] = ()
-    """Where files disagree, and which one counts."""
+    """Files that disagree, and which of them is used."""
 
 
 def template_in(fetch: Fetch, names: Names) -> str | None:
-    """The file of a folder that says which template is its default; None: it holds no template.
+    """The path of the file with a folder's default template; None if the folder has no template.
 
-    Raises ``TemplateError`` if ``transformers`` would find named templates and no default one.
+    Raises ``TemplateError`` if ``transformers`` would find named templates without a default.
     """
     if fetch(TEMPLATE) is not None:
         return TEMPLATE
@@ -87,12 +85,13 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
         return join(NAMED, DEFAULT + JINJA)
     if named:
         raise TemplateError(
-            f"{NAMED}/ stands there without {TEMPLATE}, so transformers finds {as_names(named)} and no default "
-            f"template, whatever {TOKENIZER} says: name the file that is meant"
+            f"the folder has {NAMED}/ and no {TEMPLATE}, so transformers finds {as_names(named)} and no default "
+            f"template, and does not read {TOKENIZER}: name the file to be used"
         )
     problems = Problems()
+    reader = FolderReader(fetch, names, problems)
     for name in (TOKENIZER, *PROCESSORS):
-        if FolderReader(fetch, names, problems).object(name).get(KEY) is not None:
+        if reader.object(name).get(KEY) is not None:
             return name
         if problems.found:
             raise TemplateError(problems.found[0].message)
@@ -100,23 +99,21 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
 
 
 def read_chat_files(name: str, fetch: Fetch, names: Names, problems: Problems) -> ChatFiles:
-    """What the folder of a template's file says; what is wrong goes to ``problems``."""
+    """The content of the folder of the template's file ``name``; mistakes are added to ``problems``."""
     reader = FolderReader(fetch, names, problems)
-    if reader.data(name, needed=True) is None:
-        return ChatFiles()  # what is not there has nothing beside it, and one complaint is enough
+    if reader.data(name, required=True) is None:
+        return ChatFiles()
     folder = folder_of(name)
+    config = reader.object(join(folder, TOKENIZER))
     templates = templates_of(name, reader)
-    config, older_map = reader.object(join(folder, TOKENIZER)), reader.object(join(folder, TOKENS_MAP))
-    tokens = read_tokens(TokenFiles(config, older_map), names=(TOKENIZER, TOKENS_MAP), problems=problems)
-    generation = reader.object(join(folder, GENERATION))
-    end_ids = _end_ids(generation)
-    known = config.get(ADDED)
-    if tokens.older:
-        known = {str(number): text for text, number in reader.object(join(folder, ADDED_TOKENS)).items()}
-    texts = [text_of(known.get(str(one))) for one in end_ids] if isinstance(known, dict) else []
-    used = [*deciding(name, reader), join(folder, TOKENIZER), join(folder, GENERATION)]
-    if tokens.older:
+    tokens = read_tokens(config, reader.object(join(folder, TOKENS_MAP)), problems)
+    end_ids = _end_ids(reader.object(join(folder, GENERATION)))
+    added: Any = config.get(ADDED)
+    used = [*template_files(name, reader), join(folder, TOKENIZER), join(folder, GENERATION)]
+    if tokens.is_older:
+        added = {str(number): text for text, number in reader.object(join(folder, ADDED_TOKENS)).items()}
         used += [join(folder, TOKENS_MAP), join(folder, ADDED_TOKENS)]
+    texts = [text_of(added.get(str(number))) for number in end_ids] if isinstance(added, dict) else []
     return ChatFiles(
         templates=templates,
         tokens=tokens.texts,
@@ -133,9 +130,9 @@ def _end_ids(generation: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def shortened(config: bytes, generation: bytes | None) -> bytes:
-    """A tokenizer's configuration without its thousands of tokens: what decides a prompt, and where answers end.
+    """A large ``tokenizer_config.json`` reduced to what decides a prompt and the end of an answer.
 
-    As it stands if it is not too large, or no JSON object: then it is for the reader to complain.
+    Unchanged if it is not larger than ``MOST_BYTES``, or if one of the files is not a JSON object.
     """
     if len(config) <= MOST_BYTES:
         return config
@@ -147,8 +144,8 @@ def shortened(config: bytes, generation: bytes | None) -> bytes:
         return config
     kept = {key: value for key, value in given.items() if key == KEY or key.endswith("_token") or key in GROUPS}
     if isinstance(given.get(ADDED), dict):
-        wanted = [str(one) for one in _end_ids(ends)]
+        wanted = [str(number) for number in _end_ids(ends)]
         kept[ADDED] = {number: given[ADDED][number] for number in wanted if number in given[ADDED]}
     elif ADDED in given:
-        kept[ADDED] = given[ADDED]  # whatever it is: that it is there tells a newer folder
-    return json.dumps(kept, ensure_ascii=False).encode("utf-8", "surrogatepass")  # for the reader to complain of
+        kept[ADDED] = given[ADDED]  # its presence alone marks a newer folder
+    return json.dumps(kept, ensure_ascii=False).encode("utf-8", "surrogatepass")  # the reader reports a surrogate

@@ -1,15 +1,15 @@
-"""What may a chat template use? The environment of ``transformers``, rebuilt: the bytes have to be the same.
+"""The sandboxed Jinja environment of chat templates, equal to that of ``transformers`` so that the bytes are equal.
 
-Read from ``transformers`` 5.23, ``utils/chat_template_utils.py``: an immutable sandbox, ``trim_blocks`` and
+Source: ``utils/chat_template_utils.py`` of ``transformers`` 5.23: an immutable sandbox, ``trim_blocks`` and
 ``lstrip_blocks``, loop controls, ``{% generation %}`` blocks, JSON without HTML escapes, ``raise_exception`` and
-``strftime_now``; no loader, no autoescape. Undefined values print nothing, as there: ``StrictUndefined`` would refuse
-templates that test a missing field by printing it, so each one met is told by a notice instead.
+``strftime_now``; no loader, no autoescape. An undefined value prints nothing, as there; ``StrictUndefined`` would
+refuse templates that test for a missing field by printing it. Each undefined name that is printed becomes a notice.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,49 +18,58 @@ from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension
 from jinja2.ext import loopcontrols as LoopControls
 from jinja2.parser import Parser
-from jinja2.runtime import Context, Macro, Undefined
+from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+from gateway.core import fast_paths
+
 Clock = Callable[[], datetime]
 
+DICT_ATTRIBUTES = frozenset(dir(dict))
+SAFE_ATTRIBUTES: Mapping[type, frozenset[str]] = {
+    str: frozenset(name for name in dir(str) if not name.startswith(("_", "format"))),
+    LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")),
+}
+"""Attributes that the sandbox returns unchanged; it replaces ``str.format`` and ``str.format_map``."""
 
-class Refused(TemplateError):
-    """The template itself said no, by ``raise_exception``; its words are the message."""
+
+class ConversationRefused(TemplateError):
+    """The template called ``raise_exception``; the message is the template's own."""
 
 
 class GenerationBlocks(Extension):
-    """``{% generation %}`` marks what an assistant says, for training; a prompt is the same without the marks."""
+    """``{% generation %}`` marks the assistant's text for training; the marks do not change a prompt."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """The block becomes a call that gives back what it was given."""
+        """Replace the block with a call that returns the block's text."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("said"), [], [], body).set_lineno(line)
+        return nodes.CallBlock(self.call_method("block_text"), [], [], body).set_lineno(line)
 
-    def said(self, caller: Macro) -> Any:
-        """The block's text."""
+    def block_text(self, caller: Macro) -> Any:
+        """Return the block's text."""
         return caller()
 
 
 class SafeNamespace(Namespace):
-    """``namespace()`` without names that begin with an underscore, which could reach Python's own."""
+    """``namespace()`` without attributes that begin with an underscore, which could reach Python's own."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # so that namespace(self=…) works
-        self, given = args[0], dict(*args[1:], **kwargs)
-        for name in given:
-            _check_name(name)
-        Namespace.__init__(self, given)
+    def __init__(*args: Any, **kwargs: Any) -> None:  # no named parameter, so that namespace(self=…) works
+        self, attributes = args[0], dict(*args[1:], **kwargs)
+        for name in attributes:
+            _check_attribute(name)
+        Namespace.__init__(self, attributes)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        _check_name(name)
+        _check_attribute(name)
         super().__setitem__(name, value)
 
 
-class DictMaker:
-    """``dict()`` that makes dicts and is none itself."""
+class DictFactory:
+    """``dict`` as a template sees it: it makes dicts, and does not expose the type."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -70,62 +79,63 @@ class DictMaker:
         return dict.fromkeys(*args, **kwargs)
 
 
-class NotingContext(Context):
-    """The variables of one render, and what it printed that nobody had given a value."""
+class RenderContext(Context):
+    """The variables of one render, and the undefined names that it printed."""
 
     undefined: dict[str, None]
 
 
+class ChatEnvironment(ImmutableSandboxedEnvironment):
+    """The environment of one model's chat templates."""
+
+    context_class: type[Context] = RenderContext
+
+    def __init__(self, clock: Clock) -> None:
+        """``clock``: the moment that ``strftime_now`` formats."""
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlocks, LoopControls])
+        self.finalize = note_undefined
+        self.filters["tojson"] = tojson
+        self.globals["raise_exception"] = raise_exception
+        self.globals["strftime_now"] = lambda format: clock().strftime(format)
+        self.globals["dict"] = DictFactory()
+        self.globals["namespace"] = SafeNamespace
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """An attribute, or a key of a dict."""
+        if fast_paths.ENABLED:
+            return self._fast_getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
+    def _fast_getattr(self, obj: Any, attribute: str) -> Any:
+        """As ``getattr``; the general form looks for an attribute before a key, and half of a render is spent there."""
+        kind = type(obj)
+        if kind is dict and attribute not in DICT_ATTRIBUTES:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if kind in SAFE_ATTRIBUTES and attribute in SAFE_ATTRIBUTES[kind]:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
+
 @pass_context
-def printed(context: NotingContext, value: Any) -> Any:
-    """What a template prints, as it is; nothing is told if it is nothing."""
+def note_undefined(context: RenderContext, value: Any) -> Any:
+    """Return a printed value unchanged, and note its name if it is undefined."""
     if isinstance(value, Undefined):
         context.undefined[str(value._undefined_name)] = None
     return value
 
 
-class Environment(ImmutableSandboxedEnvironment):
-    """The environment of one template; ``clock`` answers ``strftime_now``.
-
-    Nothing is computed while compiling, or ``{{ "a" | center(9999999999) }}`` would hang whoever only loads the file:
-    ``optimized`` is off, and ``finalize`` takes a context, without which jinja2 makes no constants.
-    """
-
-    context_class: type[Context] = NotingContext
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(
-            trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[GenerationBlocks, LoopControls]
-        )
-        self.filters["tojson"] = tojson
-        self.globals["raise_exception"] = raise_exception
-        self.globals["strftime_now"] = strftime_at(clock)
-        self.globals["dict"] = DictMaker()
-        self.globals["namespace"] = SafeNamespace
-        self.finalize = printed
-
-
 def tojson(
     x: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """JSON as the models were trained on: jinja2's own would escape ``<`` and ``&`` for HTML."""
+    """JSON without the HTML escapes of jinja2's own filter."""
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def raise_exception(message: Any) -> None:
-    """The template refuses the conversation."""
-    raise Refused(message)
+    """Refuse the conversation."""
+    raise ConversationRefused(message)
 
 
-def strftime_at(clock: Clock) -> Callable[[str], str]:
-    """``strftime_now`` by a clock that may stand still."""
-
-    def strftime_now(format: str) -> str:
-        return clock().strftime(format)
-
-    return strftime_now
-
-
-def _check_name(name: Any) -> None:
+def _check_attribute(name: Any) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a namespace takes no attribute that begins with an underscore, such as {name[:32]!r}")
+        raise SecurityError(f"a namespace takes no attribute that begins with an underscore: {name[:32]!r}")

@@ -1,17 +1,14 @@
-"""Who renders what cannot be metered? A process of its own for each template, killed when it takes too long.
+"""Rendering in a subprocess with a time limit and a memory limit.
 
-A thread could not be stopped (``specs/reliability.md`` 3.3). The process is started by the first render that needs it,
-serves one render at a time, and is started anew after it had to be killed. It ends with the template it belongs to:
-its standard input is closed then.
+A render cannot be interrupted in a thread, and a long one would hold the event loop, so a template's large
+conversations are rendered by a process that can be killed. The process is started by the first job, does one job at a
+time, is replaced after it was killed, and ends with the ``SubprocessRenderer``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import select
-import struct
 import subprocess
 import sys
 import threading
@@ -20,191 +17,148 @@ import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import gateway
-from gateway.core.errors import Overloaded, TemplateError
-from gateway.template.huggingface.sandbox.environment import Refused
-from gateway.template.huggingface.sandbox.script import Rendered
+from gateway.core.errors import InvalidValue, Overloaded, TemplateError
+from gateway.template.huggingface.sandbox.compiled_template import RenderedText
 
-TIME = 0.8
-"""Seconds for one render, from handing over the job to the whole answer."""
-START = 20.0
-"""Seconds for the process to be ready; a machine under load takes a while to start Python."""
-MOST_WAITING = 16
-"""Calls that wait for one template's process; more are refused, because they would wait too long."""
+JOB_TIMEOUT = 0.8
+"""Seconds for one render, from sending the job to the end of the reply."""
+START_TIMEOUT = 20.0
+"""Seconds until the process is ready; starting Python takes long on a machine under load."""
+MAX_WAITING = 16
+"""Calls that wait for one template's process; further calls are refused, because they would wait too long."""
 
-SCRIPT = Path(__file__).with_name("worker.py")
-ROOT = Path(gateway.__file__).resolve().parent.parent
+WORKER = Path(__file__).with_name("worker.py")
 
 
-class Confined:
-    """The process of one template."""
+class _ProcessEnded(TemplateError):
+    """The process ended during a job."""
+
+
+class SubprocessRenderer:
+    """Renders the templates of one model's folder in a subprocess."""
 
     def __init__(self, name: str, sources: tuple[str, ...], clock: str) -> None:
-        """``clock``: a moment in ISO 8601, or empty for the present one."""
+        """``clock``: the moment that ``strftime_now`` formats, in ISO 8601; empty for the present moment."""
         self._name = name
-        self._first = {"sources": list(sources), "clock": clock}
+        self._setup = {"sources": list(sources), "clock": clock}
         self._process: subprocess.Popen[bytes] | None = None
-        self._ends: weakref.finalize[Any, Any] | None = None
-        """Ends the process, now or with this object."""
-        self._number = 0
-        """Of the last job; the answer has to repeat it."""
+        self._connection: Connection[Any, Any] | None = None
+        self._kill: weakref.finalize[Any, Any] | None = None
+        """Ends the process; called at the latest when this object is collected."""
         self._lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+        self._executor: ThreadPoolExecutor | None = None
         self._waiting = 0
 
-    async def render_awaited(self, script: int, variables: Mapping[str, Any]) -> Rendered:
-        """As ``render``, while the event loop goes on."""
-        if self._waiting >= MOST_WAITING:
+    async def render_async(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
+        """As ``render``, without blocking the event loop. Raises ``Overloaded`` if too many calls wait."""
+        if self._waiting >= MAX_WAITING:
             raise Overloaded(
-                f"the template {self._name} is rendered in a process of its own, and {self._waiting} calls wait for it",
+                f"{self._waiting} calls wait for the process that renders the template {self._name}; retry later",
                 retry_after=1.0,
             )
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(1, thread_name_prefix=f"template-{self._name}")
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"template-{self._name}")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self.render, script, variables)
+            return await asyncio.get_running_loop().run_in_executor(self._executor, self.render, template, variables)
         finally:
             self._waiting -= 1
 
-    def render(self, script: int, variables: Mapping[str, Any]) -> Rendered:
-        """The text. Raises ``Refused``, or ``TemplateError`` for a template that fails or takes too long."""
-        job = {"script": script, "variables": dict(variables), "now": datetime.now().isoformat()}
-        with self._lock:
-            process, fresh = self._process, False
-            if process is None or process.poll() is not None:
-                process, fresh = self._started(), True
-            try:
-                answer, text = self._answered(process, job, TIME)
-            except _GoneError:
-                if fresh:
-                    raise TemplateError(_too_much(self._name)) from None
-                # It may have died while nobody called; this job is then not to blame, and gets one of its own.
-                try:
-                    answer, text = self._answered(self._started(), job, TIME)
-                except _GoneError:
-                    raise TemplateError(_too_much(self._name)) from None
-        if "undefined" in answer:
-            return Rendered(text, tuple(answer["undefined"]))
-        if "refused" in answer:
-            raise Refused(answer["refused"])
-        raise TemplateError(answer["failed"])
+    def render(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
+        """The text; ``template`` is an index into ``sources``.
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        self._stop()
+        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if it fails or exceeds a
+        limit.
+        """
+        job = {"template": template, "variables": dict(variables), "now": datetime.now().isoformat()}
+        with self._lock:
+            is_new = self._process is None
+            if is_new:
+                self._start()
+            try:
+                return self._rendered(job)
+            except _ProcessEnded:
+                if is_new:
+                    raise
+            self._start()  # the process may have died before this job
+            return self._rendered(job)
+
+    def _rendered(self, job: Mapping[str, Any]) -> RenderedText:
+        reply, text = self._call(job, JOB_TIMEOUT)
+        if "refused" in reply:
+            raise InvalidValue(reply["refused"], param="messages")
+        if "failed" in reply:
+            raise TemplateError(reply["failed"])
+        return RenderedText(text, tuple(reply["undefined"]))
+
+    def _start(self) -> None:
         try:
-            process = subprocess.Popen(
-                # Isolated: neither the working directory nor PYTHON… variables choose what it imports.
-                [sys.executable, "-I", str(SCRIPT), str(ROOT)],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={},
-                start_new_session=True,  # what is typed at the gateway's terminal is not for it
-            )
+            ours, theirs = Pipe()
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", str(WORKER), str(theirs.fileno()), *sys.path],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env={},
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # signals of the gateway's terminal do not reach it
+                )
         except OSError as error:
             raise TemplateError(
                 f"the process that renders the template {self._name} could not be started: {error.strerror}"
             ) from None
-        self._process = process
-        self._ends = weakref.finalize(self, _end, process)
-        assert process.stdin is not None
-        os.set_blocking(process.stdin.fileno(), False)
-        try:
-            started, _ = self._answered(process, self._first, START)
-        except _GoneError:
-            raise TemplateError(f"the process that renders the template {self._name} ended at its start") from None
-        if "failed" in started:
+        self._process, self._connection = process, ours
+        self._kill = weakref.finalize(self, _kill, process, ours)
+        reply, _ = self._call(self._setup, START_TIMEOUT)
+        if "failed" in reply:
             self._stop()
-            raise TemplateError(started["failed"])
-        return process
+            raise TemplateError(reply["failed"])
 
     def _stop(self) -> None:
-        self._process = None
-        if self._ends is not None:
-            self._ends()
-            self._ends = None
+        self._process = self._connection = None
+        if self._kill is not None:
+            self._kill()
+            self._kill = None
 
-    def _answered(
-        self, process: subprocess.Popen[bytes], job: Mapping[str, Any], seconds: float
-    ) -> tuple[dict[str, Any], str]:
-        """The answer to this very job and the text in it. However it is left without one, the process ends.
+    def _call(self, message: Mapping[str, Any], seconds: float) -> tuple[dict[str, Any], str]:
+        """The reply and the text that follows it. The process is stopped if there is none within ``seconds``.
 
-        What is still to come from it would be taken for the answer to the next job, which is another client's.
+        It is stopped after any exception, because a late reply would be taken for that of the next job.
         """
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._number += 1
-        framed = _framed({**job, "number": self._number})
-        deadline = time.monotonic() + seconds
+        process, connection = self._process, self._connection
+        assert process is not None
+        assert connection is not None
+        timer = threading.Timer(seconds, process.kill)  # ends a blocked send or receive as well
+        timer.daemon = True
+        began = time.monotonic()
+        timer.start()
         try:
-            _write(process.stdin.fileno(), framed, deadline)
-            out = process.stdout.fileno()
-            length, length_of_text = struct.unpack(">QQ", _read(out, 16, deadline))
-            answer: dict[str, Any] = json.loads(_read(out, length, deadline))
-            text = _read(out, length_of_text, deadline).decode("utf-8", "surrogatepass")
-            if answer["number"] != self._number:
-                raise RuntimeError(f"an answer to job {answer['number']} came for job {self._number}")
+            connection.send_bytes(json.dumps(message, default=dict).encode("ascii"))
+            reply: dict[str, Any] = json.loads(connection.recv_bytes())
+            text = connection.recv_bytes().decode("utf-8", "surrogatepass") if "undefined" in reply else ""
         except BaseException as error:
             self._stop()
-            if isinstance(error, TimeoutError):
+            if not isinstance(error, (OSError, EOFError)):
+                raise
+            if time.monotonic() - began >= seconds:
                 raise TemplateError(
                     f"the template {self._name} took longer than {seconds:g} s on this conversation and was stopped"
                 ) from None
-            if isinstance(error, (OSError, EOFError)):
-                raise _GoneError from None
-            raise
-        return answer, text
+            raise _ProcessEnded(
+                f"the process that renders the template {self._name} ended: it exceeded its memory or its time"
+            ) from None
+        finally:
+            timer.cancel()
+        return reply, text
 
 
-class _GoneError(Exception):
-    """The process ended before it had answered."""
-
-
-def _too_much(name: str) -> str:
-    return f"the template {name} needed more memory or time than it may have, and was stopped"
-
-
-def _framed(value: Mapping[str, Any]) -> bytes:
-    data = json.dumps(value, default=dict).encode("ascii")
-    return struct.pack(">Q", len(data)) + data
-
-
-def _write(file: int, data: bytes, deadline: float) -> None:
-    """All of it, or ``TimeoutError``; ``BrokenPipeError`` if nobody reads any more."""
-    left = memoryview(data)
-    while left:
-        _wait(file, select.POLLOUT, deadline)
-        left = left[os.write(file, left) :]
-
-
-def _read(file: int, length: int, deadline: float) -> bytes:
-    """So many bytes; ``TimeoutError`` or ``EOFError`` otherwise."""
-    data = bytearray()
-    while len(data) < length:
-        _wait(file, select.POLLIN, deadline)
-        more = os.read(file, min(length - len(data), 1 << 20))
-        if not more:
-            raise EOFError
-        data += more
-    return bytes(data)
-
-
-def _wait(file: int, event: int, deadline: float) -> None:
-    # Not ``select.select``, which takes no file beyond the 1024th.
-    poll = select.poll()
-    poll.register(file, event)
-    if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
-        raise TimeoutError
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes], connection: Connection[Any, Any]) -> None:
     process.kill()
     process.wait()
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        pipe.close()
+    connection.close()

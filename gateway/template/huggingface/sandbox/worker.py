@@ -1,116 +1,90 @@
-"""Renders what cannot be metered, in a process that may be killed. Run by ``confined.py``, never imported here.
+"""The program of a ``SubprocessRenderer``; run as a script, not imported.
 
-It reads jobs from standard input, JSON behind eight bytes of length, and answers each on standard output: two lengths
-of eight bytes, a small JSON object with the job's number, and the text as it is (the reader would hold everybody up
-while it parsed some megabytes). Before the first job it gives up what it will not need: files, children and memory
-beyond ``MEMORY``.
+The arguments are the number of an open socket and the gateway's ``sys.path``. Each message on the socket is one JSON
+object; a reply to a rendering is followed by a second message, the text in UTF-8. Before the first job the process
+gives up what it does not need: files, children and memory beyond ``MAX_MEMORY``.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-import struct
 import sys
 from datetime import datetime
-from typing import Any, BinaryIO
+from multiprocessing.connection import Connection
+from typing import Any
 
-MEMORY = 512 * 1024 * 1024
-CPU = 2
-"""Seconds of processor time for one job; a second bound, should nobody kill this process in time."""
-MOST_OUTPUT = 8 * 1024 * 1024
-"""Characters of one rendering."""
+MAX_MEMORY = 512 * 1024 * 1024
+"""Bytes of address space."""
+MAX_CPU = 2
+"""Seconds of processor time for one job. It ends a process whose parent died during a job."""
 
 
 def main() -> None:
-    """Serve until standard input ends."""
-    sys.path.append(sys.argv[1])
-    from gateway.template.huggingface.sandbox.environment import Environment, Refused
-    from gateway.template.huggingface.sandbox.script import failure, new_context, told
+    """Serve until the socket is closed."""
+    sys.path[:] = sys.argv[2:]
+    from gateway.core.errors import InvalidValue, TemplateError
+    from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
+    from gateway.template.huggingface.sandbox.environment import ChatEnvironment
 
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    first = _received(source)
-    if first is None:
-        return
-    at = first["clock"] and datetime.fromisoformat(first["clock"])
-    now = datetime.min
-
-    def clock() -> datetime:
-        return at or now  # the gateway's own moment: this process does not know its time zone
-
-    environment = Environment(clock)
-    _warm_up(environment)
-    _confine()
+    connection = Connection(int(sys.argv[1]))
+    setup = json.loads(connection.recv_bytes())
+    now = datetime.fromisoformat(setup["clock"] or "1970-01-01")
+    environment = ChatEnvironment(lambda: now)
+    _import_everything(environment)
+    _give_up_rights()
     try:
-        templates = [environment.from_string(text) for text in first["sources"]]
-    except Exception as error:
-        _send(sink, first, {"failed": f"{type(error).__name__}: {told(error)}"})
+        templates = [CompiledTemplate(source, environment) for source in setup["sources"]]
+    except TemplateError as error:
+        _send(connection, {"failed": error.message})
         return
-    _send(sink, first, {"ready": True})
-    while (job := _received(source)) is not None:
-        _allow_more_time()
-        now, text = datetime.fromisoformat(job["now"]), ""
-        template = templates[job["script"]]
-        context: Any = new_context(template, job["variables"])
+    _send(connection, {"ready": True})
+    while True:
         try:
-            text = _bounded(template.root_render_func(context))
-        except Refused as refusal:
-            answer: dict[str, Any] = {"refused": told(refusal)}
-        except Exception as error:
-            answer = {"failed": failure(error, template)}
+            job = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        _limit_cpu_time()
+        if not setup["clock"]:
+            now = datetime.fromisoformat(job["now"])  # of the gateway: this process does not know its time zone
+        try:
+            rendered = templates[job["template"]].render(job["variables"])
+        except InvalidValue as error:
+            _send(connection, {"refused": error.message})
+        except TemplateError as error:
+            _send(connection, {"failed": error.message})
         else:
-            answer = {"undefined": list(context.undefined)}
-        _send(sink, job, answer, text)
+            _send(connection, {"undefined": rendered.undefined})
+            connection.send_bytes(rendered.text.encode("utf-8", "surrogatepass"))
 
 
-def _warm_up(environment: Any) -> None:
-    """Import all that jinja2 and Python import on first use: no file can be opened later."""
+def _import_everything(environment: Any) -> None:
+    """Import what jinja2 and Python import on first use: no file can be opened later."""
     import jinja2.constants
     import jinja2.debug  # noqa: F401
 
     environment.from_string(r"{{ '\n\u00e4' | tojson }}{{ strftime_now('%d %B %Y') }}").render()
 
 
-def _bounded(pieces: Any) -> str:
-    kept, length = [], 0
-    for piece in pieces:
-        length += len(piece)
-        if length > MOST_OUTPUT:
-            raise OverflowError(f"the rendering grew beyond {MOST_OUTPUT} characters")
-        kept.append(piece)
-    return "".join(kept)
-
-
-def _confine() -> None:
-    for limit, most in (
-        (resource.RLIMIT_AS, MEMORY),
+def _give_up_rights() -> None:
+    for limit, value in (
+        (resource.RLIMIT_AS, MAX_MEMORY),
         (resource.RLIMIT_NOFILE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        resource.setrlimit(limit, (most, most))
+        resource.setrlimit(limit, (value, value))
 
 
-def _allow_more_time() -> None:
+def _limit_cpu_time() -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + CPU, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + MAX_CPU, hard))
 
 
-def _received(source: BinaryIO) -> Any:
-    head = source.read(8)
-    if len(head) < 8:
-        return None
-    (length,) = struct.unpack(">Q", head)
-    return json.loads(source.read(length))
-
-
-def _send(sink: BinaryIO, job: dict[str, Any], answer: dict[str, Any], text: str = "") -> None:
-    head = json.dumps({"number": job["number"], **answer}).encode("ascii")
-    body = text.encode("utf-8", "surrogatepass")
-    sink.write(struct.pack(">QQ", len(head), len(body)) + head + body)
-    sink.flush()
+def _send(connection: Connection[Any, Any], reply: dict[str, Any]) -> None:
+    connection.send_bytes(json.dumps(reply).encode("ascii"))
 
 
 if __name__ == "__main__":

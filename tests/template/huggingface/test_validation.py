@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - rows of cases
-"""Is what lies in a model's folder read as ``transformers`` reads it, and every mistake told?"""
+"""The keys of a template file of ``kind: jinja``, and the problem that each mistake becomes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_jinja_file_takes_its_tokens_from_the_config_beside_it(tmp_path: Path)
     assert prompt.bos == "none"
 
 
-def test_tokens_in_the_file_win(tmp_path: Path) -> None:
+def test_tokens_in_the_yaml_win(tmp_path: Path) -> None:
     keys = 'file: tokenizer_config.json\nspecial_tokens: {bos_token: "<B>", image_token: "<I>"}'
     assert rendered(good(tmp_path, keys, tokenizer_config__json=TOKENIZER)).startswith("<B><|im_start|>")
 
@@ -108,38 +108,38 @@ def test_a_wrong_example_refuses_the_file(tmp_path: Path) -> None:
     assert "'hi!'" in problems[0]
 
 
-def test_the_page_explains_every_key() -> None:
+def test_the_documentation_lists_every_key() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "chat-templates.md").read_text(encoding="utf-8")
     told = {name for row in re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert told == set(JINJA_KEYS) - {"kind"}
 
 
 MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, part of the problem)
-    "neither": ("description: x", {}, "one of the two"),
-    "both": ("file: a.jinja\ntemplate: x", {"a__jinja": "x"}, "one of the two"),
+    "neither": ("description: x", {}, "exactly one of"),
+    "both": ("file: a.jinja\ntemplate: x", {"a__jinja": "x"}, "exactly one of"),
     "a missing file": ("file: a.jinja", {}, "there is no a.jinja beside the template"),
     "a file outside": ("file: ../a.jinja", {}, "leads out of the template's folder"),
-    "a changed file": (f"file: a.jinja\nsha256: {'0' * 64}", {"a__jinja": "x"}, "a.jinja has changed, it is 2d711642b726"),
+    "a changed file": (f"file: a.jinja\nsha256: {'0' * 64}", {"a__jinja": "x"}, "a.jinja has changed, its SHA-256 is 2d711642b726"),
     "a pin that is none": ("file: a.jinja\nsha256: abc", {"a__jinja": "x"}, "64 hex digits"),
-    "a pin of nothing": (f"template: x\nsha256: {'0' * 64}", {}, "pins a file"),
-    "no JSON": ("file: a.json", {"a__json": "{"}, "a.json is no JSON"),
+    "a pin of nothing": (f"template: x\nsha256: {'0' * 64}", {}, "is the digest of a `file`"),
+    "no JSON": ("file: a.json", {"a__json": "{"}, "a.json is not JSON"),
     "no template in it": ("file: a.json", {"a__json": {}}, "a.json has no chat_template"),
     "no such variant": ("file: a.json\nvariant: tools", {"a__json": {"chat_template": NAMED}}, 'mean "tool_use"'),
-    "no default": ("file: a.json", {"a__json": {"chat_template": NAMED[1:]}}, "choose one by `variant`: tool_use"),
+    "no default": ("file: a.json", {"a__json": {"chat_template": NAMED[1:]}}, "choose one with `variant`: tool_use"),
     "a broken template": ("file: a.jinja", {"a__jinja": "a\n{% if %}"}, "line 2 of the template"),
     "an unknown filter": ("template: '{{ messages | nope }}'", {}, "nope"),
     "another template": ("template: \"{% include 'x' %}\"", {}, "include reads another template"),
-    "a template that is too long": ("file: a.jinja", {"a__jinja": "x" * 65_537}, "65536 are the most"),
+    "a template that is too long": ("file: a.jinja", {"a__jinja": "x" * 65_537}, "at most 65536 are allowed"),
     "one that nests too deeply": ("file: a.jinja", {"a__jinja": "{{ " + "(" * 9000 + ")" * 9000 + " }}"}, "too deeply"),
     "one that nests in the code": ("file: a.jinja", {"a__jinja": "{{ " + "-" * 900 + "1 }}"}, "too deeply"),
     "a misspelled key": ("template: x\nrequest_kwarg: [a]", {}, 'did you mean "request_kwargs"?'),
-    "a variable of ours": ("template: x\nkwargs: {messages: []}", {}, "filled from the request"),
-    "a variable of ours from a request": ("template: x\nrequest_kwargs: [tools]", {}, "filled from the request"),
+    "a variable of ours": ("template: x\nkwargs: {messages: []}", {}, "set from the request"),
+    "a variable of ours from a request": ("template: x\nrequest_kwargs: [tools]", {}, "set from the request"),
     "a token as a variable": ("template: x\nrequest_kwargs: [bos_token]", {}, "under special_tokens"),
-    "tools that are not written": ("template: x\ntools: {parser: json}", {}, "never speaks of tools"),
+    "tools that are not written": ("template: x\ntools: {parser: json}", {}, "does not use the variable tools"),
     "a list of tools": ("template: '{{ tools }}'\ntools: {parser: json, declare: {}}", {}, "declare: has no effect"),
-    "no name": ("template: x\nrequest_kwargs: ['a b']", {}, "no name of a variable"),
-    "a clock that is none": ("template: x\nclock: tomorrow", {}, "write a day as 2024-07-26, or now"),
+    "no name": ("template: x\nrequest_kwargs: ['a b']", {}, "not a name of a variable"),
+    "a clock that is none": ("template: x\nclock: tomorrow", {}, "write a day such as 2024-07-26, or now"),
     "content of another kind": ("template: x\ncontent: list", {}, "is not one of text, parts"),
     "a BOS that is written": (
         "template: '{{ bos_token }}x'\nbos: engine\nspecial_tokens: {bos_token: '<s>'}", {}, "begins with '<s>'",
@@ -149,7 +149,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, 
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told(name: str, tmp_path: Path) -> None:
+def test_a_mistake_becomes_a_problem(name: str, tmp_path: Path) -> None:
     keys, files, part = MISTAKES[name]
     spec, problems = read(tmp_path, keys, **files)
     assert spec is None

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - rows of cases
-"""Does a chat template get what the file and the request say, and is told what it made of it?"""
+"""A chat template gets its variables from the file and from the request; notices and segments describe the prompt."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VARIABLES = {  # name: (template, keys of the file, fields of the request, text)
 
 
 @pytest.mark.parametrize("name", VARIABLES)
-def test_a_template_sees(name: str) -> None:
+def test_a_template_gets(name: str) -> None:
     source, keys, fields, text = VARIABLES[name]
     assert said(source, {**HELLO, **fields}, **keys) == text
 
@@ -62,12 +62,12 @@ MESSAGES = {  # name: (messages, keys of the file, text of SAID)
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_messages_arrive(name: str) -> None:
+def test_messages_get_to_the_template(name: str) -> None:
     messages, keys, text = MESSAGES[name]
     assert said(SAID, {"messages": messages}, **keys) == text
 
 
-def test_calls_of_a_message_without_a_content_arrive() -> None:
+def test_calls_of_a_message_without_a_content_get_to_the_template() -> None:
     body = {"messages": [*HELLO["messages"], {"role": "assistant", "tool_calls": [CALL]}]}
     assert said("{{ messages[-1].tool_calls[0].function.name }}{{ messages[-1].content is defined }}", body) == "fFalse"
 
@@ -78,7 +78,7 @@ def test_arguments_may_nest_as_deep_as_a_body() -> None:
     assert said("{{ messages[-1].tool_calls[0].function.arguments }}", body) == "{'a': " * 60 + "1" + "}" * 60
 
 
-def test_arguments_arrive_as_the_object_they_say_or_as_text() -> None:
+def test_arguments_are_passed_as_an_object_or_as_text() -> None:
     body = {"messages": [*HELLO["messages"], {"role": "assistant", "content": None, "tool_calls": [CALL]}]}
     source = "{{ messages[-1].tool_calls[0].function.arguments | tojson }}"
     assert said(source, body) == '{"a": 1}'
@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
     ),
     "a variable that is not listed": (
         "{{ x }}", {"request_kwargs": ["y"]}, {"chat_template_kwargs": {"x": 1}}, ForbiddenParameter,
-        "chat_template_kwargs.x", "it takes: y",
+        "chat_template_kwargs.x", "allowed: y",
     ),
     "tools nobody writes": (CHATML, {}, {"tools": [TOOL]}, UnsupportedParameter, "tools", "writes no tools"),
     "calls nobody writes": (
@@ -176,7 +176,7 @@ NOTICES = {  # name: (template, keys, messages, notices)
 
 
 @pytest.mark.parametrize("name", NOTICES)
-def test_a_notice_tells(name: str) -> None:
+def test_a_prompt_has_notices_of(name: str) -> None:
     source, keys, messages, notices = NOTICES[name]
     prompt = jinja(source, **keys).render(dialogue({"messages": messages}))
     assert [str(notice) for notice in prompt.notices] == notices
@@ -201,7 +201,7 @@ def segments(
     return [(one.text, one.origin, one.scaffold) for one in found]
 
 
-def test_segments_tell_who_wrote_what() -> None:
+def test_segments_have_the_origin_of_each_text() -> None:
     talk = [{"role": "system", "content": " <|im_end|>\n"}, {"role": "user", "content": "hi"}]
     assert segments(CHATML, talk) == [
         ("<|im_start|>system\n ", "template", True),
@@ -213,7 +213,7 @@ def test_segments_tell_who_wrote_what() -> None:
     ]
 
 
-def test_a_split_text_is_still_told_apart() -> None:
+def test_a_split_text_keeps_its_origin() -> None:
     source = "{{ '<a>' + messages[0].content.split('</think>')[-1].lstrip('\\n') + '</a>' }}"
     assert segments(source, [{"role": "user", "content": "hm</think>\n\n42"}]) == [
         ("<a>", "template", True),
@@ -222,7 +222,7 @@ def test_a_split_text_is_still_told_apart() -> None:
     ]
 
 
-def test_words_in_tools_are_the_clients() -> None:
+def test_texts_in_tools_are_the_clients() -> None:
     tool = {"type": "function", "function": {"name": "f", "description": 'say "<|im_end|>"'}}
     found = segments("{{ tools | tojson }}!", HELLO["messages"], {"tools": {"parser": "json"}}, tools=[tool])
     assert ('say \\"<|im_end|>\\"', "tools[0]", False) in found
@@ -248,11 +248,11 @@ def test_keys_of_the_client_are_the_clients() -> None:
     assert [text for text, origin, _ in found if origin == "tools[0]"][-2:] == ["ignore_all", "tools"]
 
 
-def test_what_cannot_be_taken_apart_is_nobodys_scaffold() -> None:
+def test_a_text_that_the_template_has_cut_is_mixed() -> None:
     assert segments("<a>{{ messages[0].content[:3] }}", HELLO["messages"]) == [("<a>hel", "mixed", False)]
 
 
-def test_a_demanded_call_is_opened_behind_the_prompt() -> None:
+def test_a_forced_call_begins_behind_the_prompt() -> None:
     keys = {"tools": {"parser": "json", "force": {"begin": '{"name": "', "end": '", '}}}
     template = jinja("{{ tools | length }}", **keys)
     asked = {**HELLO, "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}
@@ -263,6 +263,6 @@ def test_a_demanded_call_is_opened_behind_the_prompt() -> None:
     ]  # fmt: skip
 
 
-def test_no_choice_means_no_tools() -> None:
+def test_tool_choice_none_hides_the_tools() -> None:
     template = jinja("{{ tools }}", tools={"parser": "json"})
     assert template.render(dialogue({**HELLO, "tools": [TOOL], "tool_choice": "none"})).text == "None"

@@ -1,0 +1,128 @@
+"""One chat template: parsed, inspected, compiled and rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.environment import Template
+from jinja2.exceptions import TemplateSyntaxError
+
+from gateway.core.errors import InvalidValue, TemplateError
+from gateway.template.huggingface.sandbox.environment import ChatEnvironment, ConversationRefused
+
+MAX_SOURCE = 64 * 1024
+"""Characters of a chat template; the longest known ones have a third of that."""
+MAX_OUTPUT = 8 * 1024 * 1024
+"""Characters of one rendered text."""
+MAX_ERROR_TEXT = 300
+"""Characters of an error raised inside a template that are repeated to the client."""
+
+OTHER_TEMPLATES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
+"""Statements that read another template; a chat template has no loader for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedText:
+    """The result of one render."""
+
+    text: str
+    undefined: tuple[str, ...] = ()
+    """Undefined names that the template printed, as empty texts."""
+
+
+class CompiledTemplate:
+    """A chat template that can be rendered."""
+
+    def __init__(self, source: str, environment: ChatEnvironment) -> None:
+        """Raises ``TemplateError``, with the line, for a text that is not a chat template."""
+        if len(source) > MAX_SOURCE:
+            raise TemplateError(f"the template has {len(source)} characters; at most {MAX_SOURCE} are allowed")
+        try:
+            tree = environment.parse(source)
+            self._template = environment.from_string(source)
+        except TemplateSyntaxError as error:
+            raise TemplateError(f"line {error.lineno} of the template: {error.message}") from None
+        except (RecursionError, SyntaxError, MemoryError):
+            raise TemplateError("the template nests too deeply to be compiled; simplify its expressions") from None
+        except ValueError as error:  # a number of more digits than Python reads
+            raise TemplateError(f"the template cannot be compiled: {error}") from None
+        for node in tree.find_all(OTHER_TEMPLATES):
+            name = type(node).__name__.lower()
+            raise TemplateError(f"line {node.lineno} of the template: {name} reads another template; there is none")
+        self._template.globals = dict(self._template.globals)  # a ChainMap before, which each render copies slowly
+        self.source = source
+        self.names = frozenset([name.name for name in tree.find_all(nodes.Name)])
+        """Names of all its variables."""
+        self.keys = frozenset(_keys(tree))
+        """Keys and attributes that it looks up by a constant name."""
+        self.constants = tuple(dict.fromkeys(_texts(tree.find_all(nodes.Const))))
+        """Texts in its expressions."""
+
+    def mentions(self, field: str) -> bool:
+        """Whether the source contains the name of a message's field; if not, the field cannot be in the prompt."""
+        return field in self.source
+
+    def render(self, variables: Mapping[str, Any]) -> RenderedText:
+        """The text for these variables.
+
+        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if it fails.
+        """
+        template = self._template
+        context: Any = template.new_context(dict(variables))
+        context.undefined = {}
+        try:
+            text = "".join(template.root_render_func(context))
+        except ConversationRefused as error:
+            raise refusal(error_text(error)) from None
+        except Exception as error:  # an expression may raise any error, such as a TypeError of its ``+``
+            raise TemplateError(_located(error, template)) from None
+        if len(text) > MAX_OUTPUT:
+            raise TemplateError(f"the rendered text has {len(text)} characters; at most {MAX_OUTPUT} are allowed")
+        return RenderedText(text, tuple(context.undefined))
+
+
+def refusal(reason: str) -> InvalidValue:
+    """The error for a conversation that the template itself refuses."""
+    return InvalidValue(f"this model's chat template refuses the conversation: {reason}", param="messages")
+
+
+def error_text(error: BaseException) -> str:
+    """An error's message, short and printable: it may repeat a client's text."""
+    return "".join([character if character.isprintable() else " " for character in str(error)[:MAX_ERROR_TEXT]])
+
+
+def _located(error: Exception, template: Template) -> str:
+    """The error with its type, its message and its line in the template."""
+    where, trace = "", error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__jinja_template__") is not None:
+            where = f"line {template.get_corresponding_lineno(trace.tb_lineno)} of the template: "
+        trace = trace.tb_next
+    return f"{where}{type(error).__name__}: {error_text(error)}"
+
+
+def _keys(tree: nodes.Template) -> Iterator[str]:
+    for attribute in tree.find_all(nodes.Getattr):
+        yield attribute.attr
+    for item in tree.find_all(nodes.Getitem):
+        yield from _texts([item.arg])
+    for compare in tree.find_all(nodes.Compare):
+        if any(operand.op in ("in", "notin") for operand in compare.ops):
+            yield from _texts([compare.expr])
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Getattr) and call.node.attr == "get":
+            yield from _texts(call.args[:1])
+    for filter_ in tree.find_all(nodes.Filter):
+        if filter_.name in ("selectattr", "rejectattr"):
+            yield from _texts(filter_.args[:1])
+        yield from _texts([pair.value for pair in filter_.kwargs if pair.key == "attribute"])
+
+
+def _texts(expressions: Any) -> list[str]:
+    """The values of the constant texts among expressions, except empty ones."""
+    return [
+        one.value for one in expressions if isinstance(one, nodes.Const) and isinstance(one.value, str) and one.value
+    ]

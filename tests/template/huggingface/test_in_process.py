@@ -1,0 +1,72 @@
+"""Short conversations are rendered in this process, long ones and those of slow templates in a subprocess."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, MESSAGE_LIMITS, message_limit, size_of
+from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
+from gateway.template.huggingface.sandbox.environment import ChatEnvironment
+from tests.template.huggingface.samples import CHATML, dialogue, jinja
+
+MOST = MESSAGE_LIMITS[-1]
+SPIN = "{% for i in range(99999) %}" + "{% set x = i %}" * 20 + "{% endfor %}"
+
+
+def limit_of(source: str) -> int:
+    return message_limit(CompiledTemplate(source, ChatEnvironment(datetime.now)), {})
+
+
+LIMITS = {  # name: (template, messages)
+    "an ordinary template": (CHATML, MOST),
+    "one that refuses": ("{{ raise_exception('no') }}", MOST),
+    "one that is slow": (SPIN, 0),
+    "one that is slow for many messages": ("{% if messages | length > 16 %}" + SPIN + "{% endif %}", 16),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_limit_of_messages_is_measured(name: str) -> None:
+    source, limit = LIMITS[name]
+    assert limit_of(source) == limit
+
+
+def messages(count: int, characters: int) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": "x" * characters}] * count
+
+
+PLACES = {  # name: (messages, fields of the request, rendered in this process)
+    "one message": (messages(1, 5), {}, True),
+    "as many as allowed": (messages(MOST, 5), {}, True),
+    "one more": (messages(MOST + 1, 5), {}, False),
+    "a long message": (messages(1, MOST * CHARACTERS_PER_MESSAGE + 1), {}, False),
+    "a long part": ([{"role": "user", "content": [{"type": "text", "text": "x" * 300_000}]}], {}, False),
+    "long tools": (
+        messages(1, 5),
+        {"tools": [{"type": "function", "function": {"name": "f", "description": "x" * 300_000}}]},
+        False,
+    ),
+    "a long variable": (messages(1, 5), {"chat_template_kwargs": {"x": ["x"] * 20_000}}, False),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_large_request_is_rendered_in_the_subprocess(name: str) -> None:
+    talk, fields, in_process = PLACES[name]
+    template = jinja(CHATML + "{% if not tools %}{{ x }}{% endif %}", request_kwargs=["x"], tools={"parser": "json"})
+    assert template._job(dialogue({"messages": talk, **fields})).in_process == in_process
+
+
+def test_the_text_of_a_long_conversation_is_the_same() -> None:
+    text = "word " * 100_000
+    prompt = jinja().render(dialogue({"messages": [{"role": "user", "content": text}]}))
+    assert prompt.text == f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+    assert [segment.origin for segment in prompt.segments or ()] == ["template", "messages[0]", "template", "generate"]
+
+
+def test_counting_stops_beyond_the_limit() -> None:
+    assert size_of({"a": ["bc", 1, None]}, 1000) == 5 * 16 + 3
+    assert 100 < size_of([[["x" * 90] * 10] * 10] * 10, 100) < 400
