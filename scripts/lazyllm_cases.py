@@ -11,12 +11,12 @@ from typing import Any
 
 from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, Dialect
 from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.extract import ToolTokens, extract_calls
-from gateway.template.lazyllm.families import marks_for
-from gateway.template.lazyllm.legacy import LegacyPrompter
-from gateway.template.lazyllm.modules import local_prompter
-from gateway.template.lazyllm.prompter import Prompter, alpaca, chat, empty
 from gateway.template.lazyllm.tools import write_tools
+from tests.reference.lazyllm.legacy_prompter import LegacyPrompter
+from tests.reference.lazyllm.modules import local_prompter
+from tests.reference.lazyllm.names import tokens_for
+from tests.reference.lazyllm.prompter import Prompter, alpaca, chat, empty
+from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
 
 Case = Mapping[str, Any]
 
@@ -69,7 +69,7 @@ def built(case: Case, dialect: Dialect) -> Prompter | LegacyPrompter:
         init = {"extra_keys" if key == "extro_keys" else key: value for key, value in init.items()}
     prompter = MAKERS[cls](**init, dialect=dialect, built_in_system=not case.get("disable_system_prompt"))
     if case.get("model") is not None:
-        prompter = prompter.bound(marks_for(case["model"], dialect))
+        prompter = prompter.bound(tokens_for(case["model"], dialect))
     if case.get("model_configs") is not None:
         prompter = prompter.bound(decode(case["model_configs"]))
     return prompter
@@ -112,7 +112,7 @@ def trainable(case: Case, dialect: Dialect) -> Any:
 
 
 def extract(case: Case, dialect: Dialect) -> Any:
-    texts = {**marks_for(case.get("model", ""), dialect), **(case.get("model_configs") or {})}
+    texts = {**tokens_for(case.get("model", ""), dialect), **(case.get("model_configs") or {})}
     tokens = ToolTokens(*(texts.get(f"tool_{part}_token") for part in ("start", "args", "end")))
     known = [tool["function"]["name"] for tool in decode(case.get("tools") or ())]
     found = extract_calls(case["output"], tokens, known)
@@ -123,7 +123,7 @@ def extract(case: Case, dialect: Dialect) -> Any:
 KINDS: Mapping[str, Callable[[Case, Dialect], Any]] = {
     "prompter": prompt,
     "response": response,
-    "prompt_keys": lambda case, dialect: dict(marks_for(case["model"], dialect)),
+    "prompt_keys": lambda case, dialect: dict(tokens_for(case["model"], dialect)),
     "render_tools": lambda case, dialect: write_tools(decode(case["value"]), dialect),
     "trainable": trainable,
     "extract": extract,

@@ -12,7 +12,7 @@ from typing import Any
 from gateway.importer.draft import Draft
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
-from gateway.template.lazyllm.families import family, family_names
+from gateway.template.lazyllm.tokens import family, family_names
 
 CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),

@@ -43,9 +43,9 @@ def _end_of_turn(spec: TemplateSpec) -> str:
 
 def _ends_of_prompter(prompter: PrompterSpec) -> tuple[str, ...]:
     """``eoa``, or where the next user turn would begin; then the family's stop words (``specs/lazyllm.md`` 11)."""
-    end = prompter.marks.eoa.strip()
+    end = prompter.tokens.eoa.strip()
     if not end and prompter.form == "chat":
-        end = prompter.marks.soh.strip()
+        end = prompter.tokens.soh.strip()
     return (end, *prompter.stop_words)
 
 

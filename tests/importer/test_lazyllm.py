@@ -10,10 +10,10 @@ import pytest
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import ConfigError
 from gateway.importer.lazyllm import read_lazyllm
-from gateway.template.lazyllm.prompter import chat
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from tests.importer.files import source
+from tests.reference.lazyllm.prompter import chat
 
 READ: dict[str, tuple[str, str, dict[str, Any]]] = {
     "json": ("p.json", '{"class": "ChatPrompter", "instruction": "Say {x}."}',
@@ -43,14 +43,14 @@ def test_a_setting_becomes_the_keys_of_a_file(name: str, text: str, keys: dict[s
 def test_the_template_writes_what_the_prompter_writes() -> None:
     (draft,) = read_lazyllm(source("p.json", '{"class": "ChatPrompter", "instruction": "Be brief."}'), marks_of="qwen")
     template = build(parse_spec(draft.keys, name="p"))
-    from gateway.template.lazyllm.families import family
+    from gateway.template.lazyllm.tokens import family
 
     marks = {key: text for key, text in family("qwen").items() if isinstance(text, str)}
     wanted = chat("Be brief.").bound(marks).generate_prompt("hi")
     assert template.render(Dialogue((Message("user", "hi"),))).text == wanted
 
 
-def test_tools_are_taken_where_the_family_has_marks_for_them() -> None:
+def test_tools_are_taken_where_the_family_has_tokens_for_them() -> None:
     text = json.dumps({"class": "ChatPrompter", "instruction": "I", "tools": [{"type": "function"}]})
     (with_marks,) = read_lazyllm(source("p.json", text), marks_of="qwen")
     (without,) = read_lazyllm(source("p.json", text))

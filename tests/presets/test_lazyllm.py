@@ -17,7 +17,7 @@ from gateway.config.files.yaml import parse
 from gateway.config.schema.names import FILE_NAME
 from gateway.core.dialogue import Dialogue, Message, plain_messages, wishes_of
 from gateway.core.prompt import Prompt
-from gateway.template.lazyllm.families import family_names
+from gateway.template.lazyllm.tokens import family_names
 from gateway.template.registry import build, run_examples
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.validation.template import parse_spec
@@ -52,7 +52,7 @@ def test_a_preset_is_a_good_template_whose_examples_hold(name: str) -> None:
     assert FILE_NAME.fullmatch(name)
     spec = preset(name)
     assert spec.description
-    assert spec.bos_text == "" or (spec.prompter is not None and spec.prompter.marks.sos.startswith(spec.bos_text))
+    assert spec.bos_text == "" or (spec.prompter is not None and spec.prompter.tokens.sos.startswith(spec.bos_text))
     assert run_examples(build(spec)) == []
     shapes = {tuple(message["role"] for message in example.messages) for example in spec.examples}
     assert shapes == {("user",), ("user", "assistant", "user"), ("system", "user")}

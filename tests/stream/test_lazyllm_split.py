@@ -17,8 +17,8 @@ import pytest
 
 from gateway.stream.tool_calls import FORMATS, Called, Scanner, Tokens, Unread
 from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.extract import ToolTokens, extract_calls
-from gateway.template.lazyllm.json5_read import NotJson5, read_json5
+from gateway.template.lazyllm.json5 import NotJson5, read_json5
+from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
 from tests.stream.slicing import sliced
 
 FAMILIES = {

@@ -1,129 +1,69 @@
-"""In which order do the pieces of a prompt stand? As text and as messages (``specs/lazyllm.md`` 8)."""
+"""The order of a prompt's parts (``docs/spec/lazyllm.md`` 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.history import last_content, need
-from gateway.template.lazyllm.runs import Run, Runs, without_leading
+from gateway.core.prompt import Segment, SegmentLabel, Segments
+from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.segments import TOOLS, strip_leading, template_text
+from gateway.template.lazyllm.tokens import SpecialTokens
 
-if TYPE_CHECKING:  # the prompter stands on this file
-    from gateway.template.lazyllm.prompter import Prompter
-
-ANSWER = "### Response:\n"
-"""What stands before a single-turn form's answer."""
-
-
-def text_runs(
-    prompter: Prompter, system: Runs, user: Runs, rest: Any, turns: Runs, listed: str, skills: Any, label: Any
-) -> Runs:
-    """The text form's pieces, the label last."""
-    tools = Run(listed, "tools", True)
-    if prompter.form == "alpaca":
-        tail = prompter.dialect.tail
-        runs = (
-            Run(f"{prompter.marks.system}\n"), *system, Run("\n"), tools, Run(tail), *user,
-            Run(ANSWER, "generate"),
-        )  # fmt: skip
-    else:
-        runs = (*_head(prompter, system, tools, skills), *turns, *_turn(prompter, user, rest))
-    if label:
-        if not isinstance(label, str):
-            raise PrompterError("TypeError", f'can only concatenate str (not "{type(label).__name__}") to str')
-        runs = (*runs, Run(label, "label", True))
-    return without_leading(runs, "\n") if prompter.dialect.modern else runs
+GENERATE: SegmentLabel = ("assistant", "generate", True)
+RESPONSE = "### Response:\n"
+"""Stands before the answer of the single-turn class."""
 
 
-def _head(prompter: Prompter, system: Runs, tools: Run, skills: Any) -> Iterator[Run]:
-    marks = prompter.marks
-    yield Run(marks.sos + marks.system)
-    yield from system
-    yield Run(str(skills or ""))
-    yield tools
-    yield Run(f"{marks.eos}\n\n")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptParts:
+    """What a prompt is made of."""
+
+    system: Segments
+    user: Segments
+    """The instruction's user part, which stands before the current turn's text."""
+    tools: str
+    """The list of tools; empty without tools."""
+    history: Sequence[Segment] = ()
+    current: Sequence[Segment] = ()
+    """The texts of the current turn, one per line; empty when a slot holds the user message."""
+    current_label: SegmentLabel = ("", "template", True)
+    """The label of the tokens around the current turn."""
+    in_environment: bool = False
+    """True: the current turn holds results of tools."""
+    answer: Segment | None = None
+    """The beginning of the answer, which the model continues."""
 
 
-def _turn(prompter: Prompter, user: Runs, rest: Any) -> Iterator[Run]:
-    """The turn that is asked now, and the beginning of its answer."""
-    marks, begin, end = prompter.marks, prompter.marks.soh, prompter.marks.eoh
-    said: Runs
-    if prompter.dialect.modern and isinstance(rest, (list, dict)):
-        said = tuple(_joined_messages(rest))
-        if any(message.get("role") == "tool" for message in rest):
-            begin, end = marks.soe or begin, marks.eoe or end
-    else:
-        said = (Run(str(rest), "input", True),)
-    yield Run(f"\n{begin}\n", "input")
-    yield from user
-    yield from said
-    yield Run(f"\n{end}", "input")
-    yield Run(f"{marks.soa}\n", "generate")
+def assemble(form: str, parts: PromptParts, tokens: SpecialTokens, dialect: Dialect) -> Segments:
+    """The whole prompt of the class ``alpaca`` or ``chat``."""
+    segments = tuple(_alpaca(parts, tokens, dialect) if form == "alpaca" else _chat(parts, tokens))
+    if parts.answer is not None:
+        segments = (*segments, parts.answer)
+    return strip_leading(segments, "\n") if dialect.modern else segments
 
 
-def _joined_messages(messages: Any) -> Iterator[Run]:
-    if isinstance(messages, dict) or not all(isinstance(message, dict) for message in messages):
-        # A single message is taken for a list of its keys.
-        raise PrompterError("AttributeError", "'str' object has no attribute 'get'")
-    texts = [message.get("content", "") for message in messages]
-    _check_texts(texts)
+def _alpaca(parts: PromptParts, tokens: SpecialTokens, dialect: Dialect) -> Iterable[Segment]:
+    return (
+        template_text(f"{tokens.system}\n"), *parts.system, template_text("\n"), Segment(parts.tools, *TOOLS),
+        template_text(dialect.tail), *parts.user, Segment(RESPONSE, *GENERATE),
+    )  # fmt: skip
+
+
+def _chat(parts: PromptParts, tokens: SpecialTokens) -> Iterable[Segment]:
+    begin, end = tokens.soh, tokens.eoh
+    if parts.in_environment:
+        begin, end = tokens.soe or begin, tokens.eoe or end
+    return (
+        template_text(tokens.sos + tokens.system), *parts.system, Segment(parts.tools, *TOOLS),
+        template_text(f"{tokens.eos}\n\n"), *parts.history, Segment(f"\n{begin}\n", *parts.current_label), *parts.user,
+        *_lines(parts.current, parts.current_label), Segment(f"\n{end}", *parts.current_label),
+        Segment(f"{tokens.soa}\n", *GENERATE),
+    )  # fmt: skip
+
+
+def _lines(texts: Sequence[Segment], label: SegmentLabel) -> Iterable[Segment]:
     for number, text in enumerate(texts):
         if number:
-            yield Run("\n", "input")
-        yield Run(text, f"input[{number}]", True)
-
-
-def _check_texts(parts: list[Any]) -> None:
-    """What ``str.join`` says of parts that are no text."""
-    for number, part in enumerate(parts):
-        if not isinstance(part, str):
-            raise PrompterError(
-                "TypeError", f"sequence item {number}: expected str instance, {type(part).__name__} found"
-            )
-
-
-# ---------------------------------------------------------------- messages
-
-
-def as_messages(
-    prompter: Prompter, system: str, user: str, rest: Any, turns: list[Any], tools: Any, skills: Any
-) -> dict[str, Any]:
-    """The dict form: OpenAI's body without a model."""
-    messages = [*turns, *_last_messages(rest, modern=prompter.dialect.modern)]
-    if user:
-        content = last_content(messages)
-        if not isinstance(content, str):
-            raise PrompterError("TypeError", f'can only concatenate str (not "{type(content).__name__}") to str')
-        messages[-1] = {**messages[-1], "content": user + content}
-    if prompter.enable_system:
-        parts = [part for part in (prompter.marks.system, system, skills) if part]
-        if system and not prompter.dialect.modern:
-            parts = [prompter.marks.system, system]  # the line break comes without a system sentence, too
-        _check_texts(parts)
-        messages.insert(0, {"role": "system", "content": "\n".join(parts)})
-    return {"messages": messages, "tools": tools} if tools else {"messages": messages}
-
-
-def _last_messages(rest: Any, *, modern: bool) -> list[Any]:
-    if isinstance(rest, str):
-        return [{"role": "user", "content": rest}]
-    if isinstance(rest, dict):
-        return [rest]
-    if modern and isinstance(rest, list) and all(isinstance(message, dict) for message in rest):
-        return list(rest)
-    if modern and isinstance(rest, tuple) and len(rest) == 1:
-        return [{"role": "user", "content": rest[0]}]
-    raise PrompterError("TypeError", "input must be a string or a dict")
-
-
-def as_anthropic(made: Mapping[str, Any]) -> dict[str, Any]:
-    """The system messages taken out; the last one wins, as in the reference."""
-    found: dict[str, Any] = {}
-    messages: list[Any] = []
-    for message in made["messages"]:
-        if message.get("role") == "system":
-            found["system"] = need(message, "content")
-        else:
-            messages.append(message)
-    return {**found, "messages": messages, **({"tools": made["tools"]} if made.get("tools") else {})}
+            yield Segment("\n", *label)
+        yield text

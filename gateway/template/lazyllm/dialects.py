@@ -1,7 +1,7 @@
-"""What did the releases of the reference do differently? One row a dialect (``specs/lazyllm.md`` 12).
+"""The releases of LazyLLM that can be repeated: one row for each dialect (``docs/spec/lazyllm.md`` 12).
 
-``1.4`` is the reference. ``0.1`` is release 0.1.1, which printed the outputs of the documentation
-(``documents/d5``). ``0.1.2`` stands between them: it added ``{system, user}`` instructions.
+``1.4`` is the current behaviour. ``0.1`` is release 0.1.1, whose outputs LazyLLM's documentation prints.
+``0.1.2`` stands between them: it added ``{system, user}`` instructions.
 """
 
 from __future__ import annotations
@@ -11,38 +11,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One release's ways; the defaults are those of 1.4."""
+    """What one release does; the defaults are those of 1.4."""
 
     name: str
     heading: str = "\n\n### Instruction:\n"
-    """What follows the first sentence of the single-turn form."""
+    """Alpaca: the text behind the first sentence."""
     tail: str = "\n"
-    """Between tools and user text of the single-turn form."""
-    answer_after: str = "### Response:\n"
-    """Where the single-turn form's answer begins."""
-    chat_tail: str = "\n"
-    """What belongs to ``soa`` when a multi-turn answer is looked for."""
+    """Alpaca: the text between tools and user part."""
     parts: Literal["all", "line", "none"] = "all"
-    """How ``{system, user}`` is taken apart: across lines, within one line only, or not known at all."""
-    formats: bool = False
-    """A dictionary goes through ``str.format`` too, so JSON in an instruction breaks."""
-    keyword: str = "extra"
-    """How an error spells the extra keys."""
+    """How ``{system, user}`` instructions are split: across lines, within one line only, or not at all."""
+    formats_mappings: bool = False
+    """True: a dictionary of values goes through ``str.format`` too, so JSON in an instruction fails."""
     modern: bool = True
-    """From 0.2 on: JSON5, the preamble of tools, tool messages in histories, leading newlines stripped …"""
+    """Release 0.2 or later: JSON5, the preamble of tools, tool messages in histories, no leading line breaks."""
 
 
 DIALECTS: Mapping[str, Dialect] = {
-    "1.4": Dialect("1.4"),
-    "0.1.2": Dialect(
-        "0.1.2", heading="\n\n ### Instruction:\n", answer_after="### Response:", chat_tail="", parts="line",
-        keyword="extro", modern=False,
-    ),
+    "1.4": Dialect(name="1.4"),
+    "0.1.2": Dialect(name="0.1.2", heading="\n\n ### Instruction:\n", parts="line", modern=False),
     "0.1": Dialect(
-        "0.1", heading="\n\n ### Instruction:\n", tail="", answer_after="### Response:", chat_tail="", parts="none",
-        formats=True, keyword="extro", modern=False,
+        name="0.1", heading="\n\n ### Instruction:\n", tail="", parts="none", formats_mappings=True, modern=False
     ),
-}  # fmt: skip
+}
 CURRENT = DIALECTS["1.4"]

@@ -1,4 +1,4 @@
-"""How does a prompter refuse? With the reference's own exception class and message, carried by an error of ours."""
+"""The error of a request that LazyLLM refuses."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from gateway.core.errors import TemplateError
 
 
 class PrompterError(TemplateError):
-    """The reference raises here; ``kind`` and ``said`` are its exception's class and message, word for word."""
+    """LazyLLM raises an exception here. The message has the exception's class and text, word for word."""
 
-    def __init__(self, kind: str, said: str = "") -> None:
-        super().__init__(f"{kind}: {said}")
-        self.kind = kind
-        self.said = said
+    def __init__(self, exception: str, text: str = "") -> None:
+        super().__init__(f"{exception}: {text}")
 
 
 def missing_key(name: str) -> PrompterError:
-    """What looking up an absent key of a dictionary raises."""
+    """The error of looking up an absent key of a dictionary."""
     return PrompterError("KeyError", repr(name))

@@ -1,71 +1,54 @@
-"""What does a chat request ask of a prompter? Input, history, instruction text and label (``specs/lazyllm.md`` 14).
+"""A dialogue, sorted into what a prompter takes: history, current turn, system messages, slot values.
 
-The last user message is the input, what stands before it the history; tool results at the end are an input of their
-own. System messages, which the reference's text form drops, are set apart to be written into the instruction.
+The last user message is the current turn, and what stands before it the history; results of tools at the end are a
+current turn of their own. System messages, which LazyLLM's text form drops, are written into the instruction
+(``docs/spec/lazyllm.md`` 14).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
-from gateway.core.prompt import Notice
-from gateway.template.lazyllm.history import Printed, json_result, tool_result
+from gateway.core.frozen import dataclass
+from gateway.core.prompt import Notice, Segment
+from gateway.template.lazyllm.history import Turn, printed_json, printed_result
 from gateway.template.messages import MAX_SHOWN, check_open_turn, content_of, unread_fields
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.tools import calls_of
 
 SYSTEM_ROLES = ("system", "developer")
-TURN_ROLES = ("user", "assistant")
-TOOL_ROLE = "tool"
-
-SLOWLY = 32 * 1024
-"""Characters of tools' results in one request that are read as JSON5 where they are no JSON: some 50 ms of work."""
+MAX_JSON5 = 32 * 1024
+"""Characters of one request's tool results that are read as JSON5 where they are not JSON: some 50 ms of work."""
 MAYBE_JSON5 = re.compile(r"""\s*["'\[{0-9+\-./tfnIN]""")
-
 WRITTEN_FIELDS = frozenset({"tool_calls", "tool_call_id"})
 """Fields of a message that a prompter with tools writes, or that only name what it writes."""
+PARAM = "gateway.variables"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """A message as the prompter takes it."""
-
-    number: int
-    """Its place in the request."""
-    item: Mapping[str, Any]
-    """Role and content, calls with their arguments read; in the reference's form."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, sorted."""
+class PrompterInput:
+    """A request's messages, sorted."""
 
     history: tuple[Turn, ...]
-    input: tuple[Turn, ...]
-    """The last user message, or the tool results at the end."""
-    system: tuple[Turn, ...] = ()
-    label: Turn | None = None
-    """The beginning of the answer, which the model continues."""
-    notices: tuple[Notice, ...] = ()
+    current: tuple[Turn, ...]
+    """The last user message, or the results of tools at the end."""
+    system: tuple[Turn, ...]
+    answer: Turn | None
+    """The assistant message that the model continues."""
+    notices: tuple[Notice, ...]
 
     @property
-    def text(self) -> str | None:
-        """The user's words; None: tool results are the input."""
-        turn = self.input[0].item
-        return None if turn["role"] == TOOL_ROLE else turn["content"]
+    def in_environment(self) -> bool:
+        """True: results of tools are the current turn."""
+        return self.current[0].role == "tool"
 
 
-def folded_notice(number: int) -> Notice:
-    """Says that a system message stands in the instruction."""
-    return Notice("system_folded", f"messages[{number}]: written into the instruction")
-
-
-def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> Asked:
+def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
     """The dialogue as a prompter of this class takes it.
 
     Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter and InvalidValue, each with ``param``.
@@ -78,69 +61,59 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> Asked:
     turns: list[Turn] = []
     notices: list[Notice] = []
     for number, message in enumerate(dialogue.messages):
-        turn = Turn(number, _item(message, number, spec))
-        (system if message.role in SYSTEM_ROLES else turns).append(turn)
+        (system if message.role in SYSTEM_ROLES else turns).append(_turn(message, number, spec))
         notices += [
             notice
             for notice in unread_fields(message, number)
             if not (spec.tools and notice.detail.rpartition(".")[2] in WRITTEN_FIELDS)
         ]
-    notices += [folded_notice(turn.number) for turn in system]
-    label = _label(dialogue, turns)
-    at = _input_from(turns)
-    history = _printed(turns[:at], notices)
-    asked = Asked(history, tuple(turns[at:]), tuple(system), label, tuple(notices))
-    _check_form(asked, spec)
-    return asked
+    notices += [Notice("system_folded", f"{turn.origin}: written into the instruction") for turn in system]
+    answer = _take_answer(dialogue, turns)
+    at = _current_from(turns)
+    history = _with_printed_results(turns[:at], notices)
+    found = PrompterInput(history, tuple(turns[at:]), tuple(system), answer, tuple(notices))
+    _check_class(found, spec)
+    return found
 
 
-def _printed(turns: Sequence[Turn], notices: list[Notice]) -> tuple[Turn, ...]:
-    """Earlier turns with the tools' results as the prompt shows them, each read once."""
-    found: list[Turn] = []
-    left = SLOWLY
-    for turn in turns:
-        if turn.item["role"] == TOOL_ROLE:
-            content = turn.item["content"]
-            printed = json_result(content)
-            if printed is None and MAYBE_JSON5.match(content) is None:
-                printed = content
-            elif printed is None and len(content) <= left:
-                left -= len(content)
-                printed = tool_result(content)
-            if printed is None:
-                printed = content
-                notices.append(Notice("tool_result_unread", f"messages[{turn.number}]: too long for what is no JSON"))
-            elif printed != content:
-                notices.append(
-                    Notice("tool_result_printed", f"messages[{turn.number}]: JSON shown as Python prints it")
-                )
-            turn = Turn(turn.number, {**turn.item, "content": Printed(printed)})
-        found.append(turn)
-    return tuple(found)
+def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
+    roles = (*SYSTEM_ROLES, "user", "assistant", *(("tool",) if spec.tools else ()))
+    if message.role not in roles:
+        shown = ascii(message.role[:MAX_SHOWN])[1:-1]
+        raise RoleNotSupported(
+            f'this model\'s template has no role for "{shown}"; it knows {", ".join(roles)}',
+            param=f"messages[{number}].role",
+        )
+    calls = calls_of(message, number) if spec.tools else ()
+    if not calls:
+        return Turn(number, message.role, content_of(message, number, None))
+    without_calls = Message(message.role, message.text, message.parts)
+    functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
+    return Turn(number, message.role, content_of(without_calls, number, None), functions)
 
 
-def _label(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
-    """The turn that is to be continued, taken out."""
+def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
+    """The turn that the model continues, taken out of the turns."""
     if not dialogue.continue_final:
         return None
-    # Variables are the prompter's own business; only the turn is looked at.
+    # Without the variables, which this check refuses and a prompter takes.
     check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
-    turn = turns.pop()
-    if turn.item.get("tool_calls"):
+    answer = turns.pop()
+    if answer.calls:
         raise InvalidValue(
             "a message that calls tools is finished; it cannot be continued", param="continue_final_message"
         )
-    return turn
+    return answer
 
 
-def _input_from(turns: Sequence[Turn]) -> int:
-    """Where the input begins."""
+def _current_from(turns: Sequence[Turn]) -> int:
+    """Where the current turn begins."""
     at = len(turns)
-    while at and turns[at - 1].item["role"] == TOOL_ROLE:
+    while at and turns[at - 1].role == "tool":
         at -= 1
     if at < len(turns):
         return at
-    if not turns or turns[-1].item["role"] != "user":
+    if not turns or turns[-1].role != "user":
         raise InvalidValue(
             "a prompter answers a user message or tool results, and the conversation ends with neither. "
             "End it with a user message, or set continue_final_message: true to go on with the assistant's.",
@@ -149,41 +122,101 @@ def _input_from(turns: Sequence[Turn]) -> int:
     return at - 1
 
 
-def _check_form(asked: Asked, spec: PrompterSpec) -> None:
-    """Alpaca and Empty know one user message."""
+def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple[Turn, ...]:
+    """The turns with results of tools as LazyLLM prints them, and a notice for each result that changes."""
+    found: list[Turn] = []
+    left = MAX_JSON5
+    for turn in turns:
+        if turn.role == "tool":
+            printed = printed_json(turn.content)
+            if printed is None and MAYBE_JSON5.match(turn.content) and len(turn.content) > left:
+                notices.append(Notice("tool_result_unread", f"{turn.origin}: too long for what is no JSON"))
+            elif printed is None and MAYBE_JSON5.match(turn.content):
+                left -= len(turn.content)
+                printed = printed_result(turn.content)
+            if printed is not None and printed != turn.content:
+                notices.append(Notice("tool_result_printed", f"{turn.origin}: JSON shown as Python prints it"))
+                turn = replace(turn, content=printed)
+        found.append(turn)
+    return tuple(found)
+
+
+def _check_class(found: PrompterInput, spec: PrompterSpec) -> None:
+    """``alpaca`` and ``empty`` take one user message."""
     if spec.form == "chat":
         return
-    if asked.history or asked.text is None:
+    if found.history or found.in_environment:
         raise InvalidValue(
             f"this model's template takes a single user message: class {spec.form} has no place for earlier turns "
             "or tool results. Send one user message.",
             param="messages",
         )
-    if spec.form == "empty" and (asked.system or asked.label):
-        what = "system messages" if asked.system else "an answer that is to be continued"
+    if spec.form == "empty" and (found.system or found.answer):
+        what = "system messages" if found.system else "an answer that is to be continued"
         raise InvalidValue(
             f"this model's template sends the user message as it is: class empty has no place for {what}",
-            param="messages" if asked.system else "continue_final_message",
+            param="messages" if found.system else "continue_final_message",
         )
 
 
-# ---------------------------------------------------------------- single messages
+# ---------------------------------------------------------------- the values of the slots
 
 
-def _item(message: Message, number: int, spec: PrompterSpec) -> Mapping[str, Any]:
-    known = (*SYSTEM_ROLES, *TURN_ROLES, *((TOOL_ROLE,) if spec.tools else ()))
-    if message.role not in known:
-        shown = ascii(message.role[:MAX_SHOWN])[1:-1]
-        raise RoleNotSupported(
-            f'this model\'s template has no role for "{shown}"; it knows {", ".join(known)}',
-            param=f"messages[{number}].role",
+@dataclass(frozen=True, slots=True)
+class SlotValues:
+    """The value of each slot, and what remains for the current turn."""
+
+    segments: Mapping[str, Segment]
+    current: tuple[Segment, ...]
+    """The texts of the current turn; empty when the user message fills a slot."""
+    only_slot: str = ""
+    """The template's only slot, filled by the user message alone; LazyLLM treats this case in its own way."""
+
+
+def slot_values(
+    found: PrompterInput, variables: Mapping[str, Any], slots: tuple[str, ...], spec: PrompterSpec
+) -> SlotValues:
+    """The values. Raises InvalidValue that names what is missing, unexpected or not text."""
+    segments: dict[str, Segment] = {}
+    for name, value in variables.items():
+        if name not in slots:
+            raise InvalidValue(f"{_accepted(slots)}; {name[:32]!a} is none of them", param=PARAM)
+        if not isinstance(value, str):
+            raise InvalidValue(f"{PARAM}.{name} must be text", param=f"{PARAM}.{name}")
+        segments[name] = Segment(value, "system", f"variables.{name}", False)
+    only_slot = slots[0] if len(slots) == 1 and not variables and not spec.input_slot else ""
+    input_slot = only_slot or spec.input_slot
+    if not input_slot:
+        _check_complete(segments, slots)
+        if spec.form == "alpaca":
+            # Only a template with one slot passes validation without input_slot, and a variable fills that slot here.
+            raise InvalidValue(
+                "this model's template writes the user message into its only slot; leave the variable out", param=PARAM
+            )
+        return SlotValues(segments, tuple([turn.text for turn in found.current]))
+    if input_slot in variables:
+        raise InvalidValue(
+            f"the last user message fills the slot {input_slot}; leave {input_slot} out of {PARAM}",
+            param=f"{PARAM}.{input_slot}",
         )
-    calls = calls_of(message, number) if spec.tools else ()
-    if not calls:
-        return {"role": message.role, "content": content_of(message, number, None)}
-    plain = Message(message.role, message.text, message.parts)
-    return {
-        "role": message.role,
-        "content": content_of(plain, number, None),
-        "tool_calls": [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls],
-    }
+    if found.in_environment:
+        raise InvalidValue(
+            f"the last user message fills the slot {input_slot}, and the conversation ends with tool results: "
+            "end it with a user message",
+            param="messages",
+        )
+    segments[input_slot] = found.current[0].text
+    _check_complete(segments, slots)
+    return SlotValues(segments, (), only_slot)
+
+
+def _check_complete(segments: Mapping[str, Segment], slots: tuple[str, ...]) -> None:
+    missing = [name for name in slots if name not in segments]
+    if missing:
+        raise InvalidValue(f"{_accepted(slots)}; {', '.join(missing)} missing", param=PARAM)
+
+
+def _accepted(slots: tuple[str, ...]) -> str:
+    if not slots:
+        return "this model's template has no slots and takes no variables"
+    return f"this model's template takes the variables {', '.join(slots)}"

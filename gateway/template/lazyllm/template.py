@@ -1,248 +1,155 @@
-"""How does a dialogue become the text of a prompter? (``kind: prompter``, design 4.4)
+"""Renders dialogues as a LazyLLM prompter does (``kind: prompter``).
 
-Three ways to the same text. *Plain*: user and assistant in turn, written in one pass. *Safe*: everything else, slots
-filled by ``filling.py``. *Exact* (``exact: true``): the reference's own steps, its accidents and refusals included.
+Slots are filled by ``safe_fill``, or by ``exact_fill`` with ``exact: true``; all else is the same.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
-from gateway.core.dialogue import Dialogue, PlainMessages
+from gateway.core import fast_paths
+from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Pieces, Prompt, Segment, SegmentLabel
+from gateway.core.prompt import Pieces, Prompt, Segment, SegmentLabel, Segments
+from gateway.template.layout import PromptLayout, Roles
 from gateway.template.layout_render import FramedTemplate
-from gateway.template.lazyllm.assembly import text_runs
+from gateway.template.lazyllm.assembly import GENERATE, PromptParts, assemble
 from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.filling import TOOL_NAMES, filling_of, folded_runs
-from gateway.template.lazyllm.history import history_runs
-from gateway.template.lazyllm.instructions import USER_BEGINS
-from gateway.template.lazyllm.plain import Plain
-from gateway.template.lazyllm.prompter import Prompter, alpaca, chat, empty
-from gateway.template.lazyllm.request import Asked, Turn, read_dialogue
-from gateway.template.lazyllm.runs import Run, Runs, joined
-from gateway.template.lazyllm.slots import fill, slots_of
-from gateway.template.lazyllm.tools import tool_names, write_tools
-from gateway.template.lazyllm.values import Values, values_of
-from gateway.template.meta.renderer import origin_of
+from gateway.template.lazyllm.exact_fill import fill, fold, prepared, split_parts, with_folded_place
+from gateway.template.lazyllm.fast_layouts import FastLayouts
+from gateway.template.lazyllm.history import Turn, pair_segments, turn_segments
+from gateway.template.lazyllm.instruction import alpaca_instruction, chat_instruction, slots_of
+from gateway.template.lazyllm.request import SlotValues, read_dialogue, slot_values
+from gateway.template.lazyllm.safe_fill import SafeInstruction
+from gateway.template.lazyllm.segments import TOOLS, text_of
+from gateway.template.lazyllm.tools import TOOL_NAMES, tool_names, write_tools
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.stops import manner_of
 from gateway.template.tools import choice_of, forced, tools_of
 
-OWN: SegmentLabel = ("", "template", True)
-"""What the template itself says."""
-GENERATE: SegmentLabel = ("assistant", "generate", True)
-CHOSEN: SegmentLabel = ("assistant", "tool_choice", False)
-
-KNOWN = 32
-"""Lists of tools that are kept as they are written: evaluations send the same one with every request."""
-KEPT_BYTES = 64 * 1024
-"""Of the JSON of such a list; longer ones are written anew each time."""
-
-FOLD = "<!gateway-system!>"
-"""Marks, while the reference's steps are taken, the place of the request's system messages."""
-
+TOOL_CHOICE: SegmentLabel = ("assistant", "tool_choice", False)
 REST = "the input"
-"""The key of what fills no slot: the reference takes any, and no slot can have a blank."""
-
+"""The key of the current turn beside the slots' values. LazyLLM takes any key; slot names hold no blank."""
 MAX_SHOWN = 80
-"""Characters of the reference's words that an error repeats."""
+"""Characters of LazyLLM's words that an error repeats."""
 
 
-def prompter_of(spec: PrompterSpec) -> Prompter:
-    """The library's prompter that the file describes."""
+def instruction_of(spec: PrompterSpec) -> str:
+    """The instruction template with LazyLLM's tags and all its slots open."""
     dialect = DIALECTS[spec.dialect]
-    if isinstance(spec.instruction, tuple):
-        instruction: Any = dict(zip(("system", "user"), spec.instruction, strict=True))
-    else:
-        instruction = spec.instruction
-    keys = list(spec.extra_keys)
-    if spec.form == "alpaca":
-        made = alpaca(instruction, keys, dialect=dialect)
-    elif spec.form == "chat":
-        made = chat(instruction, keys, history=[list(pair) for pair in spec.history], dialect=dialect)
-    else:
-        made = empty(dialect=dialect)
-    return replace(made, marks=spec.marks)
+    if spec.form == "empty":
+        return ""
+    write = alpaca_instruction if spec.form == "alpaca" else chat_instruction
+    return write(spec.instruction, spec.extra_keys, dialect)
 
 
 def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
     """The slots that a request may fill."""
-    if spec.form == "empty":
-        return ()
-    prompter = prompter_of(spec)
+    instruction = instruction_of(spec)
     if spec.exact:
-        return slots_of(joined(prompter.prepared(None, as_text=False)))
-    return filling_of(prompter.instruction, spec.marks, tools=False).slots
+        return slots_of(text_of(prepared(instruction, spec.tokens, DIALECTS[spec.dialect], (), preamble=False)))
+    return SafeInstruction.compiled(instruction, spec.tokens, tools=False).slots
 
 
 class PrompterTemplate(FramedTemplate):
-    """Renders dialogues into marked pieces, as one prompter writes them."""
+    """The template of one file of ``kind: prompter``."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         if spec.prompter is None:
             raise ValueError("a prompter template without a prompter passed the checks")
         self.spec = spec
-        self._said = spec.prompter
-        self._prompter = prompter_of(spec.prompter)
-        self._slots = slots_in(spec.prompter)
-        self._fillings = {
-            tools: filling_of(self._prompter.instruction, spec.prompter.marks, tools=tools) for tools in (False, True)
+        self._prompter = spec.prompter
+        self._dialect = DIALECTS[spec.prompter.dialect]
+        self._instruction = instruction_of(spec.prompter)
+        self._safe = {
+            tools: SafeInstruction.compiled(self._instruction, spec.prompter.tokens, tools=tools)
+            for tools in (False, True)
         }
-        self._manner = manner_of(spec, self._segments)
-        fits = Plain.fits(self._said, self._prompter, self._fillings[False])
-        self._plain = Plain(self._said, self._prompter, self._fillings[False], self._manner) if fits else None
-        super().__init__(self._plain.frame if self._plain else lambda _: None)
-        self._writes_tools = fits and spec.tools is not None and not spec.prompter.exact
-        self._known: OrderedDict[bytes, Plain] = OrderedDict()
-        """By their tools as JSON: the plain ways of the latest requests with tools."""
+        self._slots = slots_in(spec.prompter)
+        self._metadata = manner_of(spec, self._segments)
+        self._layouts: FastLayouts | None = None
+        if fast_paths.ENABLED and not (spec.prompter.exact and self._slots):  # exact filling searches the texts
+            self._layouts = FastLayouts(self._render_general, [s for s in self._slots if s != spec.prompter.input_slot])
+        super().__init__(self._prompt_layout)
+
+    def _prompt_layout(self, roles: Roles) -> PromptLayout | None:
+        return self._layouts.prompt_layout(roles) if self._layouts else None
 
     def _rendered(self, dialogue: Dialogue) -> Prompt:
-        messages, wishes = dialogue.messages, dialogue.wishes
-        if not wishes.continue_final and wishes.tool_choice in (None, "auto"):
-            plain = self._with_tools(dialogue) if wishes.tools else self._plain
-            if plain is not None and isinstance(messages, PlainMessages):
-                roles, variables = messages.roles, wishes.variables
-                layouts = plain.varied if variables else plain.unvaried
-                try:  # ``layouts.of``, written out
-                    known, layout = layouts.latest[len(roles)]
-                except KeyError:
-                    known = layout = None
-                if known != roles:
-                    layout = layouts.found(roles)
-                if layout is not None:
-                    text = layout.filled(messages.texts, variables)
-                    if text is not None:
-                        return Prompt(text, layout.manner, dialogue)
-        return self._in_pieces(dialogue)
+        if self._layouts is not None:
+            prompt = self._layouts.render(dialogue)
+            if prompt is not None:
+                return prompt
+        return self._render_general(dialogue)
 
-    def _with_tools(self, dialogue: Dialogue) -> Plain | None:
-        """The plain way with the tools of this request."""
-        if not self._writes_tools:
-            return None
-        try:
-            key = orjson.dumps(dialogue.tools)
-        except orjson.JSONEncodeError:  # half a character, say: the general way knows what is wrong with it
-            return None
-        if len(key) > KEPT_BYTES:
-            return None
-        known = self._known.get(key)
-        if known is None:
-            tools = [dict(tool) for tool in tools_of(dialogue)]
-            known = Plain(self._said, self._prompter, self._fillings[True], self._manner, tools)
-            self._known[key] = known
-            while len(self._known) > KNOWN:
-                self._known.popitem(last=False)
-        return known
+    def _segments(self, dialogue: Dialogue) -> Segments:
+        return self._render_general(dialogue).segments or ()
 
-    def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
-        return self._in_pieces(dialogue).segments or ()
-
-    def _in_pieces(self, dialogue: Dialogue) -> Prompt:
-        """What ``render`` gives, with everything that is to be told of it."""
-        asked = read_dialogue(dialogue, self._said)
+    def _render_general(self, dialogue: Dialogue) -> Prompt:
+        """The prompt of any dialogue, with its segments."""
         choice = choice_of(dialogue)
-        tools = () if choice.mode == "none" else tools_of(dialogue)
-        runs, values = self._runs(asked, dialogue, [dict(tool) for tool in tools])
-        roles = {turn.number: turn.item["role"] for turn in (*asked.history, *asked.input)}
-        pieces = [run.text for run in runs]
-        marks = [_mark(run, asked, values.input_slot, roles) if run.text else None for run in runs]
+        tools = [] if choice.mode == "none" else [dict(tool) for tool in tools_of(dialogue)]
+        found = read_dialogue(dialogue, self._prompter)
+        values = slot_values(found, dialogue.variables, self._slots, self._prompter)
+        segments: Segments = values.current
+        if self._prompter.form != "empty":
+            try:
+                segments = self._assembled(found.history, found.system, values, tools, found.current[0], found.answer)
+            except PrompterError as error:
+                shown = ascii(error.message[:MAX_SHOWN])[1:-1]
+                raise InvalidValue(
+                    f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages"
+                ) from error
         begin, name, end = forced(self.spec.tools, dialogue, choice) if self.spec.tools else ("", "", "")
-        for text, mark in ((begin, GENERATE), (name, CHOSEN), (end, GENERATE)):
-            pieces += [text] if text else []
-            marks += [mark] if text else []
-        manner = replace(self._manner, notices=asked.notices, opened=begin + name + end)
-        if tools and self._said.exact and self._said.marks.tool_end_token:
-            manner = replace(manner, stops=(*manner.stops, self._said.marks.tool_end_token))
-        return Prompt("".join(pieces), manner, Pieces(tuple(pieces), tuple(marks)))
+        segments += (Segment(begin, *GENERATE), Segment(name, *TOOL_CHOICE), Segment(end, *GENERATE))
+        segments = tuple([segment for segment in segments if segment.text])
+        metadata = replace(self._metadata, notices=found.notices, opened=begin + name + end)
+        if tools and self._prompter.exact and self._prompter.tokens.tool_end_token:
+            metadata = replace(metadata, stops=(*metadata.stops, self._prompter.tokens.tool_end_token))
+        labels = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])
+        texts = tuple([segment.text for segment in segments])
+        return Prompt("".join(texts), metadata, Pieces(texts, labels))
 
-    def _runs(self, asked: Asked, dialogue: Dialogue, tools: list[Any]) -> tuple[Runs, Values]:
-        values = values_of(asked, dialogue.variables, self._slots, self._said)
-        if self._said.form == "empty":
-            return (Run(str(values.rest), "input", True),), values
-        try:
-            write = self._exact if self._said.exact else self._safe
-            system, user, rest = write(values, tools, asked.system)
-            turns = history_runs(
-                self._prompter.history,
-                [dict(turn.item) for turn in asked.history],
-                self._prompter.marks,
-                self._prompter.dialect,
-            )
-            listed = write_tools(tools, self._prompter.dialect)
-        except PrompterError as error:
-            said = ascii(error.message[:MAX_SHOWN])[1:-1]
-            raise InvalidValue(
-                f"the prompter of this model refuses the request, as LazyLLM does: {said}", param="messages"
-            ) from error
-        label = asked.label.item["content"] if asked.label else None
-        return text_runs(self._prompter, system, user, rest, turns, listed, None, label), values
+    def _assembled(
+        self, history: tuple[Turn, ...], folded: tuple[Turn, ...], values: SlotValues, tools: list[Any], current: Turn,
+        answer: Turn | None,
+    ) -> Segments:  # fmt: skip
+        tokens, dialect = self._prompter.tokens, self._dialect
+        system, user, texts = (self._exact_fill if self._prompter.exact else self._safe_fill)(values, tools, folded)
+        parts = PromptParts(
+            system=system,
+            user=user,
+            tools=write_tools(tools, dialect),
+            history=(*pair_segments(self._prompter.history, tokens), *turn_segments(history, tokens, dialect)),
+            current=texts,
+            current_label=(current.role, current.origin, True),
+            in_environment=current.role == "tool" and dialect.modern,
+            answer=answer.text if answer is not None else None,
+        )
+        return assemble(self._prompter.form, parts, tokens, dialect)
 
-    def _safe(self, values: Values, tools: list[Any], folded: tuple[Turn, ...]) -> tuple[Runs, Runs, Any]:
-        names = {TOOL_NAMES: tool_names(tools)} if tools else {}
-        return (*self._fillings[bool(tools)].filled({**values.slots, **names}, folded), values.rest)
+    def _safe_fill(
+        self, values: SlotValues, tools: list[Any], folded: tuple[Turn, ...]
+    ) -> tuple[Segments, Segments, Segments]:
+        names = {TOOL_NAMES: Segment(tool_names(tools), *TOOLS)} if tools else {}
+        return (*self._safe[bool(tools)].fill({**values.segments, **names}, folded), values.current)
 
-    def _exact(self, values: Values, tools: list[Any], folded: tuple[Turn, ...]) -> tuple[Runs, Runs, Any]:
-        given: Any
-        if values.bare:
-            given = values.slots[values.input_slot]
-        elif self._slots or not isinstance(values.rest, str):
-            given = {**values.slots, **({} if values.input_slot else {REST: values.rest})}
-        else:
-            given = values.rest
-        prompter = self._prompter
-        if folded:
-            own, place = prompter.instruction, _fold_place(prompter.instruction)
-            prompter = replace(prompter, instruction=own[:place] + FOLD + own[place:])
-        instruction, rest = fill(prompter.prepared(tools, as_text=True), given, prompter.dialect)
-        system, user = prompter.split(instruction)
-        return _folded_in(system, folded) if folded else system, user, rest
-
-
-def _fold_place(instruction: str) -> int:
-    """Where system messages go: the end of the system part."""
-    return instruction.index(USER_BEGINS) if USER_BEGINS in instruction else len(instruction)
-
-
-def _folded_in(system: Runs, turns: tuple[Turn, ...]) -> Runs:
-    """The request's system messages in place of the mark, which only the template's own words can hold."""
-    found: list[Run] = []
-    for run in system:
-        before, mark, after = run.text.partition(FOLD) if not run.content else (run.text, "", "")
-        found.append(run._replace(text=before))
-        if mark:
-            found += (*folded_runs(turns, joined(found)), run._replace(text=after))
-    return tuple(found)
-
-
-# ---------------------------------------------------------------- where the pieces come from
-
-
-def _mark(run: Run, asked: Asked, input_slot: str, roles: Mapping[int, str]) -> SegmentLabel:
-    """The run's origin in the words of a prompt: ``messages[2]``, ``variables.city``, ``tools``, ``template`` …"""
-    kind, _, detail = run.origin.partition(":")
-    if kind == "slot" and detail == input_slot:
-        kind = "input"
-    if kind == "slot":
-        return ("system", f"variables.{detail}", not run.content)
-    if kind == "system":
-        return ("system", origin_of(int(detail)), False)
-    if kind == "generate":
-        return GENERATE
-    if kind == "label" and asked.label:
-        return ("assistant", origin_of(asked.label.number), False)
-    if kind == "tools":
-        return ("system", "tools", False)
-    name, _, place = kind.partition("[")
-    turns = {"history": asked.history, "input": asked.input}.get(name, ())
-    if not turns or (name == "history" and not place):
-        return OWN  # the instruction, and turns that the template brings along
-    turn = turns[int(place[:-1])] if place else turns[0]
-    return (roles[turn.number], origin_of(turn.number), not run.content)
+    def _exact_fill(
+        self, values: SlotValues, tools: list[Any], folded: tuple[Turn, ...]
+    ) -> tuple[Segments, Segments, Segments]:
+        tokens, dialect = self._prompter.tokens, self._dialect
+        texts: dict[str, Any] = {name: segment.text for name, segment in values.segments.items()}
+        given: Any = {**texts, **({REST: values.current} if values.current else {})}
+        if values.only_slot:
+            given = texts[values.only_slot]
+        elif not self._slots and len(values.current) == 1 and values.current[0].role == "user":
+            given = values.current[0].text
+        labels = {name: (segment.role, segment.origin, False) for name, segment in values.segments.items()}
+        own = with_folded_place(self._instruction) if folded else self._instruction
+        instruction = prepared(own, tokens, dialect, tools, preamble=bool(tools))
+        filled, rest = fill(instruction, given, labels, dialect)
+        system, user = split_parts(filled, dialect.parts)
+        return fold(system, folded) if folded else system, user, values.current if rest else ()

@@ -1,20 +1,19 @@
-"""Is this file of ``kind: prompter`` usable? What would fail in every request is refused here (design 4.4).
+"""Checks template files of ``kind: prompter``. What would fail in every request is refused here.
 
-The keys are those of the reference's constructors, with ``marks`` for the tokens that it looks up by name.
+The keys are those of LazyLLM's constructors, with ``marks`` for the tokens that LazyLLM looks up by model name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from gateway.core.prompt import Bos
-from gateway.template.lazyllm.dialects import DIALECTS
-from gateway.template.lazyllm.families import default_marks, family, family_names
-from gateway.template.lazyllm.instructions import USER_BEGINS, USER_ENDS
-from gateway.template.lazyllm.marks import EARLY_NAMES, SpecialMarks
+from gateway.template.lazyllm.dialects import DIALECTS, Dialect
+from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS
 from gateway.template.lazyllm.template import slots_in
+from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_tokens, family, family_names
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.spec.tools import ToolsSpec, ToolTokens
@@ -25,34 +24,31 @@ from gateway.template.validation.tools import check_forced, read_thinking, read_
 
 CLASSES = ("alpaca", "chat", "empty")
 BOS = ("none", "text", "engine")
-MARKS = tuple(field.name for field in fields(SpecialMarks))
 PARTS = ("system", "user")
 KEYS = (
     "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "marks",
     "marks_of", "dialect", "exact", "thinking", "stop", "eos_token_id", "bos", "bos_text", "examples",
 )  # fmt: skip
-NOT_FOR = {
+WITHOUT_EFFECT = {
     "alpaca": {"history": "it knows one turn"},
     "empty": dict.fromkeys(
         ("instruction", "extra_keys", "input_slot", "history", "tools"), "it sends the user message as it is"
     ),
 }
-"""Keys that mean nothing for a class, and why."""
-
-MISSPELT = {"extro_keys": "extra_keys"}
-"""Names of early releases."""
+"""By class: the keys that have no effect, with the reason."""
+OLD_SPELLINGS = {"extro_keys": "extra_keys"}
 
 
 def read_prompter(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpec:
-    """The file's keys, checked and frozen; what is wrong goes to ``problems``."""
-    for old, new in MISSPELT.items():
+    """The file's checked content; mistakes are added to ``problems``."""
+    for old, new in OLD_SPELLINGS.items():
         if old in keys:
             problems.add((old,), f"is the spelling of 0.1; write {new}")
-    problems.keys({key: None for key in keys if key not in MISSPELT}, KEYS, ())
+    problems.keys({key: None for key in keys if key not in OLD_SPELLINGS}, KEYS, ())
     prompter = _prompter(keys, problems)
     tools = read_tools(keys, problems, writes=False)
     if tools is not None:
-        tools = _with_tokens(tools, prompter.marks, problems)
+        tools = _with_tokens(tools, prompter.tokens, problems)
     spec = TemplateSpec(
         name=name,
         kind="prompter",
@@ -77,55 +73,53 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     if "class" not in keys:
         problems.add(("class",), f"is missing: write one of {', '.join(CLASSES)}")
     form = problems.choice(keys.get("class", "chat"), ("class",), CLASSES, "chat")
-    for key, why in NOT_FOR.get(form, {}).items():
+    for key, reason in WITHOUT_EFFECT.get(form, {}).items():
         if key in keys:
-            problems.add((key,), f"has no effect with class {form}: {why}; remove it")
-    dialect = problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS), "1.4")
-    marks, stop_words = _marks(keys, dialect, problems)
+            problems.add((key,), f"has no effect with class {form}: {reason}; remove it")
+    dialect = DIALECTS[problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS), "1.4")]
+    tokens, stop_words = _tokens(keys, dialect, problems)
     spec = PrompterSpec(
         form=cast(Any, form),
-        marks=marks,
-        instruction=_instruction(keys, dialect, problems),
-        extra_keys=_extra_keys(keys, problems),
+        tokens=tokens,
+        instruction=_instruction(keys.get("instruction", ""), dialect, problems),
+        extra_keys=_extra_keys(keys.get("extra_keys", ()), problems),
         input_slot=problems.word(keys["input_slot"], ("input_slot",)) if "input_slot" in keys else "",
         history=_history(keys, problems),
         tools="tools" in keys,
         stop_words=stop_words,
-        dialect=dialect,
+        dialect=dialect.name,
         exact=problems.flag(keys.get("exact", False), ("exact",)),
     )
-    if not DIALECTS[dialect].modern and not spec.exact:
-        problems.add(("dialect",), f"dialect {dialect} repeats old outputs byte for byte: it needs exact: true")
+    if not dialect.modern and not spec.exact:
+        problems.add(("dialect",), f"dialect {dialect.name} repeats old outputs byte for byte: it needs exact: true")
     return spec
 
 
 # ---------------------------------------------------------------- single keys
 
 
-def _marks(keys: Mapping[str, Any], dialect: str, problems: Problems) -> tuple[SpecialMarks, tuple[str, ...]]:
-    """The reference's defaults, the family's marks over them, the file's own over those; and the stop words."""
-    marks, stop_words = default_marks(DIALECTS[dialect]), ()
+def _tokens(keys: Mapping[str, Any], dialect: Dialect, problems: Problems) -> tuple[SpecialTokens, tuple[str, ...]]:
+    """LazyLLM's defaults, the family's tokens over them, the file's own over those; and the family's stop words."""
+    tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
         name = problems.choice(keys["marks_of"], ("marks_of",), family_names(), family_names()[0])
-        known = {key: text for key, text in family(name).items() if DIALECTS[dialect].modern or key in EARLY_NAMES}
-        marks = marks.bound(known, DIALECTS[dialect])
+        tokens = tokens.updated(family(name, dialect))
         stop_words = tuple(family(name).get("stop_words", ()))
     own = problems.mapping(keys.get("marks", {}), ("marks",), "marks")
-    problems.keys(own, MARKS, ("marks",))
-    texts = {key: problems.text(text, ("marks", key)) for key, text in own.items() if key in MARKS}
-    return marks.bound({key: text for key, text in texts.items() if key in MARKS}), stop_words
+    problems.keys(own, TOKEN_NAMES, ("marks",))
+    texts = {key: problems.text(text, ("marks", key)) for key, text in own.items() if key in TOKEN_NAMES}
+    return tokens.updated(texts), stop_words
 
 
-def _instruction(keys: Mapping[str, Any], dialect: str, problems: Problems) -> str | tuple[str, str]:
-    value = keys.get("instruction", "")
+def _instruction(value: Any, dialect: Dialect, problems: Problems) -> str | tuple[str, str]:
+    path: Path = ("instruction",)
     if not isinstance(value, Mapping):
-        return _without_tags(problems.text(value, ("instruction",)), ("instruction",), problems)
-    problems.keys(value, PARTS, ("instruction",))
-    if DIALECTS[dialect].parts == "none":
-        problems.add(("instruction",), f"dialect {dialect} knows no system and user parts; write one text")
+        return _without_tags(problems.text(value, path), path, problems)
+    problems.keys(value, PARTS, path)
+    if dialect.parts == "none":
+        problems.add(path, f"dialect {dialect.name} knows no system and user parts; write one text")
     system, user = (
-        _without_tags(problems.text(value.get(part) or "", ("instruction", part)), ("instruction", part), problems)
-        for part in PARTS
+        _without_tags(problems.text(value.get(part) or "", (*path, part)), (*path, part), problems) for part in PARTS
     )
     return system, user
 
@@ -133,14 +127,13 @@ def _instruction(keys: Mapping[str, Any], dialect: str, problems: Problems) -> s
 def _without_tags(text: str, path: Path, problems: Problems) -> str:
     for tag in (USER_BEGINS, USER_ENDS):
         if tag in text:
-            problems.add(path, f"holds {tag}, which the reference writes itself; use {{system: …, user: …}}")
+            problems.add(path, f"holds {tag}, which LazyLLM writes itself; use {{system: …, user: …}}")
     return text
 
 
-def _extra_keys(keys: Mapping[str, Any], problems: Problems) -> tuple[str, ...]:
-    value = keys.get("extra_keys", ())
+def _extra_keys(value: Any, problems: Problems) -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) else problems.items(value, ("extra_keys",))
-    names = tuple(problems.word(key, ("extra_keys", number)) for number, key in enumerate(listed))
+    names = tuple([problems.word(key, ("extra_keys", number)) for number, key in enumerate(listed)])
     for number, key in enumerate(names):
         if key and not key.replace("_", "a").isalnum():
             problems.add(("extra_keys", number), f"{shown(key)} cannot be a slot: use letters, digits and _")
@@ -157,18 +150,18 @@ def _history(keys: Mapping[str, Any], problems: Problems) -> tuple[tuple[str, st
     return tuple(found)
 
 
-def _with_tokens(tools: ToolsSpec, marks: SpecialMarks, problems: Problems) -> ToolsSpec:
-    """The marks of a call, by which its parser finds it as well."""
-    lacking = [name for name, token in marks.tool_tokens if not token]
-    if lacking:
-        # The reference takes the words for slots then, and refuses every request with tools.
-        problems.add(("tools",), f"needs the marks {', '.join(lacking)}: write them under marks")
+def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) -> ToolsSpec:
+    """The tokens of a call, by which the parser ``lazyllm`` finds it in an answer."""
+    missing = [name for name, token in tokens.tool_tokens if not token]
+    if missing:
+        # LazyLLM takes the names for slots then, and refuses every request with tools.
+        problems.add(("tools",), f"needs the marks {', '.join(missing)}: write them under marks")
     if tools.parser != "lazyllm" or tools.tokens != ToolTokens():
         return tools
-    return replace(tools, tokens=ToolTokens(*(token or "" for _, token in marks.tool_tokens)))
+    return replace(tools, tokens=ToolTokens(*[token or "" for _, token in tokens.tool_tokens]))
 
 
-# ---------------------------------------------------------------- what must fit together
+# ---------------------------------------------------------------- keys that depend on each other
 
 
 def _check_bos(spec: TemplateSpec, prompter: PrompterSpec, keys: Mapping[str, Any], problems: Problems) -> None:
@@ -177,16 +170,19 @@ def _check_bos(spec: TemplateSpec, prompter: PrompterSpec, keys: Mapping[str, An
             problems.add(("bos_text",), "is only for bos: text; set bos to text or remove bos_text")
     elif not spec.bos_text:
         problems.add(("bos",), "bos: text needs bos_text, the marker that the prompt starts with")
-    elif prompter.form != "chat" or not prompter.marks.sos.startswith(spec.bos_text):
+    elif prompter.form != "chat" or not prompter.tokens.sos.startswith(spec.bos_text):
         problems.add(("bos_text",), f"sos must start with {shown(spec.bos_text)}, and it does not: write it there")
 
 
 def _check_slots(spec: PrompterSpec, problems: Problems) -> None:
     slots = slots_in(spec)
     if spec.extra_keys and spec.form == "chat" and not spec.instruction and DIALECTS[spec.dialect].modern:
-        problems.add(("extra_keys",), "are lost without an instruction, as in the reference: write one")
+        problems.add(("extra_keys",), "are lost without an instruction, as in LazyLLM: write one")
     if spec.input_slot and spec.input_slot not in slots:
-        problems.add(("input_slot",), f"{shown(spec.input_slot)} is no slot; there are {', '.join(slots) or 'none'}")
+        problems.add(
+            ("input_slot",),
+            f"the instruction has no slot {shown(spec.input_slot)}; there are {', '.join(slots) or 'none'}",
+        )
     if spec.form == "alpaca" and len(slots) != 1 and not spec.input_slot:
         missing = "write a slot into the instruction" if not slots else "name the slot that it fills as input_slot"
         problems.add(("class",), f"alpaca has no turn for the user's message: {missing}")

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.prompt import Segment
 from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.extract import Extracted, FoundCall, ToolTokens, extract_calls
-from gateway.template.lazyllm.families import family, family_names, marks_for
-from gateway.template.lazyllm.json5_read import NotJson5, read_json5
-from gateway.template.lazyllm.json5_write import write_json5
-from gateway.template.lazyllm.legacy import LegacyPrompter
-from gateway.template.lazyllm.modules import prompter_of
-from gateway.template.lazyllm.prompter import alpaca, chat, empty
-from gateway.template.lazyllm.runs import Run, joined, replaced
+from gateway.template.lazyllm.json5 import NotJson5, read_json5, write_json5
+from gateway.template.lazyllm.segments import replace_all, template_text, text_of
+from gateway.template.lazyllm.tokens import family, family_names
+from tests.reference.lazyllm.legacy_prompter import LegacyPrompter
+from tests.reference.lazyllm.modules import prompter_of
+from tests.reference.lazyllm.names import tokens_for
+from tests.reference.lazyllm.prompter import alpaca, chat, empty
+from tests.reference.lazyllm.tool_calls import Extracted, FoundCall, ToolTokens, extract_calls
 
 # Left out is what the reference's library has in its own way: it writes a NUL as \0 even before a digit, which then
 # reads as an octal escape, and it reads no bare line separator inside a string.
@@ -73,7 +74,7 @@ def test_callables_are_asked_for_what_their_signature_names() -> None:
         asked.append((query, history))
         return [{"type": "function", "function": {"name": "f"}}]
 
-    made = chat("x", tools=tools, skills=lambda: "SKILLS").bound(marks_for("qwen"))
+    made = chat("x", tools=tools, skills=lambda: "SKILLS").bound(tokens_for("qwen"))
     body = made.generate_prompt("q", history=[["a", "b"]], format="openai")
     assert asked == [("q", [["a", "b"]])]
     assert body["tools"] == [{"type": "function", "function": {"name": "f"}}]
@@ -90,7 +91,7 @@ def test_a_hook_sees_and_changes_what_a_call_brings() -> None:
 def test_binding_a_model_changes_no_prompter() -> None:
     shared = chat("x")
     before = shared.generate_prompt("q")
-    one, other = shared.bound(marks_for("qwen")), shared.bound(marks_for("internlm-7b"))
+    one, other = shared.bound(tokens_for("qwen")), shared.bound(tokens_for("internlm-7b"))
     assert one.generate_prompt("q") != other.generate_prompt("q")
     assert shared.generate_prompt("q") == before
 
@@ -142,10 +143,13 @@ def test_an_empty_prompter_gives_back_the_very_object() -> None:
     assert empty().generate_prompt(given) is given
 
 
-def test_replacing_keeps_the_origins_of_both_sides() -> None:
-    runs = replaced((Run("a{x"), Run("}b{x}", "v", True)), "{x}", Run("N", "slot:x", True))
-    assert joined(runs) == "aNbN"
-    assert [(run.text, run.origin) for run in runs] == [("a", ""), ("N", "slot:x"), ("b", "v"), ("N", "slot:x")]
+def test_replacing_keeps_the_labels_of_both_sides() -> None:
+    value = Segment("}b{x}", "user", "messages[0]", False)
+    segments = replace_all((template_text("a{x"), value), "{x}", Segment("N", "system", "variables.x", False))
+    assert text_of(segments) == "aNbN"
+    assert [(segment.text, segment.origin) for segment in segments] == [
+        ("a", "template"), ("N", "variables.x"), ("b", "messages[0]"), ("N", "variables.x"),
+    ]  # fmt: skip
 
 
 TOKENS = ToolTokens("<tool>", "<args>", "</tool>")
@@ -175,4 +179,4 @@ def test_calls_are_read_out_of_an_answer(name: str) -> None:
 
 def test_a_system_message_without_content_is_refused_in_the_references_words() -> None:
     with pytest.raises(PrompterError, match="KeyError: 'content'"):
-        chat("").bound(marks_for("qwen")).generate_prompt("x", history=[{"role": "system"}], format="anthropic")
+        chat("").bound(tokens_for("qwen")).generate_prompt("x", history=[{"role": "system"}], format="anthropic")

@@ -17,10 +17,10 @@ from gateway.core.dialogue import Dialogue, Message, Part, RenderOptions
 from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Prompt
 from gateway.template.full_text import whole_segments
-from gateway.template.lazyllm.families import marks_for
-from gateway.template.lazyllm.prompter import alpaca, chat
 from gateway.template.registry import build
 from gateway.template.validation.template import SpecError, parse_spec
+from tests.reference.lazyllm.names import tokens_for
+from tests.reference.lazyllm.prompter import alpaca, chat
 from tests.template.samples import API, PLAIN, dialogue, message, template
 
 ROOT = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ def refused(raw: dict[str, Any], said: Dialogue) -> RequestError:
 # ---------------------------------------------------------------- the same bytes as the library's
 
 
-QWEN = marks_for("qwen2-7b")
+QWEN = tokens_for("qwen2-7b")
 
 SAME: dict[str, tuple[dict[str, Any], Dialogue, str]] = {  # name: (file, dialogue, what the library writes)
     "one slot, filled by the message": (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.template.lazyllm.instructions import USER_BEGINS, USER_ENDS
-from gateway.template.lazyllm.prompter import user_part
+from gateway.template.lazyllm.exact_fill import user_part
+from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS
 
 REFERENCE = {
     "all": re.compile(f"{USER_BEGINS}(.*){USER_ENDS}", re.DOTALL),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.json5_read import NotJson5, read_json5
+from gateway.template.lazyllm.json5 import NotJson5, read_json5
 
 
 @dataclass(frozen=True, slots=True)

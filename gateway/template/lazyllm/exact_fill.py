@@ -1,0 +1,139 @@
+"""Exact filling (``exact: true``): LazyLLM's steps, which search the filled text (``docs/spec/lazyllm.md`` 4, 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+from gateway.core.prompt import Segment, SegmentLabel, Segments
+from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.errors import PrompterError, missing_key
+from gateway.template.lazyllm.history import Turn
+from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS, slots_of
+from gateway.template.lazyllm.safe_fill import folded_segments
+from gateway.template.lazyllm.segments import TOOLS, cut, replace_all, template_text, text_of
+from gateway.template.lazyllm.tokens import SpecialTokens
+from gateway.template.lazyllm.tools import PREAMBLE, PREAMBLE_PLACE, TOOL_NAMES, tool_names, with_preamble
+
+FOLDED_PLACE = "<!gateway-system!>"
+"""Stands for the request's system messages until the instruction is filled and split."""
+
+Labels = Mapping[str, SegmentLabel]
+"""The label of each slot's value."""
+
+_FIELD_NAME_END = re.compile(r"[.\[]")
+
+
+def prepared(
+    instruction: str, tokens: SpecialTokens, dialect: Dialect, tools: Sequence[Any], *, preamble: bool
+) -> Segments:
+    """The instruction with the preamble, the tool tokens and the tools' names; its other slots are still open.
+
+    Raises PrompterError for a tool without a name.
+    """
+    if not dialect.modern:
+        return (template_text(instruction),)
+    if preamble and PREAMBLE_PLACE not in instruction:
+        instruction += "\n\n" + PREAMBLE
+    text = with_preamble(instruction, tokens, preamble=preamble)
+    segments = (template_text(text),)
+    if TOOL_NAMES not in text:
+        return segments
+    return replace_all(segments, f"{{{TOOL_NAMES}}}", Segment(tool_names(tools), *TOOLS))
+
+
+def with_folded_place(instruction: str) -> str:
+    """The instruction with ``FOLDED_PLACE`` at the end of its system part."""
+    system, tag, user = instruction.partition(USER_BEGINS)
+    return system + FOLDED_PLACE + tag + user
+
+
+def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
+    """The request's system messages in the place of ``FOLDED_PLACE``, where the template itself wrote it."""
+    found: list[Segment] = []
+    for segment in system:
+        before, place, after = segment.text.partition(FOLDED_PLACE) if segment.scaffold else (segment.text, "", "")
+        label = (segment.role, segment.origin, segment.scaffold)
+        found.append(Segment(before, *label))
+        if place:
+            found += (*folded_segments(turns, text_of(found)), Segment(after, *label))
+    return tuple(found)
+
+
+def fill(instruction: Segments, given: Any, labels: Labels, dialect: Dialect) -> tuple[Segments, Any]:
+    """The instruction with ``given`` in its slots, and what remains of ``given``; ``""`` when nothing remains.
+
+    ``given``: text for the only slot, or values by name. Raises PrompterError with LazyLLM's words. Where LazyLLM's
+    choice depends on the order of a set, the slot that appears first is taken.
+    """
+    names = slots_of(text_of(instruction))
+    if not isinstance(given, dict):
+        if not names:
+            return instruction, given
+        if len(names) > 1:
+            raise PrompterError("AssertionError")
+        return formatted(instruction, {names[0]: given}, labels), ""
+    for name in names:
+        if name not in given:
+            raise missing_key(name)
+    values = {name: given[name] for name in names}
+    rest = {name: value for name, value in given.items() if name not in values}
+    if len(rest) > 1:
+        raise PrompterError("AssertionError", f"Unexpected keys found in input: {list(rest)}")
+    remaining = next(iter(rest.values()), "")
+    if dialect.formats_mappings and values:
+        return formatted(instruction, values, labels), remaining
+    for name, value in values.items():
+        if not isinstance(value, str):
+            kind = "None" if value is None else type(value).__name__
+            raise PrompterError("TypeError", f"replace() argument 2 must be str, not {kind}")
+        instruction = replace_all(instruction, f"{{{name}}}", Segment(value, *labels[name]))
+    return instruction, remaining
+
+
+def formatted(instruction: Segments, values: Mapping[str, Any], labels: Labels) -> Segments:
+    """``str.format(**values)``, field by field, so that each value keeps its label. Raises PrompterError."""
+    found: list[Segment] = []
+    try:
+        for literal, field, spec, conversion in Formatter().parse(text_of(instruction)):
+            if literal:
+                found.append(template_text(literal))
+            if field is not None:
+                written = f"{{{field}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
+                found.append(Segment(written.format(**values), *labels[_FIELD_NAME_END.split(field)[0]]))
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise PrompterError(type(error).__name__, str(error)) from error
+    return tuple(found)
+
+
+def split_parts(instruction: Segments, parts: str) -> tuple[Segments, Segments]:
+    """System and user part of a filled instruction. Tags inside values count, as in LazyLLM. Raises PrompterError."""
+    text = text_of(instruction)
+    if parts == "none" or USER_BEGINS not in text or USER_ENDS not in text:
+        return instruction, ()
+    user = user_part(text, parts)
+    if user is None:  # the end tag comes first, or on another line in 0.1.2
+        raise PrompterError("IndexError", "list index out of range")
+    tag = USER_BEGINS if parts == "all" else f"{USER_BEGINS}{text[slice(*user)]}{USER_ENDS}"
+    return cut(instruction, 0, text.index(tag)), cut(instruction, *user)
+
+
+def user_part(text: str, parts: str) -> tuple[int, int] | None:
+    """Start and end of the user part in a filled instruction; None without one. Takes linear time.
+
+    ``all``: what ``BEGINS(.*)ENDS`` finds in the whole text. ``line``: what ``.*BEGINS(.*)ENDS`` finds in the first
+    line that matches. The text may be a client's, and the regular expressions take quadratic time.
+    """
+    if parts == "all":
+        begin, end = text.find(USER_BEGINS) + len(USER_BEGINS), text.rfind(USER_ENDS)
+        return (begin, end) if USER_BEGINS in text and begin <= end else None
+    at = 0
+    for line in text.split("\n"):
+        end = line.rfind(USER_ENDS)
+        begin = line.rfind(USER_BEGINS, 0, max(end, 0))
+        if begin >= 0:
+            return at + begin + len(USER_BEGINS), at + end
+        at += len(line) + 1
+    return None

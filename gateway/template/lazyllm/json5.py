@@ -1,0 +1,252 @@
+"""JSON5 as the library of LazyLLM writes and reads it (``docs/spec/lazyllm.md`` 6, 7).
+
+That library (``json5`` 0.9) needs 10 µs for a character, so foreign text could hold up a process for minutes; faster
+ones differ from it in what they accept. This module takes linear time, and tests compare it with recorded results.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from gateway.template.lazyllm.errors import PrompterError
+
+MAX_DEPTH = 100
+"""Containers within containers that are read."""
+MAX_CACHED_KEY = 64
+"""Characters of a key whose check is cached; keys come from clients."""
+
+RESERVED = frozenset(
+    [
+        "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do", "else",
+        "enum", "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof",
+        "new", "null", "return", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void",
+        "while", "with",
+    ]
+)  # fmt: skip
+"""Words that need quotes as keys."""
+FIRST = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
+"""Unicode categories that begin an identifier."""
+FURTHER = FIRST | {"Nd", "Mn", "Mc", "Pc"}
+WRITTEN_ESCAPES = str.maketrans(
+    {
+        "\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\t": "\\t", "\v": "\\v",
+        "\0": "\\0", "\u2028": "\\u2028", "\u2029": "\\u2029",
+    }
+)  # fmt: skip
+
+BLANKS = re.compile(
+    "(?:[ \t\v\f\r\n\xa0\ufeff\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|//[^\r\n\u2028\u2029]*|/\\*.*?\\*/)*+",
+    re.DOTALL,
+)
+WORD = re.compile(r"null|true|false")
+WORDS = {"null": None, "true": True, "false": False}
+NUMBER = re.compile(
+    r"(?P<signs>[+-]*)(?:(?P<hex>0[xX][0-9a-fA-F]+)"
+    r"|(?P<float>Infinity|NaN|(?:0|[1-9][0-9]*)?\.[0-9]*(?:[eE][+-]?[0-9]+)?|(?:0|[1-9][0-9]*)[eE][+-]?[0-9]+)"
+    r"|(?P<int>0|[1-9][0-9]*))"
+)
+STRING = re.compile(
+    r"'((?:[^'\\\r\n\u2028\u2029]++|\\(?:\r\n|.))*+)'" r'|"((?:[^"\\\r\n\u2028\u2029]++|\\(?:\r\n|.))*+)"', re.DOTALL
+)
+ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|0(?![0-9])|\r\n|([^0-9ux]))", re.DOTALL)
+MEANINGS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"} | dict.fromkeys("\r\n\u2028\u2029", "")
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+# ---------------------------------------------------------------- writing
+
+
+def write_json5(value: Any) -> str:
+    """The value as JSON5 on one line. Raises PrompterError for a value that JSON5 cannot hold."""
+    if isinstance(value, str):
+        return f'"{value.translate(WRITTEN_ESCAPES)}"'
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return _written_float(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join([f"{_written_key(key)}: {write_json5(item)}" for key, item in value.items()]) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join([write_json5(item) for item in value]) + "]"
+    raise PrompterError("TypeError", f"{value!r} is not JSON serializable")
+
+
+def _written_float(value: float) -> str:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float.__repr__(value)
+
+
+def _written_key(key: Any) -> str:
+    text = key if isinstance(key, str) else write_json5(key)
+    bare = _cached_is_bare(text) if len(text) <= MAX_CACHED_KEY else is_bare(text)
+    return text if bare else f'"{text.translate(WRITTEN_ESCAPES)}"'
+
+
+def is_bare(key: str) -> bool:
+    """True for a key that needs no quotes."""
+    if not key or key in RESERVED:
+        return False
+    if key.isascii():
+        return key.replace("$", "_").isidentifier()
+    return _is_in(key[0], FIRST) and all(_is_in(character, FURTHER) for character in key[1:])
+
+
+_cached_is_bare = lru_cache(maxsize=1024)(is_bare)
+
+
+def _is_in(character: str, categories: frozenset[str]) -> bool:
+    return character in "$_" or unicodedata.category(character) in categories
+
+
+# ---------------------------------------------------------------- reading
+
+
+class NotJson5(ValueError):
+    """The text is not a JSON5 value."""
+
+
+def read_json5(text: str) -> Any:
+    """The value of the text. Raises NotJson5, and ValueError for a number with too many digits."""
+    value, at = _value(text, _skip(text, 0), 0)
+    if at < len(text):
+        raise NotJson5(f"unexpected text at {at}")
+    return value
+
+
+def _skip(text: str, at: int) -> int:
+    """Where the white space and comments at this offset end."""
+    blanks = BLANKS.match(text, at)
+    assert blanks is not None
+    return blanks.end()
+
+
+def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+    """The value at this offset, and the offset of what follows it."""
+    if depth > MAX_DEPTH:
+        raise NotJson5("nested too deeply")
+    opening = text[at : at + 1]
+    value: Any
+    if opening == "{":
+        value, at = _object(text, at + 1, depth + 1)
+    elif opening == "[":
+        value, at = _array(text, at + 1, depth + 1)
+    elif opening in ("'", '"'):
+        value, at = _string(text, at)
+    elif word := WORD.match(text, at):
+        value, at = WORDS[word[0]], word.end()
+    else:
+        value, at = _number(text, at)
+    return value, _skip(text, at)
+
+
+def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
+    found: dict[str, Any] = {}
+    at = _skip(text, at)
+    while not text.startswith("}", at):
+        key, at = _string(text, at) if text[at : at + 1] in ("'", '"') else _name(text, at)
+        at = _skip(text, at)
+        if not text.startswith(":", at):
+            raise NotJson5(f"expected : at {at}")
+        found[key], at = _value(text, _skip(text, at + 1), depth)
+        at = _after_item(text, at, "}")
+    return found, at + 1
+
+
+def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+    found: list[Any] = []
+    at = _skip(text, at)
+    while not text.startswith("]", at):
+        value, at = _value(text, at, depth)
+        found.append(value)
+        at = _after_item(text, at, "]")
+    return found, at + 1
+
+
+def _after_item(text: str, at: int, end: str) -> int:
+    if text.startswith(",", at):
+        return _skip(text, at + 1)
+    if not text.startswith(end, at):
+        raise NotJson5(f"expected , or {end} at {at}")
+    return at
+
+
+def _string(text: str, at: int) -> tuple[str, int]:
+    found = STRING.match(text, at)
+    if found is None:
+        raise NotJson5(f"a string without an end at {at}")
+    inner = found[1] if found[1] is not None else found[2]
+    return _unescaped(inner) if "\\" in inner else _paired(inner), found.end()
+
+
+def _unescaped(text: str) -> str:
+    def meaning(escape: re.Match[str]) -> str:
+        code = escape[1] or escape[2]
+        if code:
+            return chr(int(code, 16))
+        if escape[3]:
+            return MEANINGS.get(escape[3], escape[3])
+        return "\0" if escape[0] == "\\0" else ""
+
+    pieces: list[str] = []
+    at = 0
+    while (place := text.find("\\", at)) >= 0:
+        escape = ESCAPE.match(text, place)
+        if escape is None:
+            raise NotJson5("an escape that JSON5 does not have")
+        pieces += (text[at:place], meaning(escape))
+        at = escape.end()
+    return _paired("".join([*pieces, text[at:]]))
+
+
+def _name(text: str, at: int) -> tuple[str, int]:
+    """A key without quotes."""
+    characters: list[str] = []
+    begin = at
+    while character := text[at : at + 1]:
+        if character == "\\":
+            escape = ESCAPE.match(text, at)
+            if escape is None or not escape[1]:
+                raise NotJson5(f"an escape that a key cannot hold at {at}")
+            characters.append(chr(int(escape[1], 16)))
+            at = escape.end()
+            continue
+        if not (_is_in(character, FURTHER if characters else FIRST) or (characters and character in "\u200c\u200d")):
+            break
+        characters.append(character)
+        at += 1
+    if not characters:
+        raise NotJson5(f"expected a key at {begin}")
+    return _paired("".join(characters)), at
+
+
+def _number(text: str, at: int) -> tuple[int | float, int]:
+    """Plus signs mean nothing; one minus may stand before anything but a hexadecimal number."""
+    found = NUMBER.match(text, at)
+    if found is None or (minus := found["signs"].count("-")) > 1 or (minus and found["hex"]):
+        raise NotJson5(f"expected a value at {at}")
+    if found["hex"]:
+        return int(found["hex"], 16), found.end()
+    try:
+        value = float(found["float"]) if found["float"] else int(found["int"])
+    except ValueError as error:  # a lone point, or too many digits
+        raise NotJson5(str(error)) from error
+    return -value if minus else value, found.end()
+
+
+def _paired(text: str) -> str:
+    """The text with escaped surrogate halves joined. Raises NotJson5 for a lone half, which cannot be sent."""
+    if not SURROGATE.search(text):
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise NotJson5("a lone surrogate half") from error

@@ -1,0 +1,62 @@
+"""Text operations on labelled segments: every piece keeps its label through replacing, cutting and stripping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from gateway.core.prompt import Segment, Segments
+
+TOOLS = ("system", "tools", False)
+"""The label of text that is made from the request's tools."""
+
+
+def template_text(text: str) -> Segment:
+    """Text of the template itself."""
+    return Segment(text, "", "template", True)
+
+
+def text_of(segments: Iterable[Segment]) -> str:
+    """The joined text."""
+    return "".join([segment.text for segment in segments])
+
+
+def cut(segments: Segments, start: int, end: int) -> Segments:
+    """The part of the joined text from one offset to another."""
+    return tuple(next(_parts(segments, [(start, end)])))
+
+
+def replace_all(segments: Segments, old: str, new: Segment) -> Segments:
+    """``str.replace`` on the joined text, in linear time."""
+    pieces = text_of(segments).split(old)
+    if len(pieces) == 1:
+        return segments
+    spans, at = [], 0
+    for piece in pieces:
+        spans.append((at, at + len(piece)))
+        at += len(piece) + len(old)
+    first, *others = _parts(segments, spans)
+    return (*first, *[segment for part in others for segment in (new, *part)])
+
+
+def strip_leading(segments: Segments, character: str) -> Segments:
+    """``str.lstrip`` of one character on the joined text."""
+    text = text_of(segments)
+    return cut(segments, len(text) - len(text.lstrip(character)), len(text)) if text.startswith(character) else segments
+
+
+def _parts(segments: Segments, spans: Iterable[tuple[int, int]]) -> Iterator[list[Segment]]:
+    """The part of each span of the joined text; the spans ascend."""
+    index = begin = 0
+    for start, end in spans:
+        part: list[Segment] = []
+        while index < len(segments):
+            segment = segments[index]
+            stop = begin + len(segment.text)
+            low, high = max(start, begin), min(end, stop)
+            if low < high:
+                part.append(replace(segment, text=segment.text[low - begin : high - begin]))
+            if stop > end:
+                break
+            index, begin = index + 1, stop
+        yield part
