@@ -30,7 +30,7 @@ FAMILIES = {
 }
 NAMES = frozenset({"add", "now", "get_weather", "calc-1"})
 KEYS = ("parameters", "arguments")
-TEXTS = 1000
+TEXTS = 500
 """For each family."""
 
 Split = tuple[str, list[tuple[Any, Any]]]

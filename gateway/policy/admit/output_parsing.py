@@ -47,7 +47,7 @@ class OutputParsing:
     def _check_names(self, dialogue: Dialogue, format_: Format, names: frozenset[str]) -> None:
         for number, tool in enumerate(dialogue.tools):
             name = name_of(tool)
-            if name in names and not format_.carries(name):
+            if name in names and not format_.can_name(name):
                 raise InvalidValue(
                     f"tools[{number}].function.name: this model writes its calls as {self.parser}, which cannot name "
                     f'"{name}"; use letters, digits and underscores, and none of its keywords',

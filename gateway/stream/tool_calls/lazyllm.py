@@ -1,6 +1,6 @@
 """``lazyllm``: a start token, the name, an args token, the arguments, an end token; or no token at all.
 
-The rules of ``specs/lazyllm.md`` 11, in order of the text:
+The rules of ``docs/spec/lazyllm.md`` 11, in order of the text:
 
 - A. From ``start`` to ``end``: the name, then ``args`` and the arguments; without ``args`` a call without arguments.
   A template without an ``args`` token has an object with ``name`` and ``parameters`` or ``arguments`` in between.
@@ -11,29 +11,30 @@ The rules of ``specs/lazyllm.md`` 11, in order of the text:
 An object without arguments is a call without arguments. Arguments may be JSON, or JSON5 as far as ``literals.py``
 reads it, or either of them in a string. LazyLLM makes ``end`` a stop, so an answer may stop where it would stand.
 
-Where LazyLLM hands on arguments it cannot read, or drops text after a call, both stay text here. All that differs is
-listed in ``docs/tools.md``, and ``tests/stream/test_lazyllm_split.py`` looks for more.
+LazyLLM passes on arguments it cannot read, and drops text after a call; here both stay text. ``docs/tools.md`` lists
+all differences, and ``tests/stream/test_lazyllm_split.py`` compares both on random texts.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from typing import Any
 
 from gateway.core.frozen import dataclass
 from gateway.stream.stop_search import StopScanner, StopSet, stop_set
-from gateway.stream.tool_calls.base import MAX_CALLS, Called, Calls, Format, Region
+from gateway.stream.tool_calls.format import MAX_CALLS, Called, Calls, Format
+from gateway.stream.tool_calls.json_calls import UNUSED_KEYS, as_json, calls_in, object_to
 from gateway.stream.tool_calls.literals import expression, literal
-from gateway.stream.tool_calls.values import BESIDE, Closed, Value, as_json, calls_in, object_to
+from gateway.stream.tool_calls.region import BOTH_QUOTES, Region, Rule, end_with, skip_value
 
-BOTH = "\"'"
 KEYS = ("parameters", "arguments")
-_SAID = re.compile(r"\S")
-_LINE = re.compile(r"\n|\S")
 MAX_STRINGS = 4
 """How often the arguments may be a string that holds the arguments."""
+
+_TEXT = re.compile(r"\S")
+_TEXT_OR_LINE_END = re.compile(r"\n|\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,216 +48,156 @@ class Tokens:
 
 def lazyllm(tokens: Tokens, names: Collection[str] = ()) -> Format:
     """The format with these tokens, for tools of these names."""
-    alone = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
-    marks = StopSet((tokens.args, tokens.end, tokens.start))
+    lines = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
     return Format(
-        lambda: _Region(tokens, marks),
-        lambda region: _read(region, tokens),
-        markers=stop_set((tokens.start, *alone) if tokens.start else alone),
+        rule=_rule_of(tokens),
+        read=lambda text: _read(text, tokens),
+        markers=stop_set((tokens.start, *lines) if tokens.start else lines),
         closing=tokens.end,
-        lines=True,
-        telling=tuple([token for token in (tokens.start,) if token] or ["name"]),
+        markers_begin_lines=True,
+        failure_signs=(tokens.start or "name",),
     )
 
 
-class _Region:
-    """What any of the markers opens."""
-
-    __slots__ = ("_inner", "_marks", "_tokens")
-
-    def __init__(self, tokens: Tokens, marks: StopSet) -> None:
-        """``marks``: the tokens, to look for behind a name."""
-        self._marks = marks
-        self._tokens = tokens
-        self._inner: Region | None = None
-
-    @property
-    def whole(self) -> bool:
-        """See ``base.Region``."""
-        return self._inner is not None and self._inner.whole
-
-    def feed(self, text: str) -> int | None:
-        """See ``base.Region``."""
-        if self._inner is not None:
-            return self._inner.feed(text)
-        # The marker, which comes first and alone.
-        tokens = self._tokens
-        if text != tokens.start:
-            value = Value(text[:-1], BOTH)
-            self._inner = _Line(value) if len(text) == len("\n{") else value
-            return self._inner.feed(text)
-        self._inner = _Named(tokens, self._marks) if tokens.args else Closed(Value("", BOTH), tokens.end)
-        return None
+# ---------------------------------------------------------------- regions
 
 
-class _Named:
-    """Behind the start token: a name, then the end, or the args token, the arguments and the end.
+def _rule_of(tokens: Tokens) -> Rule:
+    after_name = StopSet((tokens.args, tokens.end, tokens.start))
 
-    One family's end is a line's end, and stands behind the name as well: an end followed by ``args`` is none, and
-    neither is one before the name.
+    def rule(region: Region) -> Generator[None, None, int]:
+        marker = region.text
+        if marker != tokens.start:  # rule B
+            region.at = len(marker) - 1
+            yield from skip_value(region, BOTH_QUOTES)
+            if region.whole and len(marker) == len("\n{"):
+                yield from _skip_line_end(region)
+            return region.offset
+        region.at = len(marker)
+        if tokens.args:
+            return (yield from _named(region, tokens, after_name))
+        yield from skip_value(region, BOTH_QUOTES)
+        return (yield from end_with(region, tokens.end))
+
+    return rule
+
+
+def _skip_line_end(region: Region) -> Generator[None, None, None]:
+    """An object without a name before it fills its lines: only white space follows it, up to the line's end."""
+    region.whole = False
+    found = yield from _skip_to(region, _TEXT_OR_LINE_END)
+    if found == "\n":
+        region.whole = True
+    else:
+        region.at += 1  # this character becomes part of the region, which holds no call then
+
+
+def _named(region: Region, tokens: Tokens, after_name: StopSet) -> Generator[None, None, int]:
+    """Behind the start token: a name, then the end; or the args token, the arguments and the end.
+
+    The end token of one family is a line break, which also stands behind the name: an end followed by ``args`` does
+    not end the call, and neither does one before the name.
     """
-
-    __slots__ = ("_arguments", "_blank", "_lead", "_marks", "_since", "_tokens", "_whole")
-
-    def __init__(self, tokens: Tokens, marks: StopSet) -> None:
-        self._tokens = tokens
-        self._blank = True
-        """Nothing of the name has come."""
-        self._marks: StopScanner | None = StopScanner(marks)
-        self._lead: str | None = None
-        """What has come since an end behind the name, without the blanks before it."""
-        self._since = 0
-        """How much that is, blanks included."""
-        self._arguments: Region | None = None
-        self._whole = False
-        """The name has ended, as that of a call without arguments."""
-
-    @property
-    def whole(self) -> bool:
-        """See ``base.Region``."""
-        return self._whole if self._arguments is None else self._arguments.whole
-
-    def feed(self, text: str) -> int | None:
-        """See ``base.Region``."""
-        at = 0
-        if self._marks is not None:
-            if self._blank:
-                said = _SAID.search(text)
-                if said is None:
-                    return None
-                at, self._blank = said.start(), False
-            held = self._marks.held
-            out, mark = self._marks.feed(text[at:])
-            if mark is None:
-                return None
-            at, self._marks = at + len(out) - held + len(mark), None
-            if mark == self._tokens.start:
-                return at - len(mark)
-            self._whole = mark == self._tokens.end
-            if self._whole and mark.strip():
-                return at
-            self._lead = "" if self._whole else None
-        if self._lead is not None:
-            args, came = self._tokens.args, len(text) - at
-            lead = (self._lead + text[at:]).lstrip()
-            if not lead.startswith(args):
-                if not args.startswith(lead):
-                    return at - self._since
-                self._lead, self._since = lead, self._since + came
-                return None
-            at = len(text) - len(lead) + len(args)
-            self._lead = None
-        if self._arguments is None:
-            first = _SAID.search(text, at)
-            if first is None:
-                return None
-            at, tokens = first.start(), self._tokens
-            self._arguments = Closed(Value("", BOTH), tokens.end) if first[0] in "{[" else _Until(tokens)
-        ended = self._arguments.feed(text[at:])
-        return None if ended is None else at + ended
+    yield from _skip_to(region, _TEXT)
+    mark = yield from _skip_past(region, after_name)
+    if mark == tokens.start:
+        return region.offset - len(mark)
+    if mark == tokens.end:
+        region.whole = True
+        length = region.offset
+        if mark.strip():
+            return length
+        while True:
+            rest = region.text[region.at :].lstrip()
+            region.at = len(region.text) - len(rest)
+            if rest.startswith(tokens.args):
+                break
+            if not tokens.args.startswith(rest):
+                return length
+            yield
+        region.at += len(tokens.args)
+    first = yield from _skip_to(region, _TEXT)
+    region.whole = False
+    if first in "{[":
+        yield from skip_value(region, BOTH_QUOTES)
+        return (yield from end_with(region, tokens.end))
+    # Arguments without brackets cannot hold a start token.
+    mark = yield from _skip_past(region, stop_set((tokens.end, tokens.start)))
+    region.whole = mark == tokens.end
+    return region.offset if region.whole else region.offset - len(mark)
 
 
-class _Line:
-    """A region that fills its lines: behind its end nothing but blanks stands, up to the line's end or the text's."""
-
-    __slots__ = ("_inner", "_over", "whole")
-
-    def __init__(self, inner: Region) -> None:
-        self._inner = inner
-        self._over = False
-        """The inner region has ended."""
-        self.whole = False
-        """See ``base.Region``."""
-
-    def feed(self, text: str) -> int | None:
-        """See ``base.Region``."""
-        at = 0
-        if not self._over:
-            ended = self._inner.feed(text)
-            if ended is None:
-                return None
-            if not self._inner.whole:
-                return ended
-            at, self._over = ended, True
-        end = _LINE.search(text, at)
-        if end is None:
-            return None
-        self.whole = end[0] == "\n"
-        # What follows on the line becomes part of the region, which holds no call then.
-        return end.start() if self.whole else end.end()
+def _skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, str]:
+    """Move to the first match, and return it."""
+    while (found := pattern.search(region.text, region.at)) is None:
+        region.at = len(region.text)
+        yield
+    region.at = found.start()
+    return found[0]
 
 
-class _Until:
-    """Everything up to the end token; or up to the next start, which arguments without brackets cannot hold."""
-
-    __slots__ = ("_end", "_marks", "whole")
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._end = tokens.end
-        self._marks = StopScanner(stop_set((tokens.end, tokens.start)))
-        self.whole = False
-        """See ``base.Region``."""
-
-    def feed(self, text: str) -> int | None:
-        """See ``base.Region``."""
-        held = self._marks.held
-        out, mark = self._marks.feed(text)
-        if mark is None:
-            return None
-        self.whole = mark == self._end
-        return len(out) - held + (len(mark) if self.whole else 0)
+def _skip_past(region: Region, marks: StopSet) -> Generator[None, None, str]:
+    """Move behind the first of the marks, and return it."""
+    scanner = StopScanner(marks)
+    while True:
+        held = scanner.held
+        out, mark = scanner.feed(region.text[region.at :])
+        if mark is not None:
+            region.at += len(out) - held + len(mark)
+            return mark
+        region.at = len(region.text)
+        yield
 
 
-# ---------------------------------------------------------------- whole regions
+# ---------------------------------------------------------------- calls of a whole region
 
 
-def _read(region: str, tokens: Tokens) -> Calls | None:
+def _read(text: str, tokens: Tokens) -> Calls | None:
     try:
-        if not tokens.start or not region.startswith(tokens.start):
-            return _alone(region.strip())
-        body = region.removeprefix(tokens.start)
+        if not tokens.start or not text.startswith(tokens.start):
+            return _read_lines(text.strip())
+        body = text.removeprefix(tokens.start)
         if not tokens.args:
             return _objects(body.removesuffix(tokens.end))
-        name, behind, arguments = body.partition(tokens.args)
-        if behind:
-            return (Called(_word(name), _arguments(arguments.removesuffix(tokens.end))),)
-        name, ended, rest = body.lstrip().partition(tokens.end)
-        return (Called(_word(name), "{}"),) if ended and not rest.strip() else None
+        name, args, arguments = body.partition(tokens.args)
+        if args:
+            return (Called(_name(name), _arguments(arguments.removesuffix(tokens.end))),)
+        name, end, rest = body.lstrip().partition(tokens.end)
+        return (Called(_name(name), "{}"),) if end and not rest.strip() else None
     except ValueError:
         return None
 
 
-def _alone(text: str) -> Calls | None:
+def _read_lines(text: str) -> Calls | None:
     """Rule B."""
     if text.startswith(("{", "[")):
         return _objects(text)
     name, _, arguments = text.partition("\n")
-    return (Called(_word(name), _arguments(arguments)),)
+    return (Called(_name(name), _arguments(arguments)),)
 
 
-def _word(name: str) -> str:
-    if not name.strip():
+def _name(text: str) -> str:
+    if not text.strip():
         raise ValueError("no name")
-    return name.strip()
+    return text.strip()
 
 
 def _arguments(text: str) -> str:
-    """The JSON object that the arguments are; word for word where they are JSON. Raises ValueError."""
+    """The JSON object that the arguments are; unchanged where they are JSON. Raises ValueError."""
     for _ in range(MAX_STRINGS):
         text = text.strip()
         try:
-            end = object_to(text)
+            if object_to(text) == len(text):
+                return text
         except ValueError:
-            end = -1
-        if end == len(text):
-            return text
+            pass
         value = _value(text)
         if isinstance(value, dict):
             return as_json(value)
         if not isinstance(value, str):
             break
         text = value
-    raise ValueError("no object")
+    raise ValueError("not an object")
 
 
 def _objects(text: str) -> Calls | None:
@@ -272,18 +213,18 @@ def _call(value: Any) -> Called:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         raise ValueError("no name")
     given = [key for key in KEYS if key in value]
-    if len(given) > 1 or not value.keys() <= {"name", *given} | BESIDE:
-        raise ValueError("not the members of a call")
+    if len(given) > 1 or not value.keys() <= {"name", *given} | UNUSED_KEYS:
+        raise ValueError("a call does not have these members")
     arguments = value[given[0]] if given else {}
     if isinstance(arguments, str):
         return Called(value["name"], _arguments(arguments))
     if not isinstance(arguments, dict):
-        raise ValueError("no object")
+        raise ValueError("the arguments are not an object")
     return Called(value["name"], as_json(arguments))
 
 
 def _value(text: str) -> Any:
-    """JSON, or what of JSON5 is read. Raises ValueError."""
+    """JSON, or the part of JSON5 that ``literals.py`` reads. Raises ValueError."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""How are values read that are no JSON? Python's literals, and JSON5 as far as the two agree; nothing is ever run.
+"""Reads Python's literals, and JSON5 where it looks like them. Nothing is executed.
 
-Python's own parser reads the text and this file walks the tree, taking numbers, strings, ``True`` or ``true``, lists,
-tuples and dicts, and nothing else. Of JSON5 that leaves out comments, hexadecimal fractions and a leading ``+``.
+Python's parser reads the text, and this module accepts numbers, strings, ``True`` or ``true``, lists, tuples and dicts
+of its tree. Comments and a leading ``+`` of JSON5 are not read.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import warnings
 from typing import Any
 
 MAX_LENGTH = 64 * 1024
-"""Characters that are parsed; Python's parser wants 0.1 s for so many, and a hundred times that in memory."""
+"""Characters that are parsed; Python's parser takes 0.1 s and a hundred times as many bytes for them."""
 
 WORDS = {"true": True, "false": False, "null": None}
 _FAULTS = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What Python's parser raises for text that is no expression, or nests too deeply."""
+"""Raised by Python's parser for text that is not an expression, or is nested too deeply."""
 
 
 def expression(text: str) -> ast.expr:
@@ -25,15 +25,15 @@ def expression(text: str) -> ast.expr:
         raise ValueError("too long")
     try:
         with warnings.catch_warnings():
-            # An unknown escape (``"\\d"``) is a warning on standard error, with the model's words in it.
+            # Python warns of an unknown escape (``"\\d"``) on standard error, and quotes the model's text.
             warnings.simplefilter("ignore")
             return ast.parse(text.strip(), mode="eval").body
     except _FAULTS:
-        raise ValueError("no expression") from None
+        raise ValueError("not an expression") from None
 
 
 def literal(node: ast.expr) -> Any:
-    """What a literal stands for, as JSON can say it. Raises ValueError."""
+    """The value of a literal, as far as JSON can hold it. Raises ValueError."""
     try:
         return _literal(node)
     except RecursionError:
@@ -54,14 +54,14 @@ def _literal(node: ast.expr) -> Any:
             return [_literal(item) for item in items]
         case ast.Dict(keys=keys, values=values):
             return _members([_key(key) for key in keys], [_literal(value) for value in values])
-    raise ValueError("no literal")
+    raise ValueError("not a literal")
 
 
 def _key(node: ast.expr | None) -> str:
     match node:
         case ast.Constant(value=str() as value) | ast.Name(id=value):
             return value
-    raise ValueError("no key")
+    raise ValueError("not a key")
 
 
 def _members(keys: list[str], values: list[Any]) -> dict[str, Any]:

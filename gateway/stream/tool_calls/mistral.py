@@ -6,59 +6,44 @@ Three ways to write the same::
     [TOOL_CALLS]add{"a": 1}
     [TOOL_CALLS]add[CALL_ID]k3x9q2f7a[ARGS]{"a": 1}
 
-The last two are repeated, marker and all, for each further call. A call id of the model's own is not kept: the gateway
-gives ids itself.
+The last two are repeated with their marker for each further call. The model's own call id is not kept, because the
+gateway assigns ids.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 
 from gateway.stream.stop_search import StopSet
-from gateway.stream.tool_calls.base import Called, Calls, Format
-from gateway.stream.tool_calls.values import Balance, blank_to, calls_in, object_to
+from gateway.stream.tool_calls.format import Called, Calls, Format
+from gateway.stream.tool_calls.json_calls import calls_in, object_to
+from gateway.stream.tool_calls.region import Region, blank_to, skip_brackets
 
 MARKER = "[TOOL_CALLS]"
 HEADER = re.compile(r"\s*([\w.-]{1,64})\s*(?:\[CALL_ID\]\w{1,64})?(?:\[ARGS\])?\s*")
 MAX_HEADER = 256
 
 
-class _Region:
-    """The marker, a name if the calls are no list, and one JSON value; without a value in sight the marker alone."""
-
-    __slots__ = ("_balance", "_header", "_skip")
-
-    def __init__(self) -> None:
-        self._skip = len(MARKER)
-        self._header = ""
-        """What stands before the value so far."""
-        self._balance: Balance | None = None
-
-    @property
-    def whole(self) -> bool:
-        """See ``base.Region``."""
-        return self._balance is not None and self._balance.whole
-
-    def feed(self, text: str) -> int | None:
-        """See ``base.Region``."""
-        at, self._skip = self._skip, 0
-        if self._balance is None:
-            before, header = len(self._header), self._header + text[at : at + MAX_HEADER + 1]
-            blanks = blank_to(header, 0)
-            opens = blanks if header[blanks : blanks + 1] == "[" else header.find("{")
-            if opens < 0 and len(header) <= MAX_HEADER:
-                self._header = header
-                return None
-            if not 0 <= opens <= MAX_HEADER or (header[opens] == "{" and not HEADER.fullmatch(header, 0, opens)):
-                return at - before
-            at += opens - before
-            self._balance = Balance()
-        ended = self._balance.feed(text[at:])
-        return None if ended is None else at + ended
+def _rule(region: Region) -> Generator[None, None, int]:
+    """The marker, a name if the calls are not a list, and one JSON value; without a value the marker alone."""
+    region.at = len(MARKER)
+    while True:
+        header = region.text[region.at : region.at + MAX_HEADER + 1]
+        blanks = blank_to(header, 0)
+        opening = blanks if header[blanks : blanks + 1] == "[" else header.find("{")
+        if opening >= 0 or len(header) > MAX_HEADER:
+            break
+        yield
+    if not 0 <= opening <= MAX_HEADER or (header[opening] == "{" and not HEADER.fullmatch(header, 0, opening)):
+        return len(MARKER)
+    region.at += opening
+    yield from skip_brackets(region)
+    return region.offset
 
 
-def _read(region: str) -> Calls | None:
-    body = region.removeprefix(MARKER)
+def _read(text: str) -> Calls | None:
+    body = text.removeprefix(MARKER)
     if body.lstrip().startswith("["):
         return calls_in(body)
     header = HEADER.match(body)
@@ -71,4 +56,4 @@ def _read(region: str) -> Calls | None:
     return (Called(header[1], body[header.end() : end]),) if end == len(body) else None
 
 
-MISTRAL = Format(_Region, _read, markers=StopSet((MARKER,)), telling=(MARKER,))
+MISTRAL = Format(rule=_rule, read=_read, markers=StopSet((MARKER,)), failure_signs=(MARKER,))
