@@ -22,7 +22,7 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.frozen import dataclass
 from gateway.stream.reasoning import Reasoning, Thinking, Thought
-from gateway.stream.tool_calls import Called, Format, Piece, Scanner, Unread
+from gateway.stream.tool_calls import Format, ParsedCall, Piece, Scanner, UnparsedCall
 
 HEAVY = 16 * 1024
 """Characters; to read so many takes up to some 30 ms, and the way through a thread 0.1 ms."""
@@ -209,14 +209,14 @@ class _Choice:
         for piece in pieces:
             if self.ended:
                 break
-            if isinstance(piece, Called):
+            if isinstance(piece, ParsedCall):
                 self._unsaid = 0
                 events += self._call(piece)
                 if self._reading.one_call:
                     self.ended = True
                     events.append(Finish(self._index, "tool_calls", source="gateway"))
                 continue
-            if isinstance(piece, Unread):
+            if isinstance(piece, UnparsedCall):
                 self.failures += self._heard
                 piece = piece.text
             unsaid = min(self._unsaid, len(piece))
@@ -230,7 +230,7 @@ class _Choice:
         assert thinking is not None
         return Delta(self._index, fields=dict.fromkeys(thinking.fields, text))
 
-    def _call(self, called: Called) -> list[Event]:
+    def _call(self, called: ParsedCall) -> list[Event]:
         at = self._made
         self._made += 1
         head = {"name": called.name, "arguments": ""}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.stream.tool_calls import FORMATS, Called, Scanner, Tokens, Unread
+from gateway.stream.tool_calls import FORMATS, ParsedCall, Scanner, Tokens, UnparsedCall
 from gateway.template.lazyllm.errors import PrompterError
 from gateway.template.lazyllm.json5 import NotJson5, read_json5
 from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
@@ -86,8 +86,8 @@ def streamed(text: str, family: str, places: list[int]) -> Split:
     scanner = Scanner(FORMATS["lazyllm"](FAMILIES[family], NAMES), NAMES)
     pieces = [piece for part in sliced(text, places) for piece in scanner.feed(part)]
     pieces += scanner.end(stopped=True)
-    content = "".join(p.text if isinstance(p, Unread) else p for p in pieces if not isinstance(p, Called))
-    return content, [(p.name, json.loads(p.arguments)) for p in pieces if isinstance(p, Called)]
+    content = "".join(p.text if isinstance(p, UnparsedCall) else p for p in pieces if not isinstance(p, ParsedCall))
+    return content, [(p.name, json.loads(p.arguments)) for p in pieces if isinstance(p, ParsedCall)]
 
 
 def reference(text: str, family: str) -> Split | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.stream.tool_calls import FORMATS, Called, Format, Piece, Scanner, Tokens, Unread
+from gateway.stream.tool_calls import FORMATS, Format, ParsedCall, Piece, Scanner, Tokens, UnparsedCall
 from gateway.stream.tool_calls.format import MAX_CALLS
 from gateway.stream.tool_calls.scanner import MAX_REGION
 from tests.growth import assert_linear
@@ -270,10 +270,10 @@ def heard(name: str, pieces: Iterable[str]) -> Heard:
     for piece in pieces:
         found += scanner.feed(piece)
     found += scanner.end()
-    text = "".join(p if isinstance(p, str) else p.text for p in found if not isinstance(p, Called))
-    calls = tuple((p.name, p.arguments) for p in found if isinstance(p, Called))
+    text = "".join(p if isinstance(p, str) else p.text for p in found if not isinstance(p, ParsedCall))
+    calls = tuple((p.name, p.arguments) for p in found if isinstance(p, ParsedCall))
     assert "" not in found
-    return text, calls, sum(isinstance(p, Unread) for p in found)
+    return text, calls, sum(isinstance(p, UnparsedCall) for p in found)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -518,7 +518,7 @@ def test_text_waits_only_while_it_may_become_a_call() -> None:
     assert scanner.feed("a <") == ["a "]
     assert scanner.feed("b") == ["<b"]
     assert scanner.feed(" <tool_call>\n") == [" "]
-    assert scanner.feed("x") == [Unread("<tool_call>"), "\nx"]
+    assert scanner.feed("x") == [UnparsedCall("<tool_call>"), "\nx"]
 
 
 OPEN = {  # what begins a region that never ends, and what goes on in it
@@ -542,7 +542,7 @@ def test_no_more_is_held_than_can_become_a_call(case: str) -> None:
     for text in (lead, *[again * 10_000] * 300):
         found = scanner.feed(text)
         said += sum(
-            [len(piece if isinstance(piece, str) else piece.text) for piece in found if type(piece) is not Called]
+            [len(piece if isinstance(piece, str) else piece.text) for piece in found if type(piece) is not ParsedCall]
         )
         assert scanner.held <= MAX_REGION
     assert said >= 1_900_000

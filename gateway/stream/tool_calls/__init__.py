@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from gateway.stream.tool_calls.bare_json import BARE_JSON
-from gateway.stream.tool_calls.format import Called, Format, Piece, Unread
+from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.hermes import HERMES
 from gateway.stream.tool_calls.lazyllm import Tokens, lazyllm
 from gateway.stream.tool_calls.llama3_json import LLAMA3_JSON
@@ -23,7 +23,7 @@ from gateway.stream.tool_calls.mistral import MISTRAL
 from gateway.stream.tool_calls.pythonic import PYTHONIC
 from gateway.stream.tool_calls.scanner import Scanner
 
-__all__ = ["FORMATS", "Called", "Format", "Piece", "Scanner", "Tokens", "Unread"]
+__all__ = ["FORMATS", "Format", "ParsedCall", "Piece", "Scanner", "Tokens", "UnparsedCall"]
 
 FORMATS: Mapping[str, Callable[[Tokens, Collection[str]], Format]] = {
     "hermes": lambda tokens, names: HERMES,

@@ -10,7 +10,7 @@ from gateway.stream.tool_calls.region import Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ParsedCall:
     """One complete call."""
 
     name: str
@@ -19,15 +19,15 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnparsedCall:
     """Text that began like a call and is not one. It stays text, and is counted."""
 
     text: str
 
 
-Piece = str | Called | Unread
+Piece = str | ParsedCall | UnparsedCall
 """More of the content (never empty), a call, or a failed call."""
-Calls = tuple[Called, ...]
+Calls = tuple[ParsedCall, ...]
 
 MAX_CALLS = 256
 """Calls in one answer; further ones stay text."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
-from gateway.stream.tool_calls.format import MAX_CALLS, Called, Calls
+from gateway.stream.tool_calls.format import MAX_CALLS, Calls, ParsedCall
 from gateway.stream.tool_calls.region import blank_to
 
 UNUSED_KEYS = frozenset({"id", "type"})
@@ -84,7 +84,7 @@ def spans(text: str, at: int, keys: Collection[str]) -> tuple[dict[str, tuple[in
         at = blank_to(text, at + 1)
 
 
-def call_at(text: str, at: int, keys: Sequence[str]) -> tuple[Called, int]:
+def call_at(text: str, at: int, keys: Sequence[str]) -> tuple[ParsedCall, int]:
     """The call of the object at this index; its arguments stand under one of ``keys``. Raises ValueError."""
     members, end = spans(text, at, {"name", *keys, *UNUSED_KEYS})
     given = [key for key in keys if key in members]
@@ -95,14 +95,14 @@ def call_at(text: str, at: int, keys: Sequence[str]) -> tuple[Called, int]:
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         raise ValueError("no name, or arguments that are not an object")
     as_json(arguments)
-    return Called(name, text[start:stop]), end
+    return ParsedCall(name, text[start:stop]), end
 
 
 def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls | None:
     """The calls of a text that is one call's object or a list of such objects; None for any other text."""
     try:
         at = blank_to(text, 0)
-        calls: list[Called] = []
+        calls: list[ParsedCall] = []
         if text[at : at + 1] == "[":
             at = blank_to(text, at + 1)
             while True:

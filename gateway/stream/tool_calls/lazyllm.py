@@ -24,7 +24,7 @@ from typing import Any
 
 from gateway.core.frozen import dataclass
 from gateway.stream.stop_search import StopScanner, StopSet, stop_set
-from gateway.stream.tool_calls.format import MAX_CALLS, Called, Calls, Format
+from gateway.stream.tool_calls.format import MAX_CALLS, Calls, Format, ParsedCall
 from gateway.stream.tool_calls.json_calls import UNUSED_KEYS, as_json, calls_in, object_to
 from gateway.stream.tool_calls.literals import expression, literal
 from gateway.stream.tool_calls.region import BOTH_QUOTES, Region, Rule, end_with, skip_value
@@ -161,9 +161,9 @@ def _read(text: str, tokens: Tokens) -> Calls | None:
             return _objects(body.removesuffix(tokens.end))
         name, args, arguments = body.partition(tokens.args)
         if args:
-            return (Called(_name(name), _arguments(arguments.removesuffix(tokens.end))),)
+            return (ParsedCall(_name(name), _arguments(arguments.removesuffix(tokens.end))),)
         name, end, rest = body.lstrip().partition(tokens.end)
-        return (Called(_name(name), "{}"),) if end and not rest.strip() else None
+        return (ParsedCall(_name(name), "{}"),) if end and not rest.strip() else None
     except ValueError:
         return None
 
@@ -173,7 +173,7 @@ def _read_lines(text: str) -> Calls | None:
     if text.startswith(("{", "[")):
         return _objects(text)
     name, _, arguments = text.partition("\n")
-    return (Called(_name(name), _arguments(arguments)),)
+    return (ParsedCall(_name(name), _arguments(arguments)),)
 
 
 def _name(text: str) -> str:
@@ -209,7 +209,7 @@ def _objects(text: str) -> Calls | None:
     return tuple(map(_call, items)) if 0 < len(items) <= MAX_CALLS else None
 
 
-def _call(value: Any) -> Called:
+def _call(value: Any) -> ParsedCall:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         raise ValueError("no name")
     given = [key for key in KEYS if key in value]
@@ -217,10 +217,10 @@ def _call(value: Any) -> Called:
         raise ValueError("a call does not have these members")
     arguments = value[given[0]] if given else {}
     if isinstance(arguments, str):
-        return Called(value["name"], _arguments(arguments))
+        return ParsedCall(value["name"], _arguments(arguments))
     if not isinstance(arguments, dict):
         raise ValueError("the arguments are not an object")
-    return Called(value["name"], as_json(arguments))
+    return ParsedCall(value["name"], as_json(arguments))
 
 
 def _value(text: str) -> Any:

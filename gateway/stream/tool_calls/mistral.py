@@ -16,7 +16,7 @@ import re
 from collections.abc import Generator
 
 from gateway.stream.stop_search import StopSet
-from gateway.stream.tool_calls.format import Called, Calls, Format
+from gateway.stream.tool_calls.format import Calls, Format, ParsedCall
 from gateway.stream.tool_calls.json_calls import calls_in, object_to
 from gateway.stream.tool_calls.region import Region, blank_to, skip_brackets
 
@@ -53,7 +53,7 @@ def _read(text: str) -> Calls | None:
         end = object_to(body, header.end())
     except ValueError:
         return None
-    return (Called(header[1], body[header.end() : end]),) if end == len(body) else None
+    return (ParsedCall(header[1], body[header.end() : end]),) if end == len(body) else None
 
 
 MISTRAL = Format(rule=_rule, read=_read, markers=StopSet((MARKER,)), failure_signs=(MARKER,))

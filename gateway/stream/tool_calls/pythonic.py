@@ -11,7 +11,7 @@ import keyword
 import re
 from collections.abc import Generator
 
-from gateway.stream.tool_calls.format import MAX_CALLS, Called, Calls, Format
+from gateway.stream.tool_calls.format import MAX_CALLS, Calls, Format, ParsedCall
 from gateway.stream.tool_calls.json_calls import as_json
 from gateway.stream.tool_calls.literals import expression, literal
 from gateway.stream.tool_calls.region import BOTH_QUOTES, Region, skip_brackets
@@ -45,7 +45,7 @@ def _read(text: str) -> Calls | None:
         return None
 
 
-def _call(node: ast.expr) -> Called:
+def _call(node: ast.expr) -> ParsedCall:
     if not isinstance(node, ast.Call) or node.args:
         raise ValueError("not a call with named arguments")
     arguments = {}
@@ -53,7 +53,7 @@ def _call(node: ast.expr) -> Called:
         if given.arg is None or given.arg in arguments:
             raise ValueError("an argument without a name, or a name that comes twice")
         arguments[given.arg] = literal(given.value)
-    return Called(_name(node.func), as_json(arguments))
+    return ParsedCall(_name(node.func), as_json(arguments))
 
 
 def _name(node: ast.expr) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from itertools import groupby
 
 from gateway.stream.stop_search import StopScanner
-from gateway.stream.tool_calls.format import MAX_CALLS, Calls, Format, Piece, Unread
+from gateway.stream.tool_calls.format import MAX_CALLS, Calls, Format, Piece, UnparsedCall
 from gateway.stream.tool_calls.region import Region
 
 _BLANK = re.compile(r"\s*")
@@ -201,7 +201,7 @@ class Scanner:
             self._line_break = False
             text = text[1:]
         if text:
-            self._out.append(Unread(text) if failed else text)
+            self._out.append(UnparsedCall(text) if failed else text)
 
     # ---------------------------------------------------------------- regions
 
