@@ -1,4 +1,4 @@
-"""What do our prompters answer to a case of the LazyLLM oracle? Shared by ``conformance`` and ``fuzz-lazyllm``.
+"""Answers cases of the LazyLLM oracle with the gateway's prompters. Shared by ``conformance`` and ``fuzz-lazyllm``.
 
 A case is ``{"kind": …, …}`` as the oracle takes it; an answer is ``{"result": …}`` or ``{"error": "Class: message"}``.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, Dialect
+from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, PrompterDialect
 from gateway.template.lazyllm.errors import PrompterError
 from gateway.template.lazyllm.tools import write_tools
 from tests.reference.lazyllm.legacy_prompter import LegacyPrompter
@@ -20,7 +20,7 @@ from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
 
 Case = Mapping[str, Any]
 
-RELEASES: Mapping[str, Dialect] = {
+RELEASES: Mapping[str, PrompterDialect] = {
     "lazyllm 1.4.0": CURRENT,
     "lazyllm 0.1.2": DIALECTS["0.1.2"],
     "lazyllm 0.1.1": DIALECTS["0.1"],
@@ -35,7 +35,7 @@ NAMES = {"alpaca": "AlpacaPrompter", "chat": "ChatPrompter", "empty": "EmptyProm
 
 
 def decode(value: Any) -> Any:
-    """JSON as the oracle writes it: ``$tuple`` and ``$float`` stand for what JSON lacks."""
+    """A value from the oracle's JSON, where ``$tuple`` and ``$float`` stand for what JSON lacks."""
     if isinstance(value, dict):
         if set(value) == {"$tuple"}:
             return tuple(decode(entry) for entry in value["$tuple"])
@@ -46,7 +46,7 @@ def decode(value: Any) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """The other way round."""
+    """A value in the oracle's JSON."""
     if isinstance(value, tuple):
         return {"$tuple": [encode(entry) for entry in value]}
     if isinstance(value, dict):
@@ -58,8 +58,8 @@ def encode(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float, bool)) else {"$repr": repr(value)}
 
 
-def built(case: Case, dialect: Dialect) -> Prompter | LegacyPrompter:
-    """The case's prompter: constructed, then the model's marks, then the case's own."""
+def built(case: Case, dialect: PrompterDialect) -> Prompter | LegacyPrompter:
+    """The case's prompter: constructed, then the model's tokens, then the case's own."""
     cls, init = case.get("cls", "ChatPrompter"), decode(case.get("init") or {})
     if cls == "Prompter":
         return LegacyPrompter.from_template(case["template"], **init) if "template" in case else LegacyPrompter(**init)
@@ -75,7 +75,7 @@ def built(case: Case, dialect: Dialect) -> Prompter | LegacyPrompter:
     return prompter
 
 
-def prompt(case: Case, dialect: Dialect) -> Any:
+def prompt(case: Case, dialect: PrompterDialect) -> Any:
     prompter = built(case, dialect)
     if not dialect.modern and isinstance(prompter, Prompter):
         _check_keywords(prompter, case.get("call") or {})
@@ -97,11 +97,11 @@ def _check_keywords(prompter: Prompter, call: Case) -> None:
                                 f"argument {name!r}")  # fmt: skip
 
 
-def response(case: Case, dialect: Dialect) -> Any:
+def response(case: Case, dialect: PrompterDialect) -> Any:
     return built(case, dialect).get_response(**decode(case.get("call") or {}))
 
 
-def trainable(case: Case, dialect: Dialect) -> Any:
+def trainable(case: Case, dialect: PrompterDialect) -> Any:
     given = case.get("prompt", "")
     given = built(given["$prompter"], dialect) if isinstance(given, dict) and "$prompter" in given else decode(given)
     prompter = local_prompter(case.get("model", ""), given, decode(case.get("prompt_history")))
@@ -111,7 +111,7 @@ def trainable(case: Case, dialect: Dialect) -> Any:
     return {**name, "prompt": encode(prompter.generate_prompt(**decode(case["call"])))}
 
 
-def extract(case: Case, dialect: Dialect) -> Any:
+def extract(case: Case, dialect: PrompterDialect) -> Any:
     texts = {**tokens_for(case.get("model", ""), dialect), **(case.get("model_configs") or {})}
     tokens = ToolTokens(*(texts.get(f"tool_{part}_token") for part in ("start", "args", "end")))
     known = [tool["function"]["name"] for tool in decode(case.get("tools") or ())]
@@ -120,7 +120,7 @@ def extract(case: Case, dialect: Dialect) -> Any:
     return {"content": found.content, "tool_calls": calls}
 
 
-KINDS: Mapping[str, Callable[[Case, Dialect], Any]] = {
+KINDS: Mapping[str, Callable[[Case, PrompterDialect], Any]] = {
     "prompter": prompt,
     "response": response,
     "prompt_keys": lambda case, dialect: dict(tokens_for(case["model"], dialect)),
@@ -131,7 +131,7 @@ KINDS: Mapping[str, Callable[[Case, Dialect], Any]] = {
 
 
 def answered(ask: Callable[[], Any]) -> dict[str, Any]:
-    """The result, or the refusal in the reference's words; an unknown keyword is Python's own ``TypeError``."""
+    """The result, or the refusal in LazyLLM's words; an unknown keyword is Python's own ``TypeError``."""
     try:
         return {"result": encode(ask())}
     except PrompterError as error:

@@ -42,7 +42,7 @@ def _end_of_turn(spec: TemplateSpec) -> str:
 
 
 def _ends_of_prompter(prompter: PrompterSpec) -> tuple[str, ...]:
-    """``eoa``, or where the next user turn would begin; then the family's stop words (``specs/lazyllm.md`` 11)."""
+    """``eoa``, or where the next user turn would begin; then the family's stop words (``docs/spec/lazyllm.md`` 11)."""
     end = prompter.tokens.eoa.strip()
     if not end and prompter.form == "chat":
         end = prompter.tokens.soh.strip()

@@ -26,7 +26,7 @@ from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.fold import Fold, folded
 from gateway.stream.output_parser import OutputParser, Reading
 from gateway.stream.reasoning import Thinking
-from gateway.stream.tool_calls import FORMATS, Tokens
+from gateway.stream.tool_calls import FORMATS, CallTokens
 from tests.policy.asking import exchange
 
 BEGUN, STOP = Begun("m/0"), Finish(0, "stop")
@@ -236,7 +236,7 @@ def test_an_answer_without_its_end_is_incomplete() -> None:
 
 ADD = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
 NAMES = frozenset({"add"})
-READING = Reading(Thinking("<think>", "</think>"), FORMATS["hermes"](Tokens(), NAMES), NAMES)
+READING = Reading(Thinking("<think>", "</think>"), FORMATS["hermes"](CallTokens(), NAMES), NAMES)
 TOOL_ANSWERS = st.lists(
     st.one_of(
         st.builds(

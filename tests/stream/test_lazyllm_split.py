@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from gateway.stream.tool_calls import FORMATS, ParsedCall, Scanner, Tokens, UnparsedCall
+from gateway.stream.tool_calls import FORMATS, CallTokens, ParsedCall, Scanner, UnparsedCall
 from gateway.template.lazyllm.errors import PrompterError
 from gateway.template.lazyllm.json5 import NotJson5, read_json5
 from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
 from tests.stream.slicing import sliced
 
 FAMILIES = {
-    "qwen": Tokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
-    "internlm2": Tokens("<|function|>", "<|args|>", "<|action_end|>"),
-    "glm": Tokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
-    "no args token": Tokens("<|plugin|>", "", "<|end|>"),
-    "no tokens": Tokens(),
+    "qwen": CallTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
+    "internlm2": CallTokens("<|function|>", "<|args|>", "<|action_end|>"),
+    "glm": CallTokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
+    "no args token": CallTokens("<|plugin|>", "", "<|end|>"),
+    "no tokens": CallTokens(),
 }
 NAMES = frozenset({"add", "now", "get_weather", "calc-1"})
 KEYS = ("parameters", "arguments")
@@ -119,11 +119,11 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
     yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict))
 
 
-def segments(text: str, tokens: Tokens) -> list[str]:
+def segments(text: str, tokens: CallTokens) -> list[str]:
     return [part.strip() for part in text.split(tokens.start)[1:]] if tokens.start else []
 
 
-def written(text: str, tokens: Tokens) -> Iterator[str]:
+def written(text: str, tokens: CallTokens) -> Iterator[str]:
     """Where a call's object may stand: on a line, or behind a start token."""
     yield from text.split("\n")
     if not tokens.args:
@@ -145,7 +145,7 @@ def goes_on(text: str) -> bool:
     return any('"name"' in "\n".join(lines[at:]) for at in begun)
 
 
-def unclosed(text: str, tokens: Tokens) -> bool:
+def unclosed(text: str, tokens: CallTokens) -> bool:
     parts = segments(text, tokens)
     for at, part in enumerate(parts):
         name, has_args, rest = part.partition(tokens.args) if tokens.args else ("", "-", part)
@@ -159,23 +159,23 @@ def unclosed(text: str, tokens: Tokens) -> bool:
     return False
 
 
-def early(text: str, tokens: Tokens) -> bool:
+def early(text: str, tokens: CallTokens) -> bool:
     names = [part.partition(tokens.args)[0] for part in segments(text, tokens) if tokens.args and tokens.args in part]
     return any(tokens.end in name for name in names)
 
 
-def other_keys(text: str, tokens: Tokens) -> bool:
+def other_keys(text: str, tokens: CallTokens) -> bool:
     found = [given for place in written(text, tokens) for given in objects(place)]
     return any(given.keys() - {"name", "id", "type", *KEYS} or given.keys() >= {*KEYS} for given in found)
 
 
-def mixed(text: str, tokens: Tokens) -> bool:
+def mixed(text: str, tokens: CallTokens) -> bool:
     if not tokens.start or tokens.start not in text:
         return False
     return bool(re.search(r"(^|\n)\s*[{\[]", text)) or any(by_name(text))
 
 
-def mixed_list(text: str, tokens: Tokens) -> bool:
+def mixed_list(text: str, tokens: CallTokens) -> bool:
     for line in text.split("\n"):
         value = unpacked(line)
         given = list(objects(line)) if isinstance(value, list) and len(value) > 1 else []
@@ -186,7 +186,7 @@ def mixed_list(text: str, tokens: Tokens) -> bool:
 
 
 ADD = ("add", {"a": 1})
-DIFFERENCES: dict[str, tuple[Callable[[str, Tokens], object], tuple[str, str], Split, Split | None]] = {
+DIFFERENCES: dict[str, tuple[Callable[[str, CallTokens], object], tuple[str, str], Split, Split | None]] = {
     # what differs: (may it in this text?, an example, what is streamed, what LazyLLM makes of it)
     "both forms in one answer": (
         mixed,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.stream.tool_calls import FORMATS, Format, ParsedCall, Piece, Scanner, Tokens, UnparsedCall
+from gateway.stream.tool_calls import FORMATS, CallTokens, Format, ParsedCall, Piece, Scanner, UnparsedCall
 from gateway.stream.tool_calls.format import MAX_CALLS
 from gateway.stream.tool_calls.scanner import MAX_REGION
 from tests.growth import assert_linear
@@ -18,10 +18,10 @@ from tests.stream.slicing import sliced, slicings
 
 NAMES = frozenset({"add", "now", "get_weather"})
 TOKENS = {
-    "lazyllm": Tokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
-    "lazyllm lines": Tokens(),
-    "lazyllm no args": Tokens("<|plugin|>", "", "<|end|>"),
-    "lazyllm signs": Tokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
+    "lazyllm": CallTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
+    "lazyllm lines": CallTokens(),
+    "lazyllm no args": CallTokens("<|plugin|>", "", "<|end|>"),
+    "lazyllm signs": CallTokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
 }
 
 Heard = tuple[str, tuple[tuple[str, str], ...], int]
@@ -261,7 +261,7 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
 
 
 def format_of(name: str) -> Format:
-    return FORMATS[name.partition(" ")[0]](TOKENS.get(name, Tokens()), NAMES)
+    return FORMATS[name.partition(" ")[0]](TOKENS.get(name, CallTokens()), NAMES)
 
 
 def heard(name: str, pieces: Iterable[str]) -> Heard:
@@ -466,7 +466,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("name", EVERY)
 def test_nothing_a_model_writes_is_an_error(name: str) -> None:
-    tokens = TOKENS.get(name, Tokens())
+    tokens = TOKENS.get(name, CallTokens())
     leads = {"", "<tool_call>", "[TOOL_CALLS]", "[TOOL_CALLS]add", "<|python_tag|>", tokens.start, "\nadd\n"}
     for text in HOSTILE:
         for lead in (*leads, tokens.start + "add" + tokens.args):

@@ -10,7 +10,7 @@ from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
 from gateway.stream.output_parser import Reading
 from gateway.stream.reasoning import Thinking
-from gateway.stream.tool_calls import FORMATS, Format, Tokens
+from gateway.stream.tool_calls import FORMATS, CallTokens, Format
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.tools import ToolChoice, choice_of, name_of
 
@@ -62,7 +62,7 @@ class OutputParsing:
     def _format(self, names: frozenset[str]) -> Format:
         assert self._tools is not None  # without it, the template has refused the tools
         tokens = self._tools.tokens
-        return FORMATS[self._tools.parser](Tokens(tokens.start, tokens.args, tokens.end), names)
+        return FORMATS[self._tools.parser](CallTokens(tokens.start, tokens.args, tokens.end), names)
 
 
 def readings(spec: TemplateSpec) -> OutputParsing | None:

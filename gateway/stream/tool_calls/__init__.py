@@ -17,15 +17,15 @@ from collections.abc import Callable, Collection, Mapping
 from gateway.stream.tool_calls.bare_json import BARE_JSON
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.hermes import HERMES
-from gateway.stream.tool_calls.lazyllm import Tokens, lazyllm
+from gateway.stream.tool_calls.lazyllm import CallTokens, lazyllm
 from gateway.stream.tool_calls.llama3_json import LLAMA3_JSON
 from gateway.stream.tool_calls.mistral import MISTRAL
 from gateway.stream.tool_calls.pythonic import PYTHONIC
 from gateway.stream.tool_calls.scanner import Scanner
 
-__all__ = ["FORMATS", "Format", "ParsedCall", "Piece", "Scanner", "Tokens", "UnparsedCall"]
+__all__ = ["FORMATS", "CallTokens", "Format", "ParsedCall", "Piece", "Scanner", "UnparsedCall"]
 
-FORMATS: Mapping[str, Callable[[Tokens, Collection[str]], Format]] = {
+FORMATS: Mapping[str, Callable[[CallTokens, Collection[str]], Format]] = {
     "hermes": lambda tokens, names: HERMES,
     "json": lambda tokens, names: BARE_JSON,
     "llama3_json": lambda tokens, names: LLAMA3_JSON,

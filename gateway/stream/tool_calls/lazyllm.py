@@ -38,7 +38,7 @@ _TEXT_OR_LINE_END = re.compile(r"\n|\S")
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class CallTokens:
     """The texts that a template declares as ``tools.tokens``; all empty: rule B alone."""
 
     start: str = ""
@@ -46,7 +46,7 @@ class Tokens:
     end: str = ""
 
 
-def lazyllm(tokens: Tokens, names: Collection[str] = ()) -> Format:
+def lazyllm(tokens: CallTokens, names: Collection[str] = ()) -> Format:
     """The format with these tokens, for tools of these names."""
     lines = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
     return Format(
@@ -62,7 +62,7 @@ def lazyllm(tokens: Tokens, names: Collection[str] = ()) -> Format:
 # ---------------------------------------------------------------- regions
 
 
-def _rule_of(tokens: Tokens) -> Rule:
+def _rule_of(tokens: CallTokens) -> Rule:
     after_name = StopSet((tokens.args, tokens.end, tokens.start))
 
     def rule(region: Region) -> Generator[None, None, int]:
@@ -92,7 +92,7 @@ def _skip_line_end(region: Region) -> Generator[None, None, None]:
         region.at += 1  # this character becomes part of the region, which holds no call then
 
 
-def _named(region: Region, tokens: Tokens, after_name: StopSet) -> Generator[None, None, int]:
+def _named(region: Region, tokens: CallTokens, after_name: StopSet) -> Generator[None, None, int]:
     """Behind the start token: a name, then the end; or the args token, the arguments and the end.
 
     The end token of one family is a line break, which also stands behind the name: an end followed by ``args`` does
@@ -152,7 +152,7 @@ def _skip_past(region: Region, marks: StopSet) -> Generator[None, None, str]:
 # ---------------------------------------------------------------- calls of a whole region
 
 
-def _read(text: str, tokens: Tokens) -> Calls | None:
+def _read(text: str, tokens: CallTokens) -> Calls | None:
     try:
         if not tokens.start or not text.startswith(tokens.start):
             return _read_lines(text.strip())

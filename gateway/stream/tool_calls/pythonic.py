@@ -16,6 +16,7 @@ from gateway.stream.tool_calls.json_calls import as_json
 from gateway.stream.tool_calls.literals import expression, literal
 from gateway.stream.tool_calls.region import BOTH_QUOTES, Region, skip_brackets
 
+NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 HEAD = re.compile(r"\[\s*(?:([^\W\d][\w.]*)\s*)?")
 MAX_HEAD = 256
 """Characters up to the first parenthesis."""
@@ -57,13 +58,10 @@ def _call(node: ast.expr) -> ParsedCall:
 
 
 def _name(node: ast.expr) -> str:
-    attributes: list[str] = []
-    while isinstance(node, ast.Attribute):  # ``weather.get()``
-        attributes.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
+    name = ast.unparse(node)
+    if not NAME.fullmatch(name):
         raise ValueError("not a name")
-    return ".".join([node.id, *reversed(attributes)])
+    return name
 
 
 def _can_name(name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gateway.core.prompt import Segment, SegmentLabel, Segments
-from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.dialects import PrompterDialect
 from gateway.template.lazyllm.segments import TOOLS, strip_leading, template_text
 from gateway.template.lazyllm.tokens import SpecialTokens
 
@@ -35,7 +35,7 @@ class PromptParts:
     """The beginning of the answer, which the model continues."""
 
 
-def assemble(form: str, parts: PromptParts, tokens: SpecialTokens, dialect: Dialect) -> Segments:
+def assemble(form: str, parts: PromptParts, tokens: SpecialTokens, dialect: PrompterDialect) -> Segments:
     """The whole prompt of the class ``alpaca`` or ``chat``."""
     segments = tuple(_alpaca(parts, tokens, dialect) if form == "alpaca" else _chat(parts, tokens))
     if parts.answer is not None:
@@ -43,7 +43,7 @@ def assemble(form: str, parts: PromptParts, tokens: SpecialTokens, dialect: Dial
     return strip_leading(segments, "\n") if dialect.modern else segments
 
 
-def _alpaca(parts: PromptParts, tokens: SpecialTokens, dialect: Dialect) -> Iterable[Segment]:
+def _alpaca(parts: PromptParts, tokens: SpecialTokens, dialect: PrompterDialect) -> Iterable[Segment]:
     return (
         template_text(f"{tokens.system}\n"), *parts.system, template_text("\n"), Segment(parts.tools, *TOOLS),
         template_text(dialect.tail), *parts.user, Segment(RESPONSE, *GENERATE),

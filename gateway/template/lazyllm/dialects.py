@@ -12,7 +12,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class PrompterDialect:
     """What one release does; the defaults are those of 1.4."""
 
     name: str
@@ -28,10 +28,10 @@ class Dialect:
     """Release 0.2 or later: JSON5, the preamble of tools, tool messages in histories, no leading line breaks."""
 
 
-DIALECTS: Mapping[str, Dialect] = {
-    "1.4": Dialect(name="1.4"),
-    "0.1.2": Dialect(name="0.1.2", heading="\n\n ### Instruction:\n", parts="line", modern=False),
-    "0.1": Dialect(
+DIALECTS: Mapping[str, PrompterDialect] = {
+    "1.4": PrompterDialect(name="1.4"),
+    "0.1.2": PrompterDialect(name="0.1.2", heading="\n\n ### Instruction:\n", parts="line", modern=False),
+    "0.1": PrompterDialect(
         name="0.1", heading="\n\n ### Instruction:\n", tail="", parts="none", formats_mappings=True, modern=False
     ),
 }

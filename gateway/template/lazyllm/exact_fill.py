@@ -8,7 +8,7 @@ from string import Formatter
 from typing import Any
 
 from gateway.core.prompt import Segment, SegmentLabel, Segments
-from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.dialects import PrompterDialect
 from gateway.template.lazyllm.errors import PrompterError, missing_key
 from gateway.template.lazyllm.history import Turn
 from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS, slots_of
@@ -27,7 +27,7 @@ _FIELD_NAME_END = re.compile(r"[.\[]")
 
 
 def prepared(
-    instruction: str, tokens: SpecialTokens, dialect: Dialect, tools: Sequence[Any], *, preamble: bool
+    instruction: str, tokens: SpecialTokens, dialect: PrompterDialect, tools: Sequence[Any], *, preamble: bool
 ) -> Segments:
     """The instruction with the preamble, the tool tokens and the tools' names; its other slots are still open.
 
@@ -62,7 +62,7 @@ def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
     return tuple(found)
 
 
-def fill(instruction: Segments, given: Any, labels: Labels, dialect: Dialect) -> tuple[Segments, Any]:
+def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDialect) -> tuple[Segments, Any]:
     """The instruction with ``given`` in its slots, and what remains of ``given``; ``""`` when nothing remains.
 
     ``given``: text for the only slot, or values by name. Raises PrompterError with LazyLLM's words. Where LazyLLM's

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Segment
-from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.dialects import PrompterDialect
 from gateway.template.lazyllm.errors import PrompterError
 from gateway.template.lazyllm.json5 import read_json5, write_json5
 from gateway.template.lazyllm.segments import template_text
@@ -45,7 +45,7 @@ def pair_segments(pairs: Iterable[tuple[str, str]], tokens: SpecialTokens) -> It
             yield template_text(text)
 
 
-def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: Dialect) -> Iterator[Segment]:
+def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
     """The request's earlier turns. Raises PrompterError for a dialect that takes no messages."""
     if turns and not dialect.modern:
         raise PrompterError("NotImplementedError", "Cannot transform json history to list now")

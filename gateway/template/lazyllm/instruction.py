@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.dialects import PrompterDialect
 
 USER_BEGINS = "<!lazyllm-spliter!>"
 USER_ENDS = "</!lazyllm-spliter!>"
@@ -29,7 +29,7 @@ def slots_of(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(SLOT.findall(text)))
 
 
-def alpaca_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: Dialect) -> str:
+def alpaca_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: PrompterDialect) -> str:
     """The template of the single-turn class."""
     extra, begin = _extra_messages(extra_keys), TASK + dialect.heading
     if isinstance(instruction, str):
@@ -39,7 +39,7 @@ def alpaca_instruction(instruction: Instruction, extra_keys: Sequence[str], dial
     return begin + _parts(instruction, f"\n\n{extra}" if extra else "")
 
 
-def chat_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: Dialect) -> str:
+def chat_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: PrompterDialect) -> str:
     """The template of the multi-turn class. LazyLLM drops the extra keys of an empty instruction."""
     extra = _extra_messages(extra_keys)
     if isinstance(instruction, str):

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from gateway.template.lazyllm.dialects import CURRENT, Dialect
+from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def family_names() -> tuple[str, ...]:
     return tuple(_table()["families"])
 
 
-def family(name: str, dialect: Dialect = CURRENT) -> Mapping[str, Any]:
+def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
     """A family's tokens, its ``stop_words``, and keys that no prompter reads. Raises KeyError.
 
     Releases before 0.2 do not know the tool tokens.
@@ -74,6 +74,6 @@ def family(name: str, dialect: Dialect = CURRENT) -> Mapping[str, Any]:
     return entry if dialect.modern else {key: text for key, text in entry.items() if key not in TOOL_TOKENS}
 
 
-def default_tokens(dialect: Dialect = CURRENT) -> SpecialTokens:
+def default_tokens(dialect: PrompterDialect = CURRENT) -> SpecialTokens:
     """The tokens of a prompter without a model."""
     return SpecialTokens(**_table()["default" if dialect.modern else "default_0_1"])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.dialects import PrompterDialect
 from gateway.template.lazyllm.errors import missing_key
 from gateway.template.lazyllm.json5 import write_json5
 from gateway.template.lazyllm.tokens import SpecialTokens
@@ -29,7 +29,7 @@ TOOL_NAMES = "tool_names"
 """The slot of the tools' names."""
 
 
-def write_tools(tools: Sequence[Any], dialect: Dialect) -> str:
+def write_tools(tools: Sequence[Any], dialect: PrompterDialect) -> str:
     """The list of tools as the prompt shows it; empty without tools."""
     if not tools:
         return ""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gateway.core.prompt import Bos
-from gateway.template.lazyllm.dialects import DIALECTS, Dialect
+from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
 from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS
 from gateway.template.lazyllm.template import slots_in
 from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_tokens, family, family_names
@@ -98,7 +98,9 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
 # ---------------------------------------------------------------- single keys
 
 
-def _tokens(keys: Mapping[str, Any], dialect: Dialect, problems: Problems) -> tuple[SpecialTokens, tuple[str, ...]]:
+def _tokens(
+    keys: Mapping[str, Any], dialect: PrompterDialect, problems: Problems
+) -> tuple[SpecialTokens, tuple[str, ...]]:
     """LazyLLM's defaults, the family's tokens over them, the file's own over those; and the family's stop words."""
     tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
@@ -111,7 +113,7 @@ def _tokens(keys: Mapping[str, Any], dialect: Dialect, problems: Problems) -> tu
     return tokens.updated(texts), stop_words
 
 
-def _instruction(value: Any, dialect: Dialect, problems: Problems) -> str | tuple[str, str]:
+def _instruction(value: Any, dialect: PrompterDialect, problems: Problems) -> str | tuple[str, str]:
     path: Path = ("instruction",)
     if not isinstance(value, Mapping):
         return _without_tags(problems.text(value, path), path, problems)

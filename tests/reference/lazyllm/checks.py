@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.core.prompt import Segment
-from gateway.template.lazyllm.dialects import Dialect
+from gateway.template.lazyllm.dialects import PrompterDialect
 from gateway.template.lazyllm.errors import PrompterError, missing_key
 from gateway.template.lazyllm.history import Turn, pair_segments, printed_result, turn_segments
 from gateway.template.lazyllm.instruction import TASK, USER_BEGINS, Instruction
@@ -32,7 +32,7 @@ def type_name(value: Any) -> str:
 # ---------------------------------------------------------------- instructions
 
 
-def instruction_of(form: str, given: Any, dialect: Dialect) -> Instruction:
+def instruction_of(form: str, given: Any, dialect: PrompterDialect) -> Instruction:
     """The constructor's argument ``instruction``."""
     if not isinstance(given, Mapping) or dialect.parts == "none":
         if form == "alpaca" and dialect.modern:
@@ -68,7 +68,7 @@ def extra_keys_of(keys: Any) -> tuple[Any, ...]:
 # ---------------------------------------------------------------- histories
 
 
-def history_segments(own: Any, called: Any, tokens: SpecialTokens, dialect: Dialect) -> Iterator[Segment]:
+def history_segments(own: Any, called: Any, tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
     """The turns as text: the constructor's, then the call's. The call's first item decides how all are read."""
     yield from pair_segments([_pair(item) for item in own or ()], tokens)
     if not called:
@@ -132,7 +132,7 @@ def _turn(item: Any, number: int, tokens: SpecialTokens) -> Turn | None:
 # ---------------------------------------------------------------- inputs
 
 
-def check_input(given: Any, dialect: Dialect) -> None:
+def check_input(given: Any, dialect: PrompterDialect) -> None:
     """The call's argument ``input``."""
     if isinstance(given, (str, int, dict)):
         return
@@ -141,7 +141,7 @@ def check_input(given: Any, dialect: Dialect) -> None:
     raise PrompterError("AssertionError", f"expected types are str, int and dict, bug get {type(given)}(`{given})`")
 
 
-def current_segments(rest: Any, dialect: Dialect) -> tuple[tuple[Segment, ...], bool]:
+def current_segments(rest: Any, dialect: PrompterDialect) -> tuple[tuple[Segment, ...], bool]:
     """The current turn's texts, and whether they are results of tools."""
     if not dialect.modern or not isinstance(rest, (list, dict)):
         return (template_text(str(rest)),), False

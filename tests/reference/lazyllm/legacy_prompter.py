@@ -1,4 +1,4 @@
-"""The reference's older prompter: one ``str.format`` template, another for conversations (``specs/lazyllm.md`` 10)."""
+"""LazyLLM's older ``Prompter``: ``str.format`` templates, one for conversations (``docs/spec/lazyllm.md`` 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which prompter does a local model use? What ``module.prompt(…)`` makes of its argument (``specs/lazyllm.md`` 11)."""
+"""The prompter of a local model, as ``module.prompt(…)`` chooses it (``docs/spec/lazyllm.md`` 11)."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.template.lazyllm.dialects import CURRENT, Dialect
+from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect
 from gateway.template.lazyllm.tokens import family, family_names
 
 TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8"))
 
 
-def tokens_for(model: str, dialect: Dialect = CURRENT) -> Mapping[str, Any]:
+def tokens_for(model: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
     """The family's entry for a model's name or path; empty for an unknown model.
 
     A path that ends in a slash has no last part, so it is unknown, as in LazyLLM. Releases before 0.2 list whole names.

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gateway.core.prompt import Segments
 from gateway.template.lazyllm.assembly import PromptParts, assemble
-from gateway.template.lazyllm.dialects import CURRENT, Dialect
+from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect
 from gateway.template.lazyllm.errors import PrompterError
 from gateway.template.lazyllm.exact_fill import fill, prepared, split_parts
 from gateway.template.lazyllm.instruction import alpaca_instruction, chat_instruction, slots_of
@@ -59,7 +59,7 @@ class Prompter:
     """False: no system message in the dictionary form. Text is not affected, as in LazyLLM."""
     hook: Hook | None = None
     """``pre_hook``: takes and gives (input, history, tools, label)."""
-    dialect: Dialect = CURRENT
+    dialect: PrompterDialect = CURRENT
 
     def bound(self, tokens: Mapping[str, Any]) -> Prompter:
         """This prompter with a model's tokens. Raises PrompterError for an unknown name."""
@@ -204,7 +204,7 @@ def resolved(given: Any, query: Any, history: Any) -> Any:
 # ---------------------------------------------------------------- constructors, with LazyLLM's keywords
 
 
-def _tokens(dialect: Dialect, built_in_system: bool) -> SpecialTokens:
+def _tokens(dialect: PrompterDialect, built_in_system: bool) -> SpecialTokens:
     """``built_in_system``: False as with the option ``disable_system_prompt``."""
     tokens = default_tokens(dialect)
     return tokens if built_in_system else replace(tokens, system="")
@@ -212,7 +212,7 @@ def _tokens(dialect: Dialect, built_in_system: bool) -> SpecialTokens:
 
 def alpaca(
     instruction: Any = None, extra_keys: Any = None, show: bool = False, tools: Any = None, *,
-    dialect: Dialect = CURRENT, built_in_system: bool = True,
+    dialect: PrompterDialect = CURRENT, built_in_system: bool = True,
 ) -> Prompter:  # fmt: skip
     """``AlpacaPrompter``: one turn, everything in the instruction. Raises PrompterError."""
     keys = extra_keys_of(extra_keys)
@@ -222,7 +222,8 @@ def alpaca(
 
 def chat(
     instruction: Any = None, extra_keys: Any = None, show: bool = False, tools: Any = None, skills: Any = None,
-    history: Any = None, *, enable_system: bool = True, dialect: Dialect = CURRENT, built_in_system: bool = True,
+    history: Any = None, *, enable_system: bool = True, dialect: PrompterDialect = CURRENT,
+    built_in_system: bool = True,
 ) -> Prompter:  # fmt: skip
     """``ChatPrompter``: turns around an instruction. Raises PrompterError."""
     keys = extra_keys_of(extra_keys)
@@ -233,7 +234,7 @@ def chat(
 
 def empty(
     show: bool = False, tools: Any = None, skills: Any = None, history: Any = None, *,
-    enable_system: bool = True, dialect: Dialect = CURRENT, built_in_system: bool = True,
+    enable_system: bool = True, dialect: PrompterDialect = CURRENT, built_in_system: bool = True,
 ) -> Prompter:  # fmt: skip
     """``EmptyPrompter``: the input as it is."""
     tokens = _tokens(dialect, built_in_system)

@@ -1,4 +1,4 @@
-"""Which tools did a model call in its text? The reference's reading of a finished answer (``specs/lazyllm.md`` 11)."""
+"""LazyLLM's own split of a finished answer into content and calls (``docs/spec/lazyllm.md`` 11)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FoundCall:
     """A call as the model wrote it: mostly an object as arguments, sometimes raw text."""
 
     name: Any
-    """A text; but the reference also takes what a model writes there without quotes."""
+    """Mostly text; LazyLLM also takes what a model writes there without quotes."""
     arguments: Any
 
 
@@ -40,7 +40,7 @@ def extract_calls(output: str, tokens: ToolTokens, known: Collection[str] = ()) 
     """Content and calls of a complete answer.
 
     ``known``: names of tools that a call without tokens may name; calls with tokens may name any.
-    Raises PrompterError where the reference stumbles: a second call by name right after a first.
+    Raises PrompterError where LazyLLM fails: a second call by name right after a first.
     """
     if tokens.start and tokens.start in output:
         content, *segments = output.split(tokens.start)
@@ -92,7 +92,7 @@ def _call_of(found: Any) -> FoundCall | None:
 
 
 def _by_lines(output: str, known: Collection[str]) -> Extracted:
-    """Calls that stand on lines of their own; what follows one is no content until a line names a stranger."""
+    """Calls on lines of their own. Lines behind a call are dropped until a line names an unknown tool."""
     kept: list[str] = []
     calls: list[FoundCall] = []
     in_call = False
@@ -118,7 +118,7 @@ def _by_lines(output: str, known: Collection[str]) -> Extracted:
 
 
 def _entries(line: str) -> Iterator[Mapping[str, Any]]:
-    """The objects that a line writes, up to the first thing that is none."""
+    """The objects of a line, up to the first item that is not an object."""
     try:
         found = read_json5(line.strip())
     except NotJson5:
