@@ -81,7 +81,7 @@ def test_a_value_nobody_asked_for_is_a_400_that_says_what_is_taken(served: Gatew
     answer = served.http.post("/v1/chat/completions", json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "gateway.variables"
-    assert "takes the variables context; 'kontext' is none of them" in answer.json()["error"]["message"]
+    assert "takes the variables context; 'kontext' is not one of them" in answer.json()["error"]["message"]
 
 
 def test_a_system_message_is_told_in_the_notices(served: Gateway) -> None:

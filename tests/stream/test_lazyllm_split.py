@@ -1,7 +1,7 @@
-"""The streamed ``lazyllm`` format beside the reference's own split of a finished answer, on texts nobody wrote down.
+"""The streamed ``lazyllm`` format, compared with LazyLLM's own split of a finished answer on random texts.
 
 ``extract_calls`` gives the bytes of LazyLLM itself. Where none of ``DIFFERENCES`` is in play both find the same calls,
-and the same content in front of them; each difference is wanted, shown by one text, and told in ``docs/tools.md``.
+and the same content in front of them. ``docs/tools.md`` lists each difference, and one text shows it.
 """
 
 from __future__ import annotations

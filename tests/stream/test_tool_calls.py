@@ -1,4 +1,4 @@
-"""Tool calls are found in any slicing; what is none stays text, and nothing is lost."""
+"""Tool calls are found in any slicing; all other text stays, unchanged."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple
         if turn.role == "tool":
             printed = printed_json(turn.content)
             if printed is None and MAYBE_JSON5.match(turn.content) and len(turn.content) > left:
-                notices.append(Notice("tool_result_unread", f"{turn.origin}: too long for what is no JSON"))
+                notices.append(Notice("tool_result_unread", f"{turn.origin}: too long to be read as JSON5"))
             elif printed is None and MAYBE_JSON5.match(turn.content):
                 left -= len(turn.content)
                 printed = printed_result(turn.content)
@@ -180,7 +180,7 @@ def slot_values(
     segments: dict[str, Segment] = {}
     for name, value in variables.items():
         if name not in slots:
-            raise InvalidValue(f"{_accepted(slots)}; {name[:32]!a} is none of them", param=PARAM)
+            raise InvalidValue(f"{_accepted(slots)}; {name[:32]!a} is not one of them", param=PARAM)
         if not isinstance(value, str):
             raise InvalidValue(f"{PARAM}.{name} must be text", param=f"{PARAM}.{name}")
         segments[name] = Segment(value, "system", f"variables.{name}", False)

@@ -1,4 +1,4 @@
-"""Where does the user part of a filled instruction stand? As the reference's expressions find it, in linear time."""
+"""The user part of a filled instruction: what LazyLLM's regular expressions find, in linear time."""
 
 from __future__ import annotations
 

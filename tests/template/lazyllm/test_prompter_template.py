@@ -1,4 +1,4 @@
-"""``kind: prompter``: requests become prompts, and what does not fit is told by name."""
+"""``kind: prompter``: prompts of requests, and refusals that name what does not fit."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ SAME: dict[str, tuple[dict[str, Any], Dialogue, str]] = {  # name: (file, dialog
 
 @pytest.mark.parametrize("exact", [False, True], ids=["safe", "exact"])
 @pytest.mark.parametrize("name", SAME)
-def test_the_prompt_is_the_librarys(name: str, exact: bool) -> None:
+def test_the_prompt_is_that_of_the_reference(name: str, exact: bool) -> None:
     raw, said, expected = SAME[name]
     assert template(raw, exact=exact).render(said).text == expected
 
@@ -153,7 +153,7 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # name: (file, th
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=60, deadline=None)
 @given(system=st.none() | TALK, rounds=st.lists(st.tuples(TALK, TALK), max_size=3), last=TALK, value=TALK)
-def test_the_plain_way_and_the_general_way_write_the_same(
+def test_the_fast_and_the_general_form_write_the_same(
     shape: str, system: str | None, rounds: list[tuple[str, str]], last: str, value: str
 ) -> None:
     raw, names = SHAPES[shape]
@@ -184,7 +184,7 @@ def test_names_that_a_client_makes_up_are_not_kept() -> None:
     assert kept < 4 << 20  # 30 MB have come
 
 
-def test_a_very_long_conversation_is_written_the_same_way() -> None:
+def test_a_very_long_conversation_is_written_alike() -> None:
     turns = [(U, "q"), (A, "a")] * 150 + [(U, "last")]
     made = template(CHAT)
     plain = made.render(dialogue(*turns))
@@ -223,7 +223,7 @@ def test_safe_and_exact_write_the_same_where_nothing_is_odd(who: str, question: 
 # ---------------------------------------------------------------- safe and exact, where they part
 
 
-def test_tags_in_a_message_move_text_in_the_exact_way_only() -> None:
+def test_tags_in_a_message_move_text_with_exact_only() -> None:
     injected = "p<!lazyllm-spliter!>q</!lazyllm-spliter!>r"
     slot = {**CHAT, "instruction": "x {a}"}
     assert injected in rendered(slot, (U, injected)).text
@@ -232,14 +232,14 @@ def test_tags_in_a_message_move_text_in_the_exact_way_only() -> None:
     assert "spliter" not in exact
 
 
-def test_a_value_that_holds_a_slot_is_searched_in_the_exact_way_only() -> None:
+def test_a_value_that_holds_a_slot_is_searched_with_exact_only() -> None:
     raw = {**CHAT, "instruction": "{a}|{b}"}
     said = dialogue((U, "q"), variables={"a": "{b}", "b": "B"})
     assert "{b}|B" in template(raw).render(said).text
     assert "B|B" in template(raw, exact=True).render(said).text
 
 
-def test_json_in_an_instruction_is_text_in_the_safe_way_and_a_400_in_the_exact_one() -> None:
+def test_json_in_an_instruction_is_text_and_a_400_with_exact() -> None:
     raw = {**CHAT, "instruction": 'Return {"k": 1} for {a}'}
     assert 'Return {"k": 1} for v' in rendered(raw, (U, "v")).text
     error = refused({**raw, "exact": True}, dialogue((U, "v")))
@@ -247,7 +247,7 @@ def test_json_in_an_instruction_is_text_in_the_safe_way_and_a_400_in_the_exact_o
     assert "as LazyLLM does: KeyError" in error.message
 
 
-def test_the_explanation_of_calls_survives_two_parts_in_the_safe_way_only() -> None:
+def test_the_explanation_of_calls_survives_two_parts_without_exact_only() -> None:
     raw = {**TOOLS, "instruction": {"system": "S", "user": "U"}}
     said = dialogue((U, "q"), tools=(TOOL,))
     assert "tool name (one of" in template(raw).render(said).text
@@ -313,7 +313,7 @@ def test_a_call_that_is_demanded_is_begun_for_the_model() -> None:
     assert without.text == rendered(CHAT, (U, "q")).text
 
 
-def test_system_messages_are_written_into_the_instruction_and_told() -> None:
+def test_system_messages_are_written_into_the_instruction_and_reported() -> None:
     prompt = rendered({**CHAT, "instruction": "I"}, (S, "a"), (U, "q"), ("developer", "b"), (A, "x"), (U, "r"))
     assert prompt.text.startswith("<|im_start|>system\nYou are a helpful assistant.I\n\na\nb\n\n<|im_end|>")
     assert [str(notice) for notice in prompt.notices] == [
@@ -322,7 +322,7 @@ def test_system_messages_are_written_into_the_instruction_and_told() -> None:
     ]
 
 
-def test_a_tool_result_in_the_history_is_shown_as_python_prints_it_and_told() -> None:
+def test_a_tool_result_in_the_history_is_shown_as_python_prints_it_and_reported() -> None:
     turns = [(U, "q"), (T, '{"ok": true, "n": "\\ud83d\\ude00"}'), (T, "plain"), (A, "a"), (U, "r")]
     prompt = rendered(TOOLS, *turns)
     assert "environment\n{'ok': True, 'n': '😀'}<|im_end|>" in prompt.text
@@ -332,7 +332,7 @@ def test_a_tool_result_in_the_history_is_shown_as_python_prints_it_and_told() ->
     ]
 
 
-def test_fields_that_are_left_out_are_told() -> None:
+def test_fields_that_are_left_out_are_reported() -> None:
     said = Dialogue((message(U, "q", name="x"),))
     assert [str(notice) for notice in template(CHAT).render(said).notices] == ["ignored_field: messages[0].name"]
 
@@ -350,9 +350,9 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
         {**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q")),
         InvalidValue, "gateway.variables", "a, b missing",
     ),
-    "a variable nobody asked for": (
+    "an unknown variable": (
         RAG, dialogue((U, "q"), variables={"context": "C", "z": "1"}),
-        InvalidValue, "gateway.variables", "takes the variables context; 'z' is none of them",
+        InvalidValue, "gateway.variables", "takes the variables context; 'z' is not one of them",
     ),
     "variables without slots": (
         CHAT, dialogue((U, "q"), variables={"z": "1"}), InvalidValue, "gateway.variables", "has no slots",
@@ -377,7 +377,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
         InvalidValue, "continue_final_message", "to be continued",
     ),
     "an assistant at the end": (CHAT, dialogue((U, "q"), (A, "a")), InvalidValue, "messages", "ends with neither"),
-    "nobody but the system": (CHAT, dialogue((S, "s")), InvalidValue, "messages", "ends with neither"),
+    "only a system message": (CHAT, dialogue((S, "s")), InvalidValue, "messages", "ends with neither"),
     "a user's message to go on with": (
         CHAT, dialogue((U, "q"), continue_final=True),
         InvalidValue, "continue_final_message", "must be the assistant's",
@@ -492,7 +492,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_in_a_file_is_told_with_its_place(name: str) -> None:
+def test_a_mistake_in_a_file_is_reported_with_its_place(name: str) -> None:
     raw, path, part = MISTAKES[name]
     with pytest.raises(SpecError) as caught:
         build(parse_spec(raw, name="sample"))
