@@ -23,7 +23,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError
 from gateway.core.prompt import Segment
 from gateway.edge.provenance import rendering
-from gateway.template.full_text import whole_segments
+from gateway.template.full_text import full_segments
 from gateway.template.spec.template import TemplateSpec
 from gateway.wire.requests import read_chat
 
@@ -63,7 +63,7 @@ def whole_of(
         spec = _template(template, generates=False)
     else:
         spec = _model(model, snapshot).template
-    return whole_segments(spec, _dialogue(spec.name, body))
+    return full_segments(spec, _dialogue(spec.name, body))
 
 
 def text_of(route: Route, body: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.prompt import Bos, Prompt
 from gateway.template.base import Template
-from gateway.template.full_text import whole_segments
+from gateway.template.full_text import full_segments
 
 
 @runtime_checkable
@@ -72,4 +72,4 @@ def chat_reference(template: WholeTemplate) -> Side:
 
 
 def _whole_of(template: Template) -> Callable[[Dialogue], str]:
-    return lambda dialogue: "".join([segment.text for segment in whole_segments(template.spec, dialogue)])
+    return lambda dialogue: "".join([segment.text for segment in full_segments(template.spec, dialogue)])

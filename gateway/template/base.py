@@ -1,4 +1,4 @@
-"""What is a template? Something that renders a dialogue into a prompt."""
+"""The protocols of templates."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gateway.template.spec.template import TemplateSpec
 
 @runtime_checkable
 class Template(Protocol):
-    """A renderer bound to one template file; made by ``build.build``, safe to share between calls."""
+    """Renders dialogues into prompts as one template file says. Made by ``registry.build``, shared between calls."""
 
     @property
     def spec(self) -> TemplateSpec:
-        """The file it was made from."""
+        """The template file."""
         ...
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """The prompt for this dialogue.
+        """Return the prompt for this dialogue.
 
         Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue, each with ``param``.
         """
@@ -27,8 +27,8 @@ class Template(Protocol):
 
 
 class AwaitedTemplate(Template, Protocol):
-    """A renderer that may have to wait for another process."""
+    """A template that may wait for another process."""
 
     async def render_awaited(self, dialogue: Dialogue) -> Prompt:
-        """The prompt of ``render``, while the event loop goes on. Also raises ``TemplateError`` and ``Overloaded``."""
+        """``render`` without blocking the event loop. Also raises TemplateError and Overloaded."""
         ...

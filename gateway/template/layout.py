@@ -1,102 +1,109 @@
-"""What do conversations have in common whose speakers follow each other in the same order? Every word but their own.
+"""Prompt layouts, a fast path: a template's text around the messages, once for each order of roles.
 
-So the words of a template are laid out once for such an order, with a gap for each text, and a request puts its texts
-into the gaps. The orders are the clients' choice: how many are kept, and how long they are, has an end.
+Conversations of text messages with the same order of roles differ in their texts only. The layout of such an order is
+made from the general rendering, and a request puts its texts into the gaps. Clients choose the orders, so their number
+and length are bounded.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from gateway.core.prompt import PromptMetadata
+from gateway.core import fast_paths
+from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages
+from gateway.core.prompt import Prompt, PromptMetadata
 
-ORDERS = 64
-"""Orders of speakers whose frames a template keeps; and one more for each of as many lengths, at worst."""
-LONGEST = 512
-"""Messages of the longest order that is kept; a longer one is laid out anew each time."""
+MAX_LAYOUTS = 256
+"""Layouts that a template keeps."""
+MAX_MESSAGES = 512
+"""Messages of the longest order that is kept."""
 
 Roles = tuple[str, ...]
 Gap = int | tuple[str]
-"""What belongs there: the text of ``messages[2]``, or the value of ``(variable,)``."""
+"""The text that belongs there: of ``messages[2]``, or of ``(variable,)``."""
 
 Layout = TypeVar("Layout")
 
 
 class PromptLayout:
-    """A conversation without its texts."""
+    """The text of a conversation around its messages."""
 
-    __slots__ = ("around", "head", "manner", "words")
+    __slots__ = ("_head", "_pieces", "manner")
 
     def __init__(self, words: Sequence[str], manner: PromptMetadata) -> None:
-        """``words``: the template's, one more than there are gaps."""
+        """``words``: the texts around the gaps, one more than there are gaps."""
         self.manner = manner
-        self.around = tuple(words) if len(words) == 2 else None
-        """The words, where there is one gap."""
-        # One character beyond Latin-1 makes every character of a string two bytes or four, and a join then widens
-        # piece by piece. If only the first word may have such, the rest is joined narrow and widened once.
-        apart = not words[0].isascii() and all(map(str.isascii, words[1:]))
-        self.head = words[0] if apart else ""
-        self.words = with_gaps(["", *words[1:]] if apart else words)
-        """The words but ``head``, with a place for a text between any two of them."""
+        # If only the first text holds characters beyond Latin-1, it is joined last: "".join is several times slower
+        # on strings of different widths.
+        is_wide_head = not words[0].isascii() and all(map(str.isascii, words[1:]))
+        self._head = words[0] if is_wide_head else ""
+        self._pieces = with_gaps(["", *words[1:]] if is_wide_head else words)
 
-    def filled(self, texts: Sequence[str]) -> str:
-        """The whole, with a text in each gap."""
-        if self.around is not None:
-            return texts[0].join(self.around)
-        pieces = self.words.copy()
+    def fill(self, texts: Sequence[str]) -> str:
+        """The prompt with a text in each gap."""
+        pieces = self._pieces.copy()
         pieces[1::2] = texts
-        return self.head + "".join(pieces)
+        return self._head + "".join(pieces)
 
 
 class LayoutCache(Generic[Layout]):
-    """What is laid out for each order of speakers, kept."""
+    """The latest layouts of a template, by the order of roles."""
 
-    __slots__ = ("_laid_out", "_lay_out", "latest")
+    __slots__ = ("_cached", "_lay_out")
 
     def __init__(self, lay_out: Callable[[Roles], Layout]) -> None:
         self._lay_out = lay_out
-        self._laid_out = lru_cache(maxsize=ORDERS)(lay_out)
-        self.latest: dict[int, tuple[Roles | None, Layout]] = {}
-        """By the number of messages: the order that came last, which is nearly always the next one too. (No order is
-        None; it lets whoever looks here say that there was none.)
+        self._cached = lru_cache(maxsize=MAX_LAYOUTS)(lay_out)
 
-        To compare two orders is to see that their roles are the same objects; to hash one costs three times that.
-        """
+    def get(self, roles: Roles) -> Layout:
+        """The layout of this order, made if it is not kept. Raises what ``lay_out`` raises."""
+        return self._cached(roles) if len(roles) <= MAX_MESSAGES else self._lay_out(roles)
 
-    def of(self, roles: Roles) -> Layout:
-        """The one for this order. Raises what laying out raises."""
-        try:
-            known, laid = self.latest[len(roles)]
-        except KeyError:
-            return self.found(roles)
-        return laid if known == roles else self.found(roles)
 
-    def found(self, roles: Roles) -> Layout:
-        """The same for an order that is not among the latest."""
-        if len(roles) > LONGEST:
-            return self._lay_out(roles)
-        laid = self._laid_out(roles)
-        if len(self.latest) >= ORDERS and len(roles) not in self.latest:
-            self.latest.clear()
-        self.latest[len(roles)] = roles, laid
-        return laid
+class LayoutTemplate(ABC):
+    """A template that renders text messages without options by a layout, and every other dialogue in general."""
+
+    def __init__(self, lay_out: Callable[[Roles], PromptLayout | None]) -> None:
+        """``lay_out`` returns None for an order whose prompt depends on more than the texts."""
+        self._layouts = LayoutCache(lay_out)
+
+    def render(self, dialogue: Dialogue) -> Prompt:
+        """See ``base.Template``."""
+        if fast_paths.ENABLED and dialogue.wishes is NO_WISHES:
+            prompt = self._fast_render(dialogue)
+            if prompt is not None:
+                return prompt
+        return self._render_general(dialogue)
+
+    def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
+        """The prompt by its layout; None: the dialogue needs the general form."""
+        messages = dialogue.messages
+        if not isinstance(messages, PlainMessages):
+            return None
+        layout = self._layouts.get(messages.roles)
+        return Prompt(layout.fill(messages.texts), layout.manner, dialogue) if layout is not None else None
+
+    @abstractmethod
+    def _render_general(self, dialogue: Dialogue) -> Prompt:
+        """``render`` for every dialogue."""
 
 
 def with_gaps(words: Sequence[str]) -> list[str]:
-    """The words with a place for a text between any two of them, at ``[1::2]``."""
+    """The words with an empty string between any two of them, at ``[1::2]``."""
     return [piece for word in words for piece in ("", word)][1:]
 
 
-def spaced(words: Iterable[str | Gap]) -> tuple[list[str], list[Gap]]:
-    """The words of a frame, and what belongs into its gaps: all that is no string. Words in a row are one."""
-    pieces: list[str] = [""]
+def split_at_gaps(words: Iterable[str | Gap]) -> tuple[list[str], list[Gap]]:
+    """The texts around the gaps, one more than there are gaps, and the gaps. Neighbouring texts become one."""
+    texts: list[str] = [""]
     gaps: list[Gap] = []
     for word in words:
         if isinstance(word, str):
-            pieces[-1] += word
+            texts[-1] += word
         else:
-            pieces.append("")
+            texts.append("")
             gaps.append(word)
-    return pieces, gaps
+    return texts, gaps

@@ -1,4 +1,4 @@
-"""Which renderer reads a template, and does it do what the file's examples say?"""
+"""From a checked template file to its renderer, and the examples inside the file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ from gateway.template.opencompass.renderer import OpenCompassTemplate
 from gateway.template.passthrough import ChatTemplate
 from gateway.template.spec.template import Example, SpecProblem, TemplateSpec
 
-_STRING_TEMPLATES: Mapping[str, Callable[[TemplateSpec], Template]] = {
-    "natural": MetaTemplate,
-    "opencompass": OpenCompassTemplate,
-}
-
 SHOWN = 40
 """Characters shown from the first difference on."""
 
@@ -34,21 +29,23 @@ def build(spec: TemplateSpec) -> Template:
     if spec.kind == "prompter":
         return PrompterTemplate(spec)
     if spec.kind == "jinja":
-        from gateway.template.huggingface.renderer import JinjaTemplate  # jinja2, which most gateways have no use for
+        from gateway.template.huggingface.renderer import JinjaTemplate  # imports jinja2, which is optional
 
         return JinjaTemplate(spec)
     if spec.api:
         return ApiTemplate(spec)
-    return ToolTemplate(spec) if spec.tools is not None else _STRING_TEMPLATES[spec.turns](spec)
+    if spec.tools is not None:
+        return ToolTemplate(spec)
+    return MetaTemplate(spec) if spec.turns == "natural" else OpenCompassTemplate(spec)
 
 
 def awaited(template: Template) -> Callable[[Dialogue], Awaitable[Prompt]] | None:
-    """How a server renders by a template that may take long; None for all that never do."""
+    """``render_awaited`` of a template that may take long; None for all others."""
     return cast(AwaitedTemplate, template).render_awaited if template.spec.kind == "jinja" else None
 
 
 def run_examples(template: Template) -> list[SpecProblem]:
-    """Render every example of the file; a problem for each that comes out differently."""
+    """Render every example of the file. Return a problem for each with another result."""
     problems: list[SpecProblem] = []
     for number, example in enumerate(template.spec.examples):
         key = "prompt" if example.prompt is not None else "sent"
@@ -62,7 +59,7 @@ def run_examples(template: Template) -> list[SpecProblem]:
 
 
 def dialogue_of(example: Example) -> Dialogue:
-    """An example's messages as a request would bring them."""
+    """The dialogue of a request with an example's messages and options."""
     raws = list(example.messages)
     return Dialogue(
         plain_messages(raws) or tuple([_message(raw) for raw in raws]),
@@ -93,11 +90,17 @@ def _difference(prompt: Prompt, example: Example) -> str:
 
 
 def _text_difference(wanted: str, got: str) -> str:
-    """Both texts, and what stands where they part; positions count characters from 0."""
-    at = next((i for i, (a, b) in enumerate(zip(wanted, got, strict=False)) if a != b), min(len(wanted), len(got)))
+    """Both texts, and the characters from the first difference on."""
+    at = first_difference(wanted, got)
     return (
         f"the example comes out differently from position {at} on\n"
         f"  expected {wanted!r}\n"
         f"  got      {got!r}\n"
         f"  there    {wanted[at : at + SHOWN]!r} became {got[at : at + SHOWN]!r}"
     )
+
+
+def first_difference(one: str, other: str) -> int:
+    """The number of characters that both texts begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

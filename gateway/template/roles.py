@@ -1,107 +1,73 @@
-"""Which roles does a meta template know, and how is a speaker looked up?
-
-The checks are those of the reference's parsers (``specs/opencompass.md`` 4.1, 5.1),
-the look-up is 4.5: the turn's role, else its ``fallback_role``.
-"""
+"""OpenAI roles and the template's roles that write their messages (``docs/spec/opencompass.md`` 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
 
-from gateway.core.errors import TemplateError
+from gateway.core.errors import RoleNotSupported
+from gateway.template.spec.template import RoleSpec, TemplateSpec
 
-Turn = Mapping[str, Any]
-Role = dict[str, Any]
+STANDARD_ROLES: Mapping[str, str] = {
+    "system": "SYSTEM",
+    "developer": "SYSTEM",
+    "user": "HUMAN",
+    "assistant": "BOT",
+}
+SYSTEM = "SYSTEM"
+FALLBACKS: Mapping[str, str] = {SYSTEM: "HUMAN"}
+"""Only SYSTEM has a fallback, as the datasets of OpenCompass write it."""
+API_ROLES: Mapping[str, str] = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system", "TOOL": "tool"}
+"""``api_role`` → OpenAI role."""
 
-
-class RoleTable:
-    """A meta template's roles by name, and the order of its round."""
-
-    def __init__(self, meta_template: Mapping[str, Any]) -> None:
-        """Raises TemplateError for a meta template without usable roles."""
-        if not isinstance(meta_template, Mapping):
-            raise TemplateError("a meta template is a mapping with the key `round`")
-        if "round" not in meta_template:
-            raise TemplateError("round is required in a meta template")
-        self.round: list[str | Role] = []
-        self.order: dict[str, int] = {}
-        """Role name → its place in the round; strings take places too."""
-        self._roles: dict[str, Role] = {}
-        for key in ("round", "reserved_roles"):
-            for item in _entries(meta_template, key):
-                self._add(key, item)
-
-    def _add(self, key: str, item: str | Role) -> None:
-        if isinstance(item, dict):
-            name = _name(item)
-            if name in self._roles:
-                raise TemplateError(
-                    f'role "{name}" is defined twice; role names are unique over round and reserved_roles'
-                )
-            self._roles[name] = item
-            if key == "round":
-                self.order[name] = len(self.round)
-        if key == "round":
-            self.round.append(item)
-
-    def __iter__(self) -> Iterator[Role]:
-        return iter(self._roles.values())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._roles
-
-    def speaker(self, turn: Turn) -> Role:
-        """The role that speaks this turn, with the turn's keys laid over it.
-
-        Raises TemplateError when neither the role nor the fallback is known.
-        """
-        name = self.name_of(turn)
-        if name not in self._roles:
-            raise no_role(turn)
-        return {**self._roles[name], **turn}
-
-    def name_of(self, turn: Turn) -> Any:
-        """The turn's own role when it is defined, else its fallback, defined or not."""
-        name = _hashable(turn.get("role"))
-        return name if name in self._roles else _hashable(turn.get("fallback_role"))
-
-    def spoken_round(self, turns: list[Turn]) -> list[str | Role]:
-        """The whole meta round, each turn's keys laid over the role that speaks it.
-
-        A turn of a reserved role finds no place here and is lost, as in the reference's API parser.
-        """
-        said: dict[Any, Role] = {}
-        for turn in turns:
-            name = self.name_of(turn)
-            said[name] = {**said.get(name, self._roles.get(name, {})), **turn}
-        return [item if isinstance(item, str) else said.get(item["role"], item) for item in self.round]
+MAX_SHOWN = 32
+"""Characters of a client's role name that an error repeats, escaped."""
 
 
-def no_role(turn: Turn) -> TemplateError:
-    """The error for a turn that nobody can speak; names the role and leaves out the text."""
-    fallback = turn.get("fallback_role")
-    tried = f'role "{turn.get("role")}"' + (f' and fallback_role "{fallback}"' if fallback else " and no fallback_role")
-    return TemplateError(f"a turn has {tried}: the meta template defines neither; add the role or give a fallback_role")
+@dataclass(frozen=True, slots=True)
+class RoleMapping:
+    """The template's role that writes the messages of one OpenAI role."""
+
+    role: RoleSpec
+    place: int | None
+    """Its place in the round; None for reserved roles."""
+    is_system: bool = False
+    """System messages stay where they are and start no round."""
+    fallback_for: str = ""
+    """The missing role that this one replaces."""
 
 
-def _entries(meta_template: Mapping[str, Any], key: str) -> list[str | Role]:
-    entries = meta_template.get(key, [])
-    if not isinstance(entries, list):
-        raise TemplateError(f"{key} of a meta template is a list")
-    for item in entries:
-        if not isinstance(item, (str, dict)):
-            raise TemplateError(f"{key} of a meta template holds strings and roles, not {type(item).__name__}")
-    return entries
+RoleMap = Mapping[str, RoleMapping]
+"""By OpenAI role."""
 
 
-def _name(role: Role) -> Any:
-    if "role" not in role:
-        raise TemplateError("an entry of a meta template has no `role`")
-    return _hashable(role["role"])
+def role_names(spec: TemplateSpec) -> dict[str, str]:
+    """OpenAI role → template role, defined or not."""
+    return {**STANDARD_ROLES, **spec.roles}
 
 
-def _hashable(name: Any) -> Any:
-    if isinstance(name, (list, dict)):
-        raise TemplateError("a role's name is a string")
-    return name
+def role_map(spec: TemplateSpec) -> RoleMap:
+    """The OpenAI roles that the template can write."""
+    return dict(_mappings(spec))
+
+
+def _mappings(spec: TemplateSpec) -> Iterator[tuple[str, RoleMapping]]:
+    roles = {entry.role: entry for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)}
+    for openai_role, wanted in role_names(spec).items():
+        name = wanted if wanted in roles else FALLBACKS.get(wanted, "")
+        if name in roles:
+            role = roles[name]
+            place = spec.round.index(role) if role in spec.round else None
+            yield openai_role, RoleMapping(role, place, wanted == SYSTEM, "" if name == wanted else wanted)
+
+
+def mapping_of(roles: RoleMap, openai_role: str, number: int) -> RoleMapping:
+    """The mapping for the role of ``messages[number]``. Raises RoleNotSupported."""
+    mapping = roles.get(openai_role)
+    if mapping is None:
+        raise RoleNotSupported(
+            f'this model\'s template has no role for "{ascii(openai_role[:MAX_SHOWN])[1:-1]}"; '
+            f"it has {', '.join(roles)}. Use one of these, or map the role under `roles` in the template.",
+            param=f"messages[{number}].role",
+        )
+    return mapping

@@ -1,7 +1,7 @@
-"""Where does an answer end? The template owns the stop strings (design 4.2).
+"""The end of an answer: stop strings and token ids, which the template owns.
 
-The generating role's ``end``, stripped; when only blanks are left, the beginning of
-whatever comes next in the round; then ``stop``. ``eos_token_id`` goes along as an id.
+The stop strings are the generating role's ``end`` without white space around it, or, if nothing is left of it, the
+beginning of the next entry of the round; then those of ``stop``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import PromptMetadata, Segment
 from gateway.template.spec.prompter import PrompterSpec
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec.template import TemplateSpec
 
 
-def manner_of(
+def prompt_metadata(
     spec: TemplateSpec, segments_of: Callable[[Dialogue], tuple[Segment, ...]] | None = None
 ) -> PromptMetadata:
-    """What all prompts of a string template have in common, as long as there is nothing to tell of them."""
+    """What all prompts of a template share, without notices."""
     return PromptMetadata(stop_strings(spec), stop_token_ids(spec), spec.bos, spec.bos_text, segments_of=segments_of)
 
 
@@ -28,7 +28,7 @@ def stop_strings(spec: TemplateSpec) -> tuple[str, ...]:
 
 
 def stop_token_ids(spec: TemplateSpec) -> tuple[int, ...]:
-    """``eos_token_id`` as engines take it."""
+    """``eos_token_id`` in the form that engines take."""
     return () if spec.eos_token_id is None else (spec.eos_token_id,)
 
 
@@ -37,8 +37,11 @@ def _end_of_turn(spec: TemplateSpec) -> str:
     if generating is None:
         return ""
     end = generating.end.strip()
-    # An API model marks its turns itself: the next role's begin is ordinary text there.
-    return end if end or spec.api else _next_begin(spec, generating)
+    # An API model writes its own markers: the next role's begin is ordinary text there.
+    if end or spec.api:
+        return end
+    following = spec.round[(spec.round.index(generating) + 1) % len(spec.round)]
+    return (following if isinstance(following, str) else following.begin).strip()
 
 
 def _ends_of_prompter(prompter: PrompterSpec) -> tuple[str, ...]:
@@ -47,9 +50,3 @@ def _ends_of_prompter(prompter: PrompterSpec) -> tuple[str, ...]:
     if not end and prompter.form == "chat":
         end = prompter.tokens.soh.strip()
     return (end, *prompter.stop_words)
-
-
-def _next_begin(spec: TemplateSpec, generating: RoleSpec) -> str:
-    """What the template writes after the generating role's turn; the round starts over at its end."""
-    after = spec.round[(spec.round.index(generating) + 1) % len(spec.round)]
-    return (after if isinstance(after, str) else after.begin).strip()

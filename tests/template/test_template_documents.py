@@ -15,9 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.template.full_text import whole_segments
-from gateway.template.opencompass.lm_parser import LMParser
-from gateway.template.opencompass.prompt_list import PromptList
+from gateway.template.full_text import full_segments
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from tests.template.samples import BOT, HUMAN, SYSTEM, dialogue
@@ -45,7 +43,7 @@ WHOLE = {  # golden file: (template, conversation); every turn closed, as perple
 def test_the_document_prints_the_whole_conversation(name: str) -> None:
     raw, turns = WHOLE[name]
     spec = parse_spec(raw, name=name)
-    assert "".join(segment.text for segment in whole_segments(spec, dialogue(*turns))) == golden(name)
+    assert "".join(segment.text for segment in full_segments(spec, dialogue(*turns))) == golden(name)
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])
@@ -55,8 +53,8 @@ def test_the_document_cuts_where_the_model_speaks(turns: str) -> None:
 
 
 def test_without_a_meta_template_turns_are_joined_by_line_breaks() -> None:
-    items = PromptList({"role": role, "prompt": text} for role, text in SUMS)
-    assert LMParser().parse(items, "ppl") == golden("no-meta")
+    spec = parse_spec({}, name="no-meta", generates=False)
+    assert "".join(segment.text for segment in full_segments(spec, dialogue(*SUMS))) == golden("no-meta")
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])

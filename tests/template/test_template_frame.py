@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages, RenderOptions, plain_messages, wishes_of
 from gateway.core.errors import RoleNotSupported
 from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.template.layout import LONGEST, ORDERS, LayoutCache, PromptLayout
+from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, LayoutCache, PromptLayout
 from gateway.template.registry import dialogue_of
 from gateway.template.spec.template import Example
 from gateway.wire.requests import read_chat
@@ -109,8 +109,8 @@ FILLED: dict[str, tuple[list[str], list[str], str]] = {
 @pytest.mark.parametrize("name", FILLED)
 def test_each_text_stands_in_its_gap(name: str) -> None:
     words, texts, whole = FILLED[name]
-    frame = PromptLayout(words, PromptMetadata())
-    assert (frame.filled(texts), frame.filled(texts)) == (whole, whole)
+    layout = PromptLayout(words, PromptMetadata())
+    assert (layout.fill(texts), layout.fill(texts)) == (whole, whole)
 
 
 # ---------------------------------------------------------------- what is kept
@@ -127,43 +127,30 @@ class Counted:
         return " ".join(roles)
 
 
-def test_an_order_is_laid_out_once_and_so_are_two_of_one_length() -> None:
+def test_an_order_is_laid_out_once() -> None:
     lay_out = Counted()
-    orders = LayoutCache(lay_out)
+    layouts = LayoutCache(lay_out)
     for _ in range(3):
         for roles in ((U,), (U, A, U), (S, A, U), ()):
-            assert orders.of(roles) == " ".join(roles)
+            assert layouts.get(roles) == " ".join(roles)
     assert lay_out.times == 4
 
 
-def test_orders_of_clients_choice_are_kept_up_to_a_number() -> None:
+def test_the_latest_orders_are_kept_up_to_a_number() -> None:
     lay_out = Counted()
-    orders = LayoutCache(lay_out)
-    for length in range(3 * ORDERS):
-        assert orders.of((U,) * length) == " ".join((U,) * length)
-        assert len(orders.latest) <= ORDERS
-    for number in range(3 * ORDERS):  # of one length
-        orders.of(tuple([(U, A)[number >> place & 1] for place in range(8)]))
-    assert lay_out.times == 6 * ORDERS  # the order of eight users had made room by then
-    assert len(orders.latest) <= ORDERS
-
-
-def test_an_order_of_a_known_length_takes_no_other_place_than_that() -> None:
-    orders = LayoutCache(Counted())
-    for length in range(1, ORDERS + 1):
-        orders.of((U,) * length)
-    orders.of((U, A, U))
-    assert orders.latest.keys() == {*range(1, ORDERS + 1)}
+    layouts = LayoutCache(lay_out)
+    for length in (*range(MAX_LAYOUTS + 1), 0):
+        assert layouts.get((U,) * length) == " ".join((U,) * length)
+    assert lay_out.times == MAX_LAYOUTS + 2  # the first one had to be laid out again
 
 
 def test_a_long_order_is_not_kept() -> None:
     lay_out = Counted()
-    orders = LayoutCache(lay_out)
+    layouts = LayoutCache(lay_out)
     for _ in range(2):
-        for length in (LONGEST, LONGEST + 1):
-            assert orders.of((U,) * length).count(U) == length
+        for length in (MAX_MESSAGES, MAX_MESSAGES + 1):
+            assert layouts.get((U,) * length).count(U) == length
     assert lay_out.times == 3
-    assert orders.latest.keys() == {LONGEST}
 
 
 def test_a_refusal_comes_every_time() -> None:

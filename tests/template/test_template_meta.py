@@ -7,7 +7,6 @@ import pytest
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Segment
-from gateway.template.meta.renderer import KEPT
 from tests.template.samples import (
     BOT,
     HUMAN,
@@ -277,14 +276,3 @@ def test_an_unknown_role_is_named_escaped_and_cut() -> None:
 def test_empty_tool_calls_are_no_tool_calls() -> None:
     asked = Dialogue((message(U, "q"), message(A, "a", tool_calls=[]), message(U, "r")))
     assert template(PLAIN).render(asked).text.endswith("<BOT>: ")
-
-
-@pytest.mark.parametrize("roles", [PLAIN, THINKING], ids=["messages alone", "with words of its own"])
-def test_every_message_is_marked_with_its_own_number_however_many_there_are(roles: dict[str, Any]) -> None:
-    said = [(U if number % 2 == 0 else A, str(number)) for number in range(KEPT + 9)]
-    segments = template(roles).render(dialogue(*said)).segments
-    assert segments is not None
-    contents = [(segment.text, segment.origin) for segment in segments if not segment.scaffold]
-    assert contents == [(text, f"messages[{text}]") for _, text in said]
-    begins = [segment.origin for segment in segments if segment.scaffold and segment.text == "<HUMAN>: "]
-    assert begins == [f"messages[{number}]" for number in range(0, KEPT + 9, 2)]

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.dialogue import NO_WISHES, Dialogue, Message, RenderOptions, plain_messages
-from gateway.template.opencompass.lm_parser import LMParser
-from gateway.template.opencompass.prompt_list import PromptList
 from gateway.template.registry import build
 from gateway.template.spec.template import RoleSpec, TemplateSpec
+from tests.reference.opencompass.parsers import LMParser
+from tests.reference.opencompass.prompt_list import PromptList
 
 TEXTS = st.text(alphabet=st.sampled_from("ab <>\n{}é漢🙂"), max_size=6)
 

@@ -100,7 +100,7 @@ class FastLayouts:
             if found is None:
                 return None
             layouts = found
-        layout = (layouts.with_variables if options.variables else layouts.without_variables).of(messages.roles)
+        layout = (layouts.with_variables if options.variables else layouts.without_variables).get(messages.roles)
         text = None if layout is None else layout.filled(messages.texts, options.variables)
         return None if layout is None or text is None else Prompt(text, layout.metadata, dialogue)
 

@@ -17,7 +17,8 @@ from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParam
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
 from gateway.template.lazyllm.history import Turn, printed_json, printed_result
-from gateway.template.messages import MAX_SHOWN, check_open_turn, content_of, unread_fields
+from gateway.template.messages import check_open_turn, content_of, unread_fields
+from gateway.template.roles import MAX_SHOWN
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.tools import calls_of
 

@@ -12,8 +12,7 @@ from gateway.core import fast_paths
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Pieces, Prompt, Segment, SegmentLabel, Segments
-from gateway.template.layout import PromptLayout, Roles
-from gateway.template.layout_render import FramedTemplate
+from gateway.template.layout import LayoutTemplate, PromptLayout, Roles
 from gateway.template.lazyllm.assembly import GENERATE, PromptParts, assemble
 from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.errors import PrompterError
@@ -27,7 +26,7 @@ from gateway.template.lazyllm.segments import TOOLS, text_of
 from gateway.template.lazyllm.tools import TOOL_NAMES, tool_names, write_tools
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.spec.template import TemplateSpec
-from gateway.template.stops import manner_of
+from gateway.template.stops import prompt_metadata
 from gateway.template.tools import choice_of, forced, tools_of
 
 TOOL_CHOICE: SegmentLabel = ("assistant", "tool_choice", False)
@@ -54,7 +53,7 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
     return SafeInstruction.compiled(instruction, spec.tokens, tools=False).slots
 
 
-class PrompterTemplate(FramedTemplate):
+class PrompterTemplate(LayoutTemplate):
     """The template of one file of ``kind: prompter``."""
 
     def __init__(self, spec: TemplateSpec) -> None:
@@ -69,21 +68,18 @@ class PrompterTemplate(FramedTemplate):
             for tools in (False, True)
         }
         self._slots = slots_in(spec.prompter)
-        self._metadata = manner_of(spec, self._segments)
-        self._layouts: FastLayouts | None = None
+        self._metadata = prompt_metadata(spec, self._segments)
+        self._fast: FastLayouts | None = None
         if fast_paths.ENABLED and not (spec.prompter.exact and self._slots):  # exact filling searches the texts
-            self._layouts = FastLayouts(self._render_general, [s for s in self._slots if s != spec.prompter.input_slot])
+            self._fast = FastLayouts(self._render_general, [s for s in self._slots if s != spec.prompter.input_slot])
         super().__init__(self._prompt_layout)
 
     def _prompt_layout(self, roles: Roles) -> PromptLayout | None:
-        return self._layouts.prompt_layout(roles) if self._layouts else None
+        return self._fast.prompt_layout(roles) if self._fast else None
 
-    def _rendered(self, dialogue: Dialogue) -> Prompt:
-        if self._layouts is not None:
-            prompt = self._layouts.render(dialogue)
-            if prompt is not None:
-                return prompt
-        return self._render_general(dialogue)
+    def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
+        prompt = super()._fast_render(dialogue)
+        return self._fast.render(dialogue) if prompt is None and self._fast is not None else prompt
 
     def _segments(self, dialogue: Dialogue) -> Segments:
         return self._render_general(dialogue).segments or ()

@@ -1,12 +1,10 @@
-"""How does a dialogue become messages for an API model? (``kind: meta`` with ``api_role``)
+"""Templates of ``kind: meta`` whose roles have ``api_role``: they make OpenAI messages.
 
-The rules of the API parser (``specs/opencompass.md`` 5): each turn is spoken by its
-``api_role``, begin and end around it; neighbours of one role become one message,
-joined by a line break. ``turns: natural`` keeps message order and invents nothing;
-``turns: opencompass`` lets the parser itself walk, empty turns included.
+The rules are ``docs/spec/opencompass.md`` 5. Each turn is a message of its ``api_role``, with begin and end around the
+content. Neighbours of one role become one message, joined by a line break. ``turns: natural`` keeps the order of the
+messages and adds no empty one; ``turns: opencompass`` takes the messages of the API parser, empty ones included.
 
-Meta ``begin``, which the reference hands on as a bare string that no wrapper can
-send, is a system message of its own in front.
+The meta ``begin`` is a system message in front. (The reference passes it on as a bare string that cannot be sent.)
 """
 
 from __future__ import annotations
@@ -15,137 +13,122 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Notice, Prompt, PromptMetadata
-from gateway.template.messages import Speakers, check_open_turn, role_names
+from gateway.core.prompt import Notice, Prompt
+from gateway.template.messages import check_open_turn
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.opencompass.api_parser import APIParser
-from gateway.template.opencompass.renderer import as_meta_template, as_prompt_list
-from gateway.template.opencompass.wrappers import AIS_WIRE_ROLES
+from gateway.template.opencompass.prompt_list import prompt_list
+from gateway.template.opencompass.renderer import meta_template
 from gateway.template.passthrough import as_sent
+from gateway.template.roles import API_ROLES, role_map, role_names
 from gateway.template.spec.template import RoleSpec, TemplateSpec
-from gateway.template.stops import stop_strings, stop_token_ids
-
-API_ROLES = AIS_WIRE_ROLES
-"""``api_role`` → OpenAI role."""
-
-BASIC = frozenset({"role", "content"})
-"""What every message has."""
+from gateway.template.stops import prompt_metadata
 
 Content = str | list[Any]
-Said = tuple[tuple[int, ...], dict[str, Any]]
-"""The numbers of the messages that went in, and what comes out."""
+Numbered = tuple[tuple[int, ...], dict[str, Any]]
+"""(numbers of the dialogue's messages, the message made of them)."""
 
 
 class ApiTemplate:
-    """Renders dialogues into OpenAI messages."""
+    """Renders dialogues into OpenAI messages. Media and tool calls pass, because messages can carry them."""
 
     def __init__(self, spec: TemplateSpec) -> None:
+        if spec.generating is None:
+            raise ValueError("a meta template without a generating role passed the checks")
         self.spec = spec
-        self._speakers = Speakers(spec)
+        self._roles = role_map(spec)
         self._names = role_names(spec)
-        self._order = NaturalOrder(spec, self._speakers)
-        self._parser = APIParser({**as_meta_template(spec), "begin": ""})
-        self._opening: tuple[Said, ...] = (((), {"role": "system", "content": spec.begin}),) if spec.begin else ()
-        self._manner = PromptMetadata(stop_strings(spec), stop_token_ids(spec))
+        self._order = NaturalOrder(spec, spec.generating, self._roles)
+        self._parser = APIParser(meta_template(spec))
+        self._begin: list[Numbered] = [((), {"role": "system", "content": spec.begin})] if spec.begin else []
+        self._metadata = prompt_metadata(spec)
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``; media and tool calls pass, because messages can carry them."""
+        """See ``base.Template``."""
         check_open_turn(dialogue)
-        said = list(self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue))
-        merged = [*self._opening, *_merged(said)]
-        if len(merged) == len(self._opening):
-            raise InvalidValue("no message to send: nothing is said before the model's turn", param="messages")
-        manner = replace(self._manner, notices=tuple(self._notices(dialogue, merged)))
-        return Prompt("", manner, tuple(message for _, message in merged))
+        turns = self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue)
+        merged = _merged(turns)
+        if not merged:
+            raise InvalidValue("no message to send: there is none before the model's turn", param="messages")
+        metadata = replace(self._metadata, notices=tuple(self._notices(dialogue, merged)))
+        return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
 
-    def _natural(self, dialogue: Dialogue) -> Iterator[Said]:
-        for speaker, entry, number in self._order.turns(dialogue):
-            if isinstance(entry, str):
-                continue  # the checks refuse bare strings in an API template
-            if speaker is None:
-                yield (), _spoken(entry, entry.prompt or "", {})
+    def _natural(self, dialogue: Dialogue) -> Iterator[Numbered]:
+        for mapping, entry, number in self._order.turns(dialogue):
+            assert isinstance(entry, RoleSpec)  # the checks refuse bare strings in an API template
+            if mapping is None:
+                yield (), _api_message(entry, entry.prompt or "", {}, entry.end)
                 continue
             message = dialogue.messages[number]
-            open_turn = dialogue.continue_final and number == len(dialogue.messages) - 1
-            yield (number,), _spoken(entry, _content(message), _further(message), end=not open_turn)
+            is_open = dialogue.continue_final and number == len(dialogue.messages) - 1
+            further = {key: value for key, value in as_sent(message).items() if key not in ("role", "content")}
+            yield (number,), _api_message(entry, _content(message), further, "" if is_open else entry.end)
 
-    def _parsed(self, dialogue: Dialogue) -> Iterator[Said]:
+    def _parsed(self, dialogue: Dialogue) -> Iterator[Numbered]:
         contents = [_content(message) for message in dialogue.messages]
         texts = [content if isinstance(content, str) else "" for content in contents]
-        items, numbers = as_prompt_list(dialogue.messages, texts, self._names, self._speakers)
-        for sources, message in self._parser.messages(items):
-            told = tuple(numbers[source] for source in sources)
-            role = API_ROLES[message["role"]]
-            if told and not isinstance(contents[told[0]], str):
-                yield told, {"role": role, "content": contents[told[0]]}
-            else:
-                yield told, {"role": role, "content": message["prompt"]}
+        items, numbers = prompt_list(dialogue.messages, texts, self._names, self._roles)
+        for positions, message in self._parser.messages(items):
+            sources = tuple(numbers[position] for position in positions)
+            has_parts = sources and not isinstance(contents[sources[0]], str)
+            content = contents[sources[0]] if has_parts else message["prompt"]
+            yield sources, {"role": API_ROLES[message["role"]], "content": content}
 
-    def _notices(self, dialogue: Dialogue, merged: Iterable[Said]) -> Iterator[Notice]:
+    def _notices(self, dialogue: Dialogue, merged: Iterable[Numbered]) -> Iterator[Notice]:
         sent: set[int] = set()
         for numbers, _ in merged:
             sent.update(numbers)
             if len(numbers) > 1:
                 yield Notice("merged_turns", f"messages[{numbers[0]}] to messages[{numbers[-1]}]")
         for number, message in enumerate(dialogue.messages):
-            speaker = self._speakers[message.role]
+            mapping = self._roles[message.role]
             if number not in sent:
                 yield Notice("dropped_turn", f"messages[{number}]: not in the round, or after the generate point")
-            elif speaker.fallback_for:
-                yield fallback_notice(speaker.fallback_for, speaker.role, number)
+            elif mapping.fallback_for:
+                yield fallback_notice(mapping, number)
 
 
 def _content(message: Message) -> Content:
-    """Text as text; a content with media keeps its parts."""
-    if not message.parts or all(part.kind == "text" for part in message.parts):
+    """The content as text, or its parts if some are media."""
+    if all(part.kind == "text" for part in message.parts):
         return message.text
     return list(message.raw["content"])
 
 
-def _further(message: Message) -> Mapping[str, Any]:
-    """Everything else the message carries: ``name``, ``tool_calls``, ``tool_call_id`` …"""
-    if len(message.raw) <= 2 and message.raw.keys() <= BASIC:
-        return EMPTY_MAPPING
-    return {key: value for key, value in as_sent(message).items() if key not in ("role", "content")}
-
-
-def _spoken(role: RoleSpec, content: Content, further: Mapping[str, Any], *, end: bool = True) -> dict[str, Any]:
-    closing = role.end if end else ""
+def _api_message(role: RoleSpec, content: Content, further: Mapping[str, Any], end: str) -> dict[str, Any]:
     if isinstance(content, str):
-        content = f"{role.begin}{content}{closing}"
+        content = f"{role.begin}{content}{end}"
     else:
-        content = [*_parts(role.begin), *content, *_parts(closing)]
-    message: dict[str, Any] = {"role": API_ROLES[role.api_role or ""], "content": content}
-    if further:
-        message.update(further)
-    return message
+        content = [*_text_parts(role.begin), *content, *_text_parts(end)]
+    return {"role": API_ROLES[role.api_role or ""], "content": content, **further}
 
 
-def _merged(said: Iterable[Said]) -> list[Said]:
-    """Neighbours of one role as one message; one with further fields stays alone, so that they keep their meaning."""
-    merged: list[tuple[list[int], list[Content], dict[str, Any]]] = []
-    for numbers, message in said:
-        last = merged[-1][2] if merged else {}
-        if last.get("role") == message["role"] and len(last) == len(message) == 2:
-            merged[-1][0].extend(numbers)
-            merged[-1][1].append(message["content"])
+def _merged(turns: Iterable[Numbered]) -> list[Numbered]:
+    """Neighbours of one role as one message. A message with further fields stays alone."""
+    groups: list[list[Numbered]] = []
+    for turn in turns:
+        last = groups[-1][-1][1] if groups else {}
+        if last.get("role") == turn[1]["role"] and len(last) == len(turn[1]) == 2:
+            groups[-1].append(turn)
         else:
-            merged.append(([*numbers], [message["content"]], message))
-    for _, contents, message in merged:
-        if len(contents) > 1:
-            message["content"] = _joined(contents)
-    return [(tuple(numbers), message) for numbers, _, message in merged]
+            groups.append([turn])
+    return [group[0] if len(group) == 1 else _as_one(group) for group in groups]
 
 
-def _joined(contents: list[Content]) -> Content:
+def _as_one(group: list[Numbered]) -> Numbered:
+    """Texts are joined with line breaks; with media, all become one list of parts."""
+    contents: list[Content] = [message["content"] for _, message in group]
     texts = [content for content in contents if isinstance(content, str)]
-    if len(texts) == len(contents):
-        return "\n".join(texts)
-    return [part for content in contents for part in (_parts(content) if isinstance(content, str) else content)]
+    joined: Content = "\n".join(texts)
+    if len(texts) < len(contents):
+        joined = [part for content in contents for part in _text_parts(content)]
+    return tuple([number for numbers, _ in group for number in numbers]), {**group[0][1], "content": joined}
 
 
-def _parts(text: str) -> list[Any]:
-    return [{"type": "text", "text": text}] if text else []
+def _text_parts(content: Content) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.template.messages import role_names
-from gateway.template.opencompass.wrappers import AIS_WIRE_ROLES
+from gateway.template.roles import API_ROLES, role_names
 from gateway.template.spec.template import RoleSpec, TemplateSpec
 from gateway.template.validation.problems import Path, Problems, kind_of, shown, suggestion
 
-API_ROLES = tuple(AIS_WIRE_ROLES)
 ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 NEEDED_ROLES = ("user", "assistant")
 
@@ -55,7 +53,7 @@ def _role(value: Any, path: Path, problems: Problems) -> RoleSpec:
         problems.add(path, "has no `role`: name it, for example HUMAN, BOT or SYSTEM")
     optional = {key: problems.text(entry[key], (*path, key)) for key in ("prompt", "fallback_role") if key in entry}
     if "api_role" in entry:
-        optional["api_role"] = problems.choice(entry["api_role"], (*path, "api_role"), API_ROLES, "HUMAN")
+        optional["api_role"] = problems.choice(entry["api_role"], (*path, "api_role"), tuple(API_ROLES), "HUMAN")
     return RoleSpec(
         role=problems.word(entry["role"], (*path, "role")) if "role" in entry else "",
         begin=problems.text(entry.get("begin", ""), (*path, "begin")),

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from gateway.core.prompt import Bos
 from gateway.template.huggingface.folder.reader import Fetch, Names
-from gateway.template.messages import SYSTEM
+from gateway.template.roles import SYSTEM
 from gateway.template.spec.template import RoleSpec, TemplateSpec
 from gateway.template.validation.examples import read_examples
 from gateway.template.validation.jinja import read_jinja

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from gateway.template.messages import SYSTEM, role_names
+from gateway.template.roles import SYSTEM, role_names
 from gateway.template.spec.template import RoleSpec, TemplateSpec
 from gateway.template.spec.tools import (
     PARSERS,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gateway.core.dialogue import Dialogue, Message, Part, RenderOptions
 from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Prompt
-from gateway.template.full_text import whole_segments
+from gateway.template.full_text import full_segments
 from gateway.template.registry import build
 from gateway.template.validation.template import SpecError, parse_spec
 from tests.reference.lazyllm.names import tokens_for
@@ -440,7 +440,7 @@ def test_templates_without_slots_refuse_variables(raw: dict[str, Any]) -> None:
 
 def test_a_prompter_has_no_whole_conversation() -> None:
     with pytest.raises(InvalidValue, match="only a meta template"):
-        whole_segments(template(CHAT).spec, dialogue((U, "q")))
+        full_segments(template(CHAT).spec, dialogue((U, "q")))
 
 
 # ---------------------------------------------------------------- what a file cannot say

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.opencompass.prompt_list import PromptList
+from tests.reference.opencompass.prompt_list import PromptList
 
 OPENAI_ROLES: Mapping[str, str] = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}
 DEFAULT_API_ROLES: Mapping[str, str] = {"system": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.opencompass.api_parser import MESSAGE_ROLES, APIParser
-from gateway.template.opencompass.dialect import Dialect
-from gateway.template.opencompass.prompt_list import appended
+from tests.reference.opencompass.dialect import Dialect
+from tests.reference.opencompass.parsers import MESSAGE_ROLES, APIParser
+from tests.reference.opencompass.prompt_list import appended
 
 WIRE_ROLES: Mapping[str, str] = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
 AIS_WIRE_ROLES: Mapping[str, str] = {**WIRE_ROLES, "TOOL": "tool"}
