@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, Part
 from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
@@ -56,13 +55,18 @@ def content_of(message: Message, number: int, media: str | None) -> str:
 
     Raises UnsupportedParameter for tool calls, and MediaNotSupported where ``media`` is None.
     """
-    for field in CALL_FIELDS if message.raw else ():
+    for field in CALL_FIELDS if has_fields(message) else ():
         if message.raw.get(field):
             raise UnsupportedParameter(
                 f"this model's template cannot write {field}: it declares no tool parser",
                 param=f"messages[{number}].{field}",
             )
     return text_of(message, number, media)
+
+
+def has_fields(message: Message) -> bool:
+    """True if the message may have more fields than a role and a text."""
+    return len(message.raw) > 2 or not message.text
 
 
 def text_of(message: Message, number: int, media: str | None) -> str:
@@ -84,7 +88,6 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
 
 def unread_fields(message: Message, number: int) -> Iterator[Notice]:
     """One notice for each field of ``messages[number]`` that the prompt leaves out."""
-    raw: Any = message.raw
-    for field in UNREAD_FIELDS if raw else ():
-        if raw.get(field):
+    for field in UNREAD_FIELDS:
+        if message.raw.get(field):
             yield Notice("ignored_field", f"messages[{number}].{field}")

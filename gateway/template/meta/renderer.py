@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, PlainMessages
+from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message, PlainMessages
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
 from gateway.template.layout import LayoutTemplate, PromptLayout, Roles, split_at_gaps
-from gateway.template.messages import check_dialogue, content_of, origin_of, unread_fields
+from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.roles import RoleMapping, role_map
 from gateway.template.spec.template import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
+
+TEMPLATE_LABEL: SegmentLabel = ("", "template", True)
 
 
 class MetaTemplate(LayoutTemplate):
@@ -53,6 +55,8 @@ class Rendering:
         self.template = template
         self.dialogue = dialogue
         self.generating = template.generating
+        self.open_number = len(dialogue.messages) - 1 if dialogue.continue_final else -1
+        """The number of the message that is to be continued; -1: none."""
         self.opened = ""
         """See ``PromptMetadata``."""
         self._texts: list[str] = []
@@ -61,7 +65,8 @@ class Rendering:
 
     def prompt(self) -> Prompt:
         """The whole prompt. Call once."""
-        self.scaffold(self.template.spec.begin, "", "template")
+        if self.template.spec.begin:
+            self.add(self.template.spec.begin, TEMPLATE_LABEL)
         self.before_turns()
         for mapping, entry, number in self.template.order.turns(self.dialogue):
             if mapping is None:
@@ -69,7 +74,7 @@ class Rendering:
             else:
                 self.turn(mapping, number)
         if not self.dialogue.continue_final:
-            self.add(self.generating.begin, self.generating.role, "generate", scaffold=True)
+            self.add(self.generating.begin, (self.generating.role, "generate", True))
         self.after_turns()
         metadata = self.template.metadata
         if self._notices or self.opened:
@@ -84,48 +89,39 @@ class Rendering:
 
     def turn(self, mapping: RoleMapping, number: int) -> None:
         """Write ``messages[number]``."""
-        role, origin = mapping.role.role, origin_of(number)
-        self.scaffold(self.begin_of(mapping, number), role, origin)
-        self.content(mapping, number)
-        self.scaffold(self.end_of(mapping, number), role, origin)
+        role = mapping.role
+        self.write_turn(mapping, number, role.begin, "" if number == self.open_number else role.end)
+
+    def write_turn(self, mapping: RoleMapping, number: int, begin: str, end: str) -> None:
+        """Write ``messages[number]`` between ``begin`` and ``end``."""
+        message, role, origin = self.dialogue.messages[number], mapping.role.role, origin_of(number)
+        if begin:
+            self.add(begin, (role, origin, True))
+        self.content(message, number, (role, origin, False))
+        if end:
+            self.add(end, (role, origin, True))
         if mapping.fallback_for:
             self._notices[fallback_notice(mapping, number)] = None
-        self._notices.update(dict.fromkeys(unread_fields(self.dialogue.messages[number], number)))
+        if has_fields(message):
+            self._notices.update(dict.fromkeys(unread_fields(message, number)))
 
-    def begin_of(self, mapping: RoleMapping, number: int) -> str:
-        """The text before the content of ``messages[number]``."""
-        return mapping.role.begin
+    def content(self, message: Message, number: int, label: SegmentLabel) -> None:
+        """Write the content of ``messages[number]``; ``label`` is the one of its text."""
+        self.add(content_of(message, number, self.template.spec.media), label)
 
-    def end_of(self, mapping: RoleMapping, number: int) -> str:
-        """The text behind the content of ``messages[number]``; empty if the message is to be continued."""
-        return "" if self.is_open(number) else mapping.role.end
-
-    def content(self, mapping: RoleMapping, number: int) -> None:
-        """Write the content of ``messages[number]``."""
-        text = content_of(self.dialogue.messages[number], number, self.template.spec.media)
-        self.add(text, mapping.role.role, origin_of(number), scaffold=False)
-
-    def is_open(self, number: int) -> bool:
-        """True for the last message if it is to be continued."""
-        return self.dialogue.continue_final and number == len(self.dialogue.messages) - 1
-
-    def scaffold(self, text: str, role: str, origin: str) -> None:
-        """Add a text of the template, if it is not empty."""
-        if text:
-            self.add(text, role, origin, scaffold=True)
-
-    def add(self, text: str, role: str, origin: str, *, scaffold: bool) -> None:
-        """Add a piece, see ``Segment``."""
+    def add(self, text: str, label: SegmentLabel) -> None:
+        """Add a piece with its label."""
         self._texts.append(text)
-        self._labels.append((role, origin, scaffold))
+        self._labels.append(label)
 
     def _own_entry(self, entry: RoleSpec | str) -> None:
         """Write an entry of the round that no message fills."""
         if isinstance(entry, str):
-            self.scaffold(entry, "", "template")
+            self.add(entry, TEMPLATE_LABEL)
             return
-        for text in (entry.begin, entry.prompt or "", entry.end):
-            self.scaffold(text, entry.role, "template")
+        for text in (entry.begin, entry.prompt, entry.end):
+            if text:
+                self.add(text, (entry.role, "template", True))
         self._notices[Notice("default_prompt", ascii(entry.role)[1:-1])] = None
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.prompt import Prompt
+from gateway.core.prompt import Prompt, SegmentLabel
 from gateway.template.messages import check_open_turn, origin_of, text_of
 from gateway.template.meta.renderer import MetaTemplate, Rendering
 from gateway.template.roles import RoleMapping
@@ -75,9 +75,8 @@ class ToolRendering(Rendering):
         if form.place == "before_turn":
             self._write(self._list, "")
         if form.system or form.place in ("before_text", "after_text"):
-            self.scaffold(role.begin, role.role, "template")
-            self._write(self._with_list(form.system, "template", scaffold=True), role.role)
-            self.scaffold(role.end, role.role, "template")
+            inner = self._with_list(form.system, "template", scaffold=True)
+            self._write([(role.begin, "template", True), *inner, (role.end, "template", True)], role.role)
         if form.place == "after_turn":
             self._write(self._list, "")
 
@@ -92,29 +91,23 @@ class ToolRendering(Rendering):
         has_list = self._list_number == number
         if has_list and self._form.place == "before_turn":
             self._write(self._list, "")
-        super().turn(mapping, number)
+        begin = self._spec.results.separator if self._is_joined(number) else mapping.role.begin
+        end = "" if number == self.open_number or self._is_joined(number + 1) else mapping.role.end
+        self.write_turn(mapping, number, begin, end)
         if has_list and self._form.place == "after_turn":
             self._write(self._list, "")
 
-    def begin_of(self, mapping: RoleMapping, number: int) -> str:
-        """The role's begin, or the separator of results that share a turn."""
-        return self._spec.results.separator if self._is_joined(number) else mapping.role.begin
-
-    def end_of(self, mapping: RoleMapping, number: int) -> str:
-        """The role's end; empty if the next result shares the turn."""
-        return "" if self._is_joined(number + 1) else super().end_of(mapping, number)
-
-    def content(self, mapping: RoleMapping, number: int) -> None:
+    def content(self, message: Message, number: int, label: SegmentLabel) -> None:
         """Write what stands inside the turn of ``messages[number]``."""
-        self._write(self._content_pieces(number), mapping.role.role)
+        self._write(self._content_pieces(message, number), label[0])
 
     def _is_joined(self, number: int) -> bool:
         """True for a result that shares the turn of the result before it."""
         pair = self.dialogue.messages[number - 1 : number + 1] if number > 0 else ()
         return self._spec.results.together and len(pair) == 2 and pair[0].role == pair[1].role == TOOL
 
-    def _content_pieces(self, number: int) -> Iterator[Piece]:
-        message, origin = self.dialogue.messages[number], origin_of(number)
+    def _content_pieces(self, message: Message, number: int) -> Iterator[Piece]:
+        origin = origin_of(number)
         text = text_of(message, number, self.template.spec.media)
         if message.role == TOOL:
             results = self._spec.results
@@ -145,7 +138,7 @@ class ToolRendering(Rendering):
                 "this model's template cannot write tool_calls: it declares no `calls` under `tools`",
                 param=f"messages[{number}].tool_calls",
             )
-        if self.is_open(number):
+        if number == self.open_number:
             raise InvalidValue(
                 "a message that calls tools is complete; only text can be continued", param="continue_final_message"
             )
@@ -173,7 +166,7 @@ class ToolRendering(Rendering):
     def _write(self, pieces: Sequence[Piece] | Iterator[Piece], role: str) -> None:
         for text, origin, scaffold in pieces:
             if text:
-                self.add(text, role, origin, scaffold=scaffold)
+                self.add(text, (role, origin, scaffold))
 
 
 def _list_pieces(form: ToolList, tools: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:

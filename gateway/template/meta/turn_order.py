@@ -43,7 +43,8 @@ class NaturalOrder:
             if mapping.place is not None and mapping.is_system:
                 system_places.add(mapping.place)
             elif mapping.place is not None:
-                yield from self._between(last_place, mapping.place, system_places)
+                if self._own_entries:
+                    yield from self._between(last_place, mapping.place, system_places)
                 last_place = mapping.place
             yield mapping, mapping.role, number
         if not dialogue.continue_final:
