@@ -72,16 +72,13 @@ class LayoutTemplate(ABC):
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
-        if fast_paths.ENABLED and dialogue.wishes is NO_WISHES:
-            prompt = self._fast_render(dialogue)
-            if prompt is not None:
-                return prompt
-        return self._render_general(dialogue)
+        prompt = self._fast_render(dialogue) if fast_paths.ENABLED else None
+        return self._render_general(dialogue) if prompt is None else prompt
 
     def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
         """The prompt by its layout; None: the dialogue needs the general form."""
         messages = dialogue.messages
-        if not isinstance(messages, PlainMessages):
+        if dialogue.wishes is not NO_WISHES or not isinstance(messages, PlainMessages):
             return None
         layout = self._layouts.get(messages.roles)
         return Prompt(layout.fill(messages.texts), layout.manner, dialogue) if layout is not None else None

@@ -1,7 +1,6 @@
-"""What tools, calls and choices does a conversation hold? Read once, in one form, for every template that writes them.
+"""The tools, calls and tool choice of a request, for every template that writes them into a string.
 
-Templates that make a string call these; where messages are sent, the target reads them itself. What is wrong is a 400
-that names its place: nothing is guessed.
+Errors are 400s that name the field. Templates that make messages pass these fields unread.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.template.spec.tools import ForceForm, ToolsSpec
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What a function may be called: OpenAI's signs, and the dot that other servers take."""
+"""Names of functions: OpenAI's characters, and the dot that other servers allow."""
 
 Mode = Literal["auto", "none", "required", "named"]
 MODES: Mapping[str, Mode] = {"auto": "auto", "none": "none", "required": "required"}
@@ -25,30 +24,30 @@ MODES: Mapping[str, Mode] = {"auto": "auto", "none": "none", "required": "requir
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that an assistant's message holds."""
+    """A call in an assistant's message."""
 
     name: str
     arguments: Mapping[str, Any]
-    """Parsed: on the wire they are JSON in a string."""
+    """Parsed from the JSON string of the wire."""
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """What ``tool_choice`` asks for."""
+    """The meaning of ``tool_choice``."""
 
     mode: Mode
     name: str = ""
-    """The tool that must be called, with ``named``."""
+    """With ``named``: the tool that must be called."""
 
 
 AUTO, NONE = ToolChoice("auto"), ToolChoice("none")
 
 
 def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
-    """The request's tools, each ``{type: function, function: {name: …}}``, whole, names unique.
+    """The request's tools, each ``{type: function, function: {name: …}}``, with unique names.
 
-    Raises InvalidValue, and UnsupportedParameter for tools that are no functions.
+    Raises InvalidValue, and UnsupportedParameter for tools that are not functions.
     """
     names: set[str] = set()
     for number, tool in enumerate(dialogue.tools):
@@ -69,12 +68,12 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
-    """The name of a tool that ``tools_of`` has let through."""
+    """The name of a tool from ``tools_of``."""
     return str(tool["function"]["name"])
 
 
 def choice_of(dialogue: Dialogue) -> ToolChoice:
-    """What the answer may be; without tools ``none``. Raises InvalidValue."""
+    """The request's tool choice; ``none`` without tools. Raises InvalidValue."""
     raw = dialogue.tool_choice
     choice = AUTO if raw is None else _choice(raw)
     if not dialogue.tools:
@@ -126,8 +125,8 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
             f"{param}.function.name must be 1 to 64 letters, digits, underscores, dots or dashes",
             param=f"{param}.function.name",
         )
-    said = function.get("arguments", "{}")
-    arguments = _object(said) if isinstance(said, str) else None
+    text = function.get("arguments", "{}")
+    arguments = _object(text) if isinstance(text, str) else None
     if arguments is None:
         raise InvalidValue(
             f"{param}.function.arguments must be a string that holds a JSON object",
@@ -140,33 +139,33 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
 def _object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text, parse_constant=_refuse)
-        as_json(value).encode()  # half a character, or a number too large for a float
+        as_json(value).encode()  # fails on a lone surrogate, and on a number too large for a float
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON as chat templates write it: a blank after each comma and colon, nothing escaped that need not be."""
+    """JSON in the form of chat templates: a space after each comma and colon, characters beyond ASCII unescaped."""
     return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
 def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice) -> tuple[str, str, str]:
-    """What the prompt ends with for this choice: the opening of a call, a name, and what follows it.
+    """The end of the prompt for this choice: the opening of a call, the tool's name, and the text behind it.
 
-    All empty where nothing is demanded. Raises UnsupportedParameter where the template cannot demand a call.
+    All are empty without a demanded call. Raises UnsupportedParameter if the template cannot demand one.
     """
     if choice.mode not in ("required", "named"):
         return "", "", ""
     force: ForceForm | None = tools.force
     if force is None:
         raise UnsupportedParameter(
-            "this model cannot be made to call a tool: its template declares no `force` under `tools`. "
-            "Leave tool_choice out, or say auto.",
+            "this model's template cannot demand a call: it declares no `force` under `tools`. "
+            "Leave tool_choice out, or write auto.",
             param="tool_choice",
         )
     if dialogue.continue_final:

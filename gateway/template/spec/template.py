@@ -1,7 +1,6 @@
-"""What does a template file say? The file's keys, checked and frozen.
+"""A template file's keys, checked and frozen.
 
-The OpenCompass keys are kept word for word (``specs/opencompass.md`` 1 and 4);
-the gateway's own keys stand beside them (design 4).
+The keys of OpenCompass keep their names (``docs/spec/opencompass.md`` 1 and 4), the gateway's own stand beside them.
 """
 
 from __future__ import annotations
@@ -15,6 +14,9 @@ from gateway.core.prompt import Bos
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.spec.tools import ThinkingSpec, ToolsSpec
 
+ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
+"""The roles of an API model, in OpenCompass's words."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
@@ -24,15 +26,15 @@ class RoleSpec:
     begin: str = ""
     end: str = ""
     prompt: str | None = None
-    """The default prompt; None: none given."""
+    """The default prompt; None: the role has none."""
     generate: bool = False
-    api_role: str | None = None
+    api_role: ApiRole | None = None
     fallback_role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A conversation and the exact prompt it must become; run whenever the file is loaded."""
+    """A conversation and the exact prompt that it must become. Rendered whenever the file is loaded."""
 
     messages: tuple[Mapping[str, Any], ...]
     prompt: str | None = None
@@ -47,10 +49,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class JinjaSpec:
-    """A chat template, and what surrounds it in a model's folder (``kind: jinja``)."""
+    """A chat template with the settings from a model's folder (``kind: jinja``)."""
 
     sources: tuple[tuple[str, str], ...]
-    """(name, text): the template, and behind it ``tool_use`` if it has one of its own for tools."""
+    """(name, text): the template, then ``tool_use`` if there is a separate one for tools."""
     special_tokens: Mapping[str, str] = field(default=EMPTY_MAPPING)
     """``bos_token``, ``eos_token`` …, variables of the template."""
     kwargs: Mapping[str, Any] = field(default=EMPTY_MAPPING)
@@ -58,34 +60,34 @@ class JinjaSpec:
     request_kwargs: tuple[str, ...] = ()
     """Variables that a request may set by ``chat_template_kwargs``."""
     clock: str = ""
-    """What ``strftime_now`` tells, in ISO 8601; empty: the present moment."""
+    """The time that ``strftime_now`` formats, in ISO 8601; empty: the present time."""
     clock_given: bool = False
     content: Literal["text", "parts"] = "text"
-    """Content that comes as a list: joined to one text, or as it is."""
+    """The form of content that comes as a list: joined to one text, or unchanged."""
     tool_arguments: Literal["object", "text"] = "object"
-    """The arguments of a call, JSON text on the wire: read, or as they are."""
+    """The form of a call's arguments, which are JSON text on the wire: parsed, or unchanged."""
     ends: tuple[str, ...] = ()
     """The texts of the tokens that end an answer."""
     end_ids: tuple[int, ...] = ()
-    """The ids of the same."""
+    """The ids of these tokens."""
     files: tuple[str, ...] = ()
-    """The files that say all this, by their paths beside the template."""
+    """The files that were read, by their paths relative to the template."""
     names: tuple[str, ...] = ()
-    """Of all the templates that these files hold."""
+    """The names of all templates in these files."""
     disagreements: tuple[str, ...] = ()
-    """Where these files disagree, and which one counts."""
+    """Differences between these files, and the file that counts."""
     choice: tuple[str, ...] = ()
-    """Which of several templates a request gets, if nobody has chosen one."""
+    """The template that a request gets, if there are several and the file names none."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """All that a person should know of the files."""
+        """All notes on the files, for ``gateway check``."""
         return (*self.disagreements, *self.choice)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateSpec:
-    """A template file; ``kind`` says which renderer reads it."""
+    """A template file. ``kind`` selects the renderer."""
 
     name: str
     kind: Literal["meta", "prompter", "jinja", "chat"]
@@ -111,24 +113,24 @@ class TemplateSpec:
     """Set for ``kind: prompter``."""
     examples: tuple[Example, ...] = ()
     digest: str = ""
-    """Twelve hex digits of the SHA-256 of the file, and of those beside it that count, for ``x-gateway-template``."""
+    """Twelve hex digits of the SHA-256 of the file and of the files it names, for ``x-gateway-template``."""
     jinja: JinjaSpec | None = None
     """Set for ``kind: jinja``."""
 
     @property
     def api(self) -> bool:
-        """Do the roles carry ``api_role``? Then the template makes messages, not a string."""
+        """True if the roles have ``api_role``: then the template makes messages, not a string."""
         return any(isinstance(entry, RoleSpec) and entry.api_role is not None for entry in self.round)
 
     @property
     def generating(self) -> RoleSpec | None:
-        """The role that the model plays; None for ``kind: chat``."""
+        """The role of the model's answer; None for ``kind: chat``."""
         return next((entry for entry in self.round if isinstance(entry, RoleSpec) and entry.generate), None)
 
 
 @dataclass(frozen=True, slots=True)
 class SpecProblem:
-    """A mistake in a template file, before anyone knows its line."""
+    """A mistake in a template file, by its path of keys instead of its line."""
 
     path: tuple[str | int, ...]
     message: str

@@ -1,4 +1,4 @@
-"""Are the examples inside a template file well formed? (Whether they come out right, ``build.run_examples`` says.)"""
+"""The form of the examples inside a template file. Their results are checked by ``registry.run_examples``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gateway.template.validation.problems import Path, Problems
 
 EXAMPLE_KEYS = ("messages", "prompt", "sent", "continue_final_message", "tools", "tool_choice", "variables")
 RESULT_KEYS = {True: ("sent", "prompt"), False: ("prompt", "sent")}
-"""By whether the template makes messages: the key to use, and the one that does not fit."""
+"""Whether the template makes messages → the right key, the wrong key."""
 
 
 def read_examples(value: Any, problems: Problems, *, sends_messages: bool) -> tuple[Example, ...]:
-    """The examples; what is wrong with them goes to ``problems``."""
+    """The examples; mistakes are added to ``problems``."""
     listed = problems.items(value, ("examples",))
     return tuple(_example(entry, ("examples", number), problems, sends_messages) for number, entry in enumerate(listed))
 
@@ -27,7 +27,7 @@ def _example(value: Any, path: Path, problems: Problems, sends_messages: bool) -
         made = "messages, so write `sent`" if sends_messages else "a string, so write `prompt`"
         problems.add((*path, wrong), f"this template makes {made}")
     elif entry and right not in entry:
-        problems.add(path, f"an example without `{right}` shows nothing: add what must come out")
+        problems.add(path, f"an example without `{right}` checks nothing: add the expected result")
     return Example(
         messages=_messages(entry.get("messages"), (*path, "messages"), problems),
         prompt=problems.text(entry["prompt"], (*path, "prompt")) if "prompt" in entry else None,

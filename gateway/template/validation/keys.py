@@ -1,20 +1,16 @@
-"""Are the keys right that several kinds of template files have?"""
+"""Keys that several kinds of template files have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.template.validation.problems import Problems, shown
+from gateway.template.validation.problems import Problems
 
 
 def token_id(keys: Mapping[str, Any], problems: Problems) -> int | None:
     """``eos_token_id``: a token id, or none."""
-    value = keys.get("eos_token_id")
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    problems.add(("eos_token_id",), f"must be a token id, a whole number from 0 up, not {shown(value)}")
-    return None
+    return problems.number(keys["eos_token_id"], ("eos_token_id",)) if "eos_token_id" in keys else None
 
 
 def stop_texts(keys: Mapping[str, Any], problems: Problems) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Are the roles of a template file usable, one by one and together?"""
+"""The roles of a template file, each one and together."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.template.roles import API_ROLES, role_names
+from gateway.template.roles import role_names
 from gateway.template.spec.template import RoleSpec, TemplateSpec
 from gateway.template.validation.problems import Path, Problems, kind_of, shown, suggestion
 
-ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 NEEDED_ROLES = ("user", "assistant")
 
 
 def read_round(keys: Mapping[str, Any], problems: Problems) -> tuple[RoleSpec | str, ...]:
-    """The round's roles and texts."""
+    """The roles and texts of ``round``."""
     if "round" not in keys:
         problems.add((), "`round` is missing: list the roles of a turn, such as {role: HUMAN, begin: …, end: …}")
         return ()
     entries = problems.items(keys["round"], ("round",))
     if isinstance(keys["round"], list) and not entries:
-        problems.add(("round",), "is empty: list at least the role that asks and the role that answers")
+        problems.add(("round",), "is empty: list at least the role of the user and the role of the assistant")
     return tuple(
         entry if isinstance(entry, str) else _role(entry, ("round", number), problems)
         for number, entry in enumerate(entries)
@@ -29,12 +28,12 @@ def read_round(keys: Mapping[str, Any], problems: Problems) -> tuple[RoleSpec | 
 
 
 def read_reserved(keys: Mapping[str, Any], problems: Problems) -> tuple[RoleSpec, ...]:
-    """The reserved roles."""
+    """The roles of ``reserved_roles``."""
     roles: list[RoleSpec] = []
     for number, entry in enumerate(problems.items(keys.get("reserved_roles", ()), ("reserved_roles",))):
         path: Path = ("reserved_roles", number)
         if isinstance(entry, str):
-            problems.add(path, "a reserved role is a mapping; text is never spoken here")
+            problems.add(path, "a reserved role is a mapping; text is never written here")
             continue
         role = _role(entry, path, problems)
         if role.generate:
@@ -47,24 +46,14 @@ def _role(value: Any, path: Path, problems: Problems) -> RoleSpec:
     if not isinstance(value, Mapping):
         problems.add(path, f"must be a role or a text, not {kind_of(value)}")
         return RoleSpec("")
-    entry = problems.mapping(value, path, "a role")
-    problems.keys(entry, ROLE_KEYS, path)
-    if "role" not in entry:
-        problems.add(path, "has no `role`: name it, for example HUMAN, BOT or SYSTEM")
-    optional = {key: problems.text(entry[key], (*path, key)) for key in ("prompt", "fallback_role") if key in entry}
-    if "api_role" in entry:
-        optional["api_role"] = problems.choice(entry["api_role"], (*path, "api_role"), tuple(API_ROLES), "HUMAN")
-    return RoleSpec(
-        role=problems.word(entry["role"], (*path, "role")) if "role" in entry else "",
-        begin=problems.text(entry.get("begin", ""), (*path, "begin")),
-        end=problems.text(entry.get("end", ""), (*path, "end")),
-        generate=problems.flag(entry.get("generate", False), (*path, "generate")),
-        **optional,
-    )
+    role = problems.record(RoleSpec, value, path)
+    if value.get("role") == "":
+        problems.add((*path, "role"), "must not be empty: name it, for example HUMAN, BOT or SYSTEM")
+    return role
 
 
 def _placed(round_: tuple[RoleSpec | str, ...], reserved: tuple[RoleSpec, ...]) -> list[tuple[Path, RoleSpec]]:
-    """Every role with its place in the file; list positions are kept where nothing was left out."""
+    """Every role with its path in the file."""
     entries = [
         *(("round", i, role) for i, role in enumerate(round_)),
         *(("reserved_roles", i, role) for i, role in enumerate(reserved)),
@@ -73,7 +62,7 @@ def _placed(round_: tuple[RoleSpec | str, ...], reserved: tuple[RoleSpec, ...]) 
 
 
 def is_api(round_: tuple[RoleSpec | str, ...], reserved: tuple[RoleSpec, ...], problems: Problems) -> bool:
-    """Do the roles carry ``api_role``? All or none must."""
+    """True if the roles have ``api_role``. Adds a problem for each role without it, if others have it."""
     placed = _placed(round_, reserved)
     without = [(path, role) for path, role in placed if role.api_role is None]
     if len(without) == len(placed):
@@ -84,9 +73,9 @@ def is_api(round_: tuple[RoleSpec | str, ...], reserved: tuple[RoleSpec, ...], p
 
 
 def check_roles(spec: TemplateSpec, problems: Problems, *, generates: bool = True) -> None:
-    """Names are unique, references lead somewhere, one role generates, and users and assistants are heard.
+    """Names are unique, references exist, one role generates, and users and assistants have roles.
 
-    ``generates``: False where the model is never asked, so that no role needs to generate.
+    ``generates``: False where no answer is made, so that no role needs to generate.
     """
     placed = _placed(spec.round, spec.reserved_roles)
     names = [role.role for _, role in placed]
@@ -100,23 +89,22 @@ def check_roles(spec: TemplateSpec, problems: Problems, *, generates: bool = Tru
                 f"no role {shown(role.fallback_role)} in this template{suggestion(role.fallback_role, counts)}",
             )
     _check_generating(placed, problems, needed=generates)
-    _check_speakers(spec, counts, problems)
+    _check_mappings(spec, counts, problems)
 
 
 def _check_generating(placed: list[tuple[Path, RoleSpec]], problems: Problems, *, needed: bool) -> None:
-    """One role generates: with none the model is never asked, with two it is unclear which."""
+    """Exactly one role of the round generates."""
     generating = [(path, role) for path, role in placed if path[0] == "round" and role.generate]
     if needed and placed and not generating:
-        problems.add(("round",), "no role has generate: true, so the model is never asked; add it to the model's role")
+        problems.add(("round",), "no role has generate: true; add it to the role of the model's answer")
     for path, role in generating[1:]:
         problems.add(
             (*path, "generate"),
-            f"{shown(generating[0][1].role)} generates already, and only one role may: "
-            f"remove it from {shown(role.role)}",
+            f"{shown(generating[0][1].role)} generates, and only one role may: remove it from {shown(role.role)}",
         )
 
 
-def _check_speakers(spec: TemplateSpec, counts: Counter[str], problems: Problems) -> None:
+def _check_mappings(spec: TemplateSpec, counts: Counter[str], problems: Problems) -> None:
     for openai_role, wanted in spec.roles.items():
         if wanted and wanted not in counts:
             problems.add(
@@ -128,6 +116,6 @@ def _check_speakers(spec: TemplateSpec, counts: Counter[str], problems: Problems
         if counts and wanted not in counts and openai_role not in spec.roles:
             problems.add(
                 ("round",),
-                f"nobody speaks {openai_role} messages: name a role {wanted}, "
+                f"no role writes {openai_role} messages: name a role {wanted}, "
                 f"or map one under `roles: {{{openai_role}: …}}`",
             )

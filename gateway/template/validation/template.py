@@ -1,9 +1,7 @@
-"""Is this template file usable? Every mistake at once, each with what to do about it.
+"""From the content of a template file to its checked form; every mistake is reported at once.
 
-The OpenCompass keys keep their names, so a ``meta_template`` dict pastes in. What
-the reference would only stumble over later is refused here (``specs/opencompass.md``
-12): an empty round, lists as begin or end, a missing ``api_role``, no generating role.
-``null`` means absent, as shipped configs write it.
+The keys of OpenCompass keep their names, so that a ``meta_template`` can be pasted. Files on which the reference
+crashes later are refused here (``docs/spec/opencompass.md`` 12). ``null`` means absent, as in shipped configs.
 """
 
 from __future__ import annotations
@@ -37,23 +35,23 @@ META_KEYS = (
     *CHAT_KEYS, "begin", "end", "round", "reserved_roles", "roles", "bos", "bos_text", "turns", "media", *TOOL_KEYS,
 )  # fmt: skip
 TEXT_ONLY_KEYS = {
-    "end": "the reference never sends it to an API model; remove it",
+    "end": "it is not sent to an API model; remove it",
     "bos": "an API model writes its own; remove it",
     "bos_text": "an API model writes its own; remove it",
     "media": "messages carry media themselves; remove it",
 }
-"""Keys that mean nothing when the template makes messages."""
+"""Keys without effect in a template that makes messages, and why."""
 
 Reader = Callable[[Mapping[str, Any], str, Problems], TemplateSpec]
 
 
 def _alone(name: str) -> bytes | None:
-    """There is nothing beside a template that did not come from a file."""
+    """``fetch`` for a template that is not from a file."""
     return None
 
 
 def _empty(name: str) -> tuple[str, ...]:
-    """And so no folder either."""
+    """``names`` for a template that is not from a file."""
     return ()
 
 
@@ -68,9 +66,9 @@ def parse_spec(
 ) -> TemplateSpec:
     """The file's keys, checked and frozen. Raises SpecError with every problem found.
 
-    ``generates``: False for a conversation that is only shown whole. Then no role needs to
-    generate, and the round may be missing, which means no meta template at all.
-    ``fetch`` reads what lies beside the file, ``names`` lists a folder there, for the kinds that name another file.
+    ``generates``: False for a template that only shows complete conversations. Then no role needs to generate, and the
+    round may be missing, which means no meta template at all.
+    ``fetch`` reads a file beside the template's, ``names`` lists a folder there, for kinds that name another file.
     """
     problems = Problems()
     keys = problems.mapping(raw, (), "a template")
@@ -150,13 +148,13 @@ def _meta(keys: Mapping[str, Any], name: str, problems: Problems, *, generates: 
 
 
 def _begin(keys: Mapping[str, Any], problems: Problems, *, api: bool) -> str:
-    """Text; for an API model also the reference's ``{role: SYSTEM, prompt: …}``, which means the same."""
+    """Text; for an API model also ``{role: SYSTEM, prompt: …}`` with the same meaning, as in the reference."""
     begin = keys.get("begin", "")
     if not api or not isinstance(begin, Mapping):
         return problems.text(begin, ("begin",))
     problems.keys(begin, ("role", "prompt"), ("begin",))
     if begin.get("role") != SYSTEM:
-        problems.add(("begin", "role"), "begin of an API template is a system message: its role is SYSTEM")
+        problems.add(("begin", "role"), "begin of an API template is a system message, with role: SYSTEM")
     return problems.text(begin.get("prompt", ""), ("begin", "prompt"))
 
 
@@ -165,7 +163,7 @@ def _roles(keys: Mapping[str, Any], problems: Problems) -> Mapping[str, str]:
     return {str(key): problems.word(value, ("roles", str(key))) for key, value in mapping.items()}
 
 
-# ---------------------------------------------------------------- what must fit together
+# ---------------------------------------------------------------- keys that must fit together
 
 
 def _check_api(keys: Mapping[str, Any], round_: tuple[RoleSpec | str, ...], problems: Problems) -> None:
@@ -174,7 +172,7 @@ def _check_api(keys: Mapping[str, Any], round_: tuple[RoleSpec | str, ...], prob
             problems.add((key,), f"has no effect in a template with api_role: {advice}")
     for number, entry in enumerate(round_):
         if isinstance(entry, str):
-            problems.add(("round", number), "bare text has no speaker, so it cannot become a message; remove it")
+            problems.add(("round", number), "bare text has no role, so it cannot become a message; remove it")
 
 
 def _check_bos(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> None:
@@ -184,4 +182,4 @@ def _check_bos(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) 
     elif not spec.bos_text:
         problems.add(("bos",), "bos: text needs bos_text, the marker that `begin` starts with")
     elif not spec.begin.startswith(spec.bos_text):
-        problems.add(("bos_text",), f"begin must start with {shown(spec.bos_text)}, and it does not: write it there")
+        problems.add(("bos_text",), f"begin must start with {shown(spec.bos_text)}: write it there")
