@@ -10,17 +10,18 @@ from typing import Any
 from gateway.cli.parity_sides import Comparison
 from gateway.cli.textdiff import GREEN, RED, YELLOW, Paint, differing, near, printable, quoted
 from gateway.parity.causes import CAUSES
-from gateway.parity.compare import EQUAL, PARTED, CaseResult, Verdict, parting
+from gateway.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
+from gateway.template.registry import first_difference
 
 COLUMNS = ("case", "verdict", "bytes", "tokens", "first other token")
-COLOURS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(PARTED, RED), "not compared": YELLOW}
+COLOURS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(DIFFERENT, RED), "not compared": YELLOW}
 
 NO_WHOLE = "one side knows no complete conversation"
 
 
 def agrees(results: Sequence[CaseResult]) -> bool:
     """Is it the same prompt in every case, and in one at least?"""
-    return any(one.verdict == "same" for one in results) and not any(one.parted for one in results)
+    return any(one.verdict == "same" for one in results) and not any(one.is_different for one in results)
 
 
 # ---------------------------------------------------------------- for people
@@ -101,7 +102,7 @@ def _note(one: CaseResult) -> str:
 
 
 def _difference(one: CaseResult, paint: Paint) -> Iterator[str]:
-    at = parting(one.ours.text, one.reference.text)
+    at = first_difference(one.ours.text, one.reference.text)
     yield ""
     yield paint(f"--- ours: {one.case.name}", RED)
     yield paint(f"+++ reference: {one.case.name}", GREEN)
@@ -138,7 +139,7 @@ def _causes(found: Comparison) -> Iterator[str]:
         yield "what may be the cause:"
     for name, cause in CAUSES.items():
         if name in counted:
-            yield f"  {name} ({counted[name]} {'case' if counted[name] == 1 else 'cases'}): {cause.says}"
+            yield f"  {name} ({counted[name]} {'case' if counted[name] == 1 else 'cases'}): {cause.advice}"
 
 
 COUNTED: Sequence[tuple[Verdict, str]] = (
@@ -157,7 +158,7 @@ def _summary(results: Sequence[CaseResult], paint: Paint) -> str:
     cases = f"{len(results)} {'case' if len(results) == 1 else 'cases'}: {said}."
     if agrees(results):
         return paint(f"{cases} The model sees the same prompt from both.", GREEN)
-    if any(one.parted for one in results):
+    if any(one.is_different for one in results):
         return paint(f"{cases} The two templates are not the same.", RED)
     return paint(f"{cases} Nothing was rendered by both, so nothing is proved.", RED)
 
@@ -178,7 +179,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "notes": list(found.notes),
         "agrees": agrees(found.results),
         "counts": {verdict: counted[verdict] for verdict, _ in COUNTED},
-        "causes": {name: cause.says for name, cause in CAUSES.items() if name in told},
+        "causes": {name: cause.advice for name, cause in CAUSES.items() if name in told},
         "cases": [_case(one) for one in found.results],
     }
 

@@ -86,8 +86,8 @@ def comparison(asked: Asked, snapshot: Snapshot | None) -> Comparison:
     habit = habit_of(model, tokens)
     unasked, told = bool(habit.unasked and bos_token), habit.told is not False
     results = compare(
-        side_of(route.template, adds_bos=unasked, adds_when_told=told),
-        side_of(reference.template, adds_bos=unasked, adds_when_told=told),
+        side_of(route.template, adds_bos=unasked, adds_bos_on_request=told),
+        side_of(reference.template, adds_bos=unasked, adds_bos_on_request=told),
         _chosen(matrix(reference.special_tokens), asked.cases),
         bos_token=bos_token,
         tokenize=None if tokens is None else lambda text: tokens.tokenize(text, False),

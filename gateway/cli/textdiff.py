@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-from gateway.parity.compare import parting
+from gateway.template.registry import first_difference
 
 RED, GREEN, YELLOW = "31", "32", "33"
 
@@ -85,7 +85,7 @@ def _with_ends(lines: list[str]) -> list[str]:
 
 
 def _line_pair(ours: str, reference: str, paint: Paint) -> Iterator[str]:
-    at = parting(ours, reference)
+    at = first_difference(ours, reference)
     one, other = _cut(ours, at), _cut(reference, at)
     marks, other_marks = [" "] * len(one), [" "] * len(other)
     matcher = SequenceMatcher(None, one, other, autojunk=False)

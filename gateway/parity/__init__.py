@@ -1,7 +1,7 @@
-"""Do two templates make the same prompt of the same conversation?
+"""Comparison of two templates: the prompts that both make of the same conversations.
 
-``cases``    the conversations: a fixed matrix of names and messages
-``sides``    who renders: one of our templates, or anything that can be called
-``compare``  both over all cases: a verdict for each, where they part, and in what token
-``causes``   what is known to make such a difference, and what to do about it
+- ``cases``    the conversations: a fixed matrix of names and messages
+- ``sides``    the two sides: templates, or functions that make a text
+- ``compare``  both sides over all cases: a verdict, the first difference, the tokens
+- ``causes``   known causes of a difference, each with advice
 """

@@ -1,7 +1,7 @@
-"""Which conversations are compared? A fixed matrix; what has a name here keeps it, so that two runs can be compared.
+"""The conversations of a comparison: a fixed matrix, whose names stay, so that runs can be compared.
 
-Every row is a conversation as a client would send it. The content is of the kind that templates stumble over: nothing,
-blanks at the ends, braces and percent signs, other scripts, and words that are special tokens of the model.
+The contents are those on which templates fail: nothing, white space at the ends, braces and percent signs, other
+scripts, and words that are special tokens of the model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gateway.template.registry import dialogue_of
 from gateway.template.spec.template import Example
 
 LOOK_ALIKES = ("<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "[INST]", "<|endoftext|>")
-"""Stands for the special tokens where the reference names none."""
+"""Special tokens for a reference that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,21 @@ class Case:
 
     name: str
     messages: tuple[Mapping[str, Any], ...]
-    """As a request brings them."""
+    """In the form of a request."""
     tools: tuple[Mapping[str, Any], ...] = ()
     continue_final: bool = False
-    """The last message is the assistant's and goes on."""
+    """The last message is the assistant's and is to be continued."""
     whole: bool = False
-    """No turn is left open; ``add_generation_prompt: false`` of a chat template."""
+    """No turn is left open (``add_generation_prompt: false`` of a chat template)."""
 
     @property
     def dialogue(self) -> Dialogue:
-        """The conversation as a template takes it."""
+        """The conversation for a template."""
         return dialogue_of(Example(self.messages, continue_final=self.continue_final, tools=self.tools))
 
 
 def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:
-    """All cases, in the order they are shown; ``special_tokens`` are those of the reference, for the look-alikes."""
+    """All cases, in the order of the report. ``special_tokens``: the reference's, for the look-alikes."""
     tokens = tuple(dict.fromkeys([token for token in special_tokens if token.strip()])) or LOOK_ALIKES
     return (
         *[Case(name, _talk(*said)) for name, said in TURNS.items()],
@@ -52,30 +52,30 @@ def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:
     )
 
 
-Said = tuple[str, str]
-"""Who, and what."""
+Turn = tuple[str, str]
+"""(role, content)."""
 
 
-def _talk(*said: Said) -> tuple[Mapping[str, Any], ...]:
-    return tuple([{"role": role, "content": content} for role, content in said])
+def _talk(*turns: Turn) -> tuple[Mapping[str, Any], ...]:
+    return tuple([{"role": role, "content": content} for role, content in turns])
 
 
 def _part(text: str) -> Mapping[str, str]:
     return {"type": "text", "text": text}
 
 
-def _turns(number: int) -> tuple[Said, ...]:
+def _turns(number: int) -> tuple[Turn, ...]:
     """``number`` questions, all but the last one answered."""
     asked = [("user", f"What is {one}+{one}?") for one in range(1, number + 1)]
     answered = [("assistant", f"{one}+{one} is {one + one}.") for one in range(1, number)]
     return (*[said for pair in zip(asked, answered, strict=False) for said in pair], asked[-1])
 
 
-SYSTEM: Said = ("system", "You answer in one sentence.")
-USER: Said = ("user", "What is 1+1?")
-ASSISTANT: Said = ("assistant", "1+1 is 2.")
+SYSTEM: Turn = ("system", "You answer in one sentence.")
+USER: Turn = ("user", "What is 1+1?")
+ASSISTANT: Turn = ("assistant", "1+1 is 2.")
 
-TURNS: Mapping[str, tuple[Said, ...]] = {
+TURNS: Mapping[str, tuple[Turn, ...]] = {
     "one turn": _turns(1),
     "two turns": _turns(2),
     "three turns": _turns(3),
@@ -91,7 +91,7 @@ TURNS: Mapping[str, tuple[Said, ...]] = {
     "assistant first": (("assistant", "How can I help?"), USER),
     "assistant last": (USER, ASSISTANT),
 }
-"""Who speaks, and how often."""
+"""Orders and numbers of turns."""
 
 CONTENTS: Mapping[str, str] = {
     "empty user": "",
@@ -113,19 +113,19 @@ CONTENTS: Mapping[str, str] = {
     "quotes": '"double" \'single\' “curly” \\"escaped\\"',
     "long": "All work and no play makes a dull line. " * 100,
 }
-"""What one user may say."""
+"""Contents of a single user message."""
 
-EDGES: Mapping[str, tuple[Said, ...]] = {
+EDGES: Mapping[str, tuple[Turn, ...]] = {
     "empty system": (("system", ""), USER),
     "empty assistant": (USER, ("assistant", ""), ("user", "Hello?")),
     "blanks around system": (("system", "\n You answer. \n"), USER),
     "blanks around assistant": (USER, ("assistant", "\n\n1+1 is 2. \n"), ("user", "And 2+2?")),
 }
-"""Nothing and blanks, said by others."""
+"""Empty and blank contents of the other roles."""
 
 
-def _look_alikes(tokens: Sequence[str]) -> Mapping[str, tuple[Said, ...]]:
-    """The model's own tokens as words of the conversation."""
+def _look_alikes(tokens: Sequence[str]) -> Mapping[str, tuple[Turn, ...]]:
+    """The model's special tokens as words of the conversation."""
     words = " ".join(tokens)
     return {
         "special tokens in user": (("user", f"What do {words} mean?"),),
@@ -196,13 +196,13 @@ TOOLS: Mapping[str, tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any]
 }
 """(tools, messages)."""
 
-CONTINUED: Mapping[str, tuple[Said, ...]] = {
+CONTINUED: Mapping[str, tuple[Turn, ...]] = {
     "continued": (USER, ("assistant", "1+1 is")),
     "continued after a space": (USER, ("assistant", "1+1 is ")),
     "continued, with system": (SYSTEM, *_turns(2), ("assistant", "It is")),
 }
 
-WHOLE: Mapping[str, tuple[Said, ...]] = {
+WHOLE: Mapping[str, tuple[Turn, ...]] = {
     "whole, one turn": (USER, ASSISTANT),
     "whole, with system": (SYSTEM, USER, ASSISTANT),
     "whole, three turns": (*_turns(3), ("assistant", "3+3 is 6.")),

@@ -1,4 +1,4 @@
-"""Who renders? One of our templates, a chat template as a reference, or any function that makes a text."""
+"""The two sides of a comparison: a template of ours, a chat template, or a function that makes a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.template.full_text import full_segments
 
 @runtime_checkable
 class WholeTemplate(Template, Protocol):
-    """A template that can also leave the generating turn out."""
+    """A template that can also write a conversation without the generating turn."""
 
     def whole(self, dialogue: Dialogue) -> str:
         """The complete conversation, no turn left open."""
@@ -27,23 +27,23 @@ class Side:
     """One of the two that are compared."""
 
     render: Callable[[Dialogue], Prompt]
-    """Raises ``GatewayError`` for what it refuses."""
+    """Raises GatewayError for a dialogue that it refuses."""
     whole: Callable[[Dialogue], str] | None = None
-    """The complete conversation; None: it knows none."""
+    """The complete conversation; None: this side cannot write it."""
     bos: Bos = "none"
-    """Who writes the BOS of its prompts."""
+    """See ``Bos``."""
     adds_bos: bool = False
-    """With ``bos: none``: does the engine put one before the text, out of habit?"""
-    adds_when_told: bool = True
-    """With ``bos: engine``: does it put one there, as it is told to?"""
+    """With ``bos: none``: True if the engine adds a BOS by default."""
+    adds_bos_on_request: bool = True
+    """With ``bos: engine``: True if the engine adds the BOS."""
 
 
 def side_of(
-    renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False, adds_when_told: bool = True
+    renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False, adds_bos_on_request: bool = True
 ) -> Side:
-    """What can be compared. A function's text is what the model sees, as it is; it raises ``GatewayError`` to refuse.
+    """The side for a renderer. A function returns the text that the model sees, and raises GatewayError to refuse.
 
-    Raises ``UnsupportedParameter`` for a template that makes messages: there is no text to compare.
+    Raises UnsupportedParameter for a template that makes messages, because there is no text to compare.
     """
     if isinstance(renderer, Side):
         return renderer
@@ -56,20 +56,19 @@ def side_of(
     if isinstance(renderer, WholeTemplate):
         whole = renderer.whole
     elif spec.kind == "meta":
-        whole = _whole_of(renderer)
-    return Side(renderer.render, whole, spec.bos, adds_bos, adds_when_told)
+
+        def whole(dialogue: Dialogue) -> str:
+            return "".join([segment.text for segment in full_segments(spec, dialogue)])
+
+    return Side(renderer.render, whole, spec.bos, adds_bos, adds_bos_on_request)
 
 
 def chat_reference(template: WholeTemplate) -> Side:
-    """A chat template as the reference: its text is tokenized as it stands, so no engine adds anything to it."""
+    """A chat template as the reference. Its text is tokenized without special tokens, so no engine adds a BOS."""
 
     def render(dialogue: Dialogue) -> Prompt:
         if dialogue.tools and template.spec.tools is None:
-            raise UnsupportedParameter("the reference's chat template never speaks of tools", param="tools")
+            raise UnsupportedParameter("the reference's chat template does not write tools", param="tools")
         return template.render(dialogue)
 
     return Side(render, template.whole, template.spec.bos)
-
-
-def _whole_of(template: Template) -> Callable[[Dialogue], str]:
-    return lambda dialogue: "".join([segment.text for segment in full_segments(template.spec, dialogue)])

@@ -86,8 +86,10 @@ def test_a_cause_is_seen_where_it_is(
 
 def test_every_cause_has_a_test_and_a_sentence() -> None:
     assert {name for *_, causes in BROKEN.values() for name in causes} == set(CAUSES)
-    assert all(": " in cause.says or ", " in cause.says for cause in CAUSES.values())
+    assert all(": " in cause.advice or ", " in cause.advice for cause in CAUSES.values())
 
 
 def test_no_cause_is_told_where_nothing_differs() -> None:
-    assert not [result for result in compare(ours(), chat(), SENT.values()) if result.causes and not result.parted]
+    assert not [
+        result for result in compare(ours(), chat(), SENT.values()) if result.causes and not result.is_different
+    ]

@@ -13,9 +13,9 @@ from gateway.config.library import Library
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.parity.cases import Case, matrix
-from gateway.parity.compare import CaseResult, Tokens, compare, parting
+from gateway.parity.compare import CaseResult, TokenComparison, compare
 from gateway.parity.sides import side_of
-from gateway.template.registry import build
+from gateway.template.registry import build, first_difference
 from tests.parity.samples import BOT, HUMAN, SYSTEM, chat, ours
 from tests.serving import ROOT
 from tests.template.samples import API, template
@@ -48,7 +48,7 @@ def test_every_preset_is_the_same_as_itself(name: str) -> None:
     spec = Library(files).template(name, files.blame(ROOT))
     assert spec is not None
     results = compare(build(spec), build(spec), CASES)
-    assert not [result for result in results if result.parted]
+    assert not [result for result in results if result.is_different]
     assert any(result.verdict == "same" for result in results)
 
 
@@ -107,7 +107,7 @@ def test_a_function_can_be_the_reference() -> None:
     went_on = results["continued"]
     assert (went_on.verdict, went_on.reference.code) == ("refused by the reference", "invalid_value")
     assert went_on.reference.refused == "continue_final_message: it never goes on"
-    assert went_on.parted
+    assert went_on.is_different
     assert not went_on.ours.refused
 
 
@@ -120,23 +120,23 @@ def letters(text: str) -> list[int]:
     return [ord(letter) for letter in text]
 
 
-TOKENS: dict[str, tuple[str, Tokens]] = {
+TOKENS: dict[str, tuple[str, TokenComparison]] = {
     # what the reference begins with instead of <s>, and what is found
-    "the same": ("<s>", Tokens(len(TALK) + 3, len(TALK) + 3, None)),
-    "another": ("<S>", Tokens(len(TALK) + 3, len(TALK) + 3, 1, ord("s"), ord("S"))),
-    "one less": ("", Tokens(len(TALK) + 3, len(TALK), 1, ord("s"), ord("|"))),
+    "the same": ("<s>", TokenComparison(len(TALK) + 3, len(TALK) + 3, None)),
+    "another": ("<S>", TokenComparison(len(TALK) + 3, len(TALK) + 3, 1, ord("s"), ord("S"))),
+    "one less": ("", TokenComparison(len(TALK) + 3, len(TALK), 1, ord("s"), ord("|"))),
 }
 
 
 @pytest.mark.parametrize(("begin", "tokens"), TOKENS.values(), ids=TOKENS)
-def test_tokens_are_counted_and_the_first_other_one_is_named(begin: str, tokens: Tokens) -> None:
+def test_tokens_are_counted_and_the_first_other_one_is_named(begin: str, tokens: TokenComparison) -> None:
     result = one(compare(ours(), lambda dialogue: begin + TALK, [ONE], tokenize=letters))
     assert result.tokens == tokens
 
 
 def test_a_text_that_ends_first_has_no_token_there() -> None:
     result = one(compare(ours(), lambda dialogue: ("<s>" + TALK)[:-1], [ONE], tokenize=letters))
-    assert result.tokens == Tokens(len(TALK) + 3, len(TALK) + 2, len(TALK) + 2, ord(">"), None)
+    assert result.tokens == TokenComparison(len(TALK) + 3, len(TALK) + 2, len(TALK) + 2, ord(">"), None)
 
 
 def test_nothing_is_tokenized_that_was_refused() -> None:
@@ -147,7 +147,7 @@ def test_nothing_is_tokenized_that_was_refused() -> None:
 @given(st.text(), st.text(), st.text())
 def test_the_parting_is_the_longest_common_beginning(begin: str, ours: str, reference: str) -> None:
     left, right = begin + ours, begin + reference
-    at = parting(left, right)
+    at = first_difference(left, right)
     assert left[:at] == right[:at]
     assert at >= len(begin)
     assert at in (len(left), len(right)) or left[at] != right[at]
@@ -163,4 +163,4 @@ def test_any_template_is_the_same_as_itself(a: str, b: str, c: str, d: str, e: s
         "reserved_roles": [{**SYSTEM, "begin": e, "end": f}],
     }
     results = compare(ours(**keys), ours(**keys), CASES)
-    assert not [result for result in results if result.parted or result.causes]
+    assert not [result for result in results if result.is_different or result.causes]

@@ -68,7 +68,7 @@ def _success(results: Sequence[CaseResult], same: int, left_out: Counter[str], r
         lines.append("Conversations without a system message were compared with the source's own in front.")
     if accepted := [one.case.name for one in results if one.verdict == "refused by the reference"]:
         lines.append(f"Refused by the source and accepted here: {', '.join(accepted)}.")
-    if any(one.parted for one in results if one.case.whole and one.verdict != "not compared"):
+    if any(one.is_different for one in results if one.case.whole and one.verdict != "not compared"):
         lines.append("Complete conversations, as scored by perplexity, differ from the source's.")
     return lines
 
@@ -85,7 +85,7 @@ def _failure(wrong: list[CaseResult], same: int, reference: Reference) -> list[s
             lines.append(f"{one.case.name}: from byte {one.at} on {ours}, in the source {theirs}")
         else:
             lines.append(f"{one.case.name}: refused here: {one.ours.refused}")
-    lines += [CAUSES[cause].says for cause in dict.fromkeys([cause for one in wrong for cause in one.causes])]
+    lines += [CAUSES[cause].advice for cause in dict.fromkeys([cause for one in wrong for cause in one.causes])]
     lines += [reference.hint] if reference.hint else []
     dialogues = [one.case.dialogue for one in wrong]
     words = [
