@@ -41,14 +41,14 @@ def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:
     """All cases, in the order of the report. ``special_tokens``: the reference's, for the look-alikes."""
     tokens = tuple(dict.fromkeys([token for token in special_tokens if token.strip()])) or LOOK_ALIKES
     return (
-        *[Case(name, _talk(*said)) for name, said in TURNS.items()],
+        *[Case(name, _talk(*turns)) for name, turns in TURNS.items()],
         *[Case(name, _talk(("user", content))) for name, content in CONTENTS.items()],
-        *[Case(name, _talk(*said)) for name, said in EDGES.items()],
-        *[Case(name, _talk(*said)) for name, said in _look_alikes(tokens).items()],
+        *[Case(name, _talk(*turns)) for name, turns in EDGES.items()],
+        *[Case(name, _talk(*turns)) for name, turns in _look_alikes(tokens).items()],
         Case("content in parts", ({"role": "user", "content": [_part("What is "), _part("1+1?")]},)),
         *[Case(name, messages, tools) for name, (tools, messages) in TOOLS.items()],
-        *[Case(name, _talk(*said), continue_final=True) for name, said in CONTINUED.items()],
-        *[Case(name, _talk(*said), whole=True) for name, said in WHOLE.items()],
+        *[Case(name, _talk(*turns), continue_final=True) for name, turns in CONTINUED.items()],
+        *[Case(name, _talk(*turns), whole=True) for name, turns in WHOLE.items()],
     )
 
 
@@ -68,7 +68,7 @@ def _turns(number: int) -> tuple[Turn, ...]:
     """``number`` questions, all but the last one answered."""
     asked = [("user", f"What is {one}+{one}?") for one in range(1, number + 1)]
     answered = [("assistant", f"{one}+{one} is {one + one}.") for one in range(1, number)]
-    return (*[said for pair in zip(asked, answered, strict=False) for said in pair], asked[-1])
+    return (*[turn for pair in zip(asked, answered, strict=False) for turn in pair], asked[-1])
 
 
 SYSTEM: Turn = ("system", "You answer in one sentence.")

@@ -11,7 +11,7 @@ from gateway.template.spec.template import TemplateSpec
 
 @runtime_checkable
 class Template(Protocol):
-    """Renders dialogues into prompts as one template file says. Made by ``registry.build``, shared between calls."""
+    """Renders dialogues into prompts by one template file. Made by ``registry.build``, shared between calls."""
 
     @property
     def spec(self) -> TemplateSpec:

@@ -1,8 +1,7 @@
-"""What do OpenCompass's message parsers make of OpenAI-style messages?
+"""The parsers of the chat inferencer, for OpenAI messages (``docs/spec/opencompass.md`` 8).
 
-The chat inferencer's own pair of parsers (``specs/opencompass.md`` 8): message
-order, no rounds, no fallbacks, meta ``begin`` and ``end`` unused, and for string
-models always an open assistant turn at the end.
+Message order, no rounds, no fallbacks, meta ``begin`` and ``end`` unused, and for string models always an open
+assistant turn at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class ChatLMParser:
         if not roles:
             return "\n".join([_text(_content(message), "content") for message in chat])
         if "assistant" not in roles:
-            raise TemplateError("the meta template has no BOT role, so nobody can answer; add one")
+            raise TemplateError("the meta template has no BOT role, so no role can answer; add one")
         pieces: list[str] = []
         for message in chat:
             role = roles.get(_role(message), {})
@@ -61,7 +60,7 @@ class ChatAPIParser:
 
 
 def to_chat(prompt: str | Sequence[Any]) -> list[dict[str, Any]]:
-    """A PromptList as messages; strings speak as the user, roles other than the three are left out.
+    """A PromptList as messages; strings are user messages, roles other than the three are left out.
 
     An item that holds the word ``section`` is taken for a marker, as in the reference;
     an empty string, on which the reference crashes, is skipped.

@@ -1,8 +1,4 @@
-"""Where do the two packages that speak this format differ?
-
-``specs/opencompass.md`` 10 lists the differences; each is one field here, so that
-a parser asks its dialect and never asks for a package by name.
-"""
+"""The differences of OpenCompass and AISBench (``docs/spec/opencompass.md`` 10), one field each."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one package does its own way."""
+    """The behaviour of one package."""
 
     name: str
     takes_messages: bool
@@ -37,7 +33,7 @@ OPENCOMPASS = Dialect(
     prompt_required=False,
     takes_parts=False,
     quotes_prompts=False,
-    # SYSTEM stands in the round and speaks as HUMAN: every user message ends in a line break.
+    # SYSTEM stands in the round with the role HUMAN: every user message ends in a line break.
     chat_meta={"round": [_HUMAN, {"role": "SYSTEM", "api_role": "HUMAN"}, _BOT]},
 )
 

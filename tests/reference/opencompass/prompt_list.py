@@ -1,9 +1,4 @@
-"""What is a PromptList, and what do its operations do?
-
-A list of strings, turns (dicts with ``role`` and ``prompt``) and section markers
-(dicts with exactly ``section`` and ``pos``): the form in which a dataset hands a
-conversation to a parser. The rules are ``specs/opencompass.md`` 1, word for word.
-"""
+"""The operations of a PromptList: strings, turns and section markers in order (``docs/spec/opencompass.md`` 1)."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ _PYTHON_NAMES = ("self", "input_str")
 
 
 def is_marker(item: Mapping[str, Any]) -> bool:
-    """Is this dict a section marker rather than a turn?"""
+    """True for a section marker, False for a turn."""
     return item.keys() == _MARKER_KEYS
 
 

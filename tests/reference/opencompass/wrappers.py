@@ -1,8 +1,4 @@
-"""How does each model wrapper turn a parser's result into its request?
-
-One function per style of ``specs/opencompass.md`` 6, the chat wrappers' built-in
-meta templates, and the helper that was meant to cut an answer out of its role.
-"""
+"""From a parser's result to the request of each model wrapper (``docs/spec/opencompass.md`` 6)."""
 
 from __future__ import annotations
 
@@ -155,9 +151,5 @@ def chat_wrapper(meta_template: Mapping[str, Any] | None, dialect: Dialect) -> A
 
 
 def extract_role_pred(text: str, begin: str | None, end: str | None) -> str:
-    """The answer between a role's begin and end, says the reference's name for it; it returns the text unchanged.
-
-    Its test for blank markers always succeeds, so no marker is ever looked for. Kept for
-    faithfulness; ``stream/`` cuts answers in earnest.
-    """
+    """The text unchanged: the reference's test for blank markers always succeeds, so it never looks for a marker."""
     return text
