@@ -1,4 +1,4 @@
-"""Templates and dialogues that several tests speak about."""
+"""Templates and dialogues of several tests."""
 
 from __future__ import annotations
 

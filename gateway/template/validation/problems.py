@@ -12,7 +12,7 @@ from gateway.core.errors import TemplateError
 from gateway.template.spec.template import SpecProblem
 
 Path = tuple[str | int, ...]
-Record = TypeVar("Record")
+Spec = TypeVar("Spec")
 
 MAX_SHOWN = 40
 """Characters of a wrong value that a message repeats."""
@@ -78,7 +78,7 @@ class Problems:
             self.add(path, f"must be true or false, not {kind_of(value)}")
         return value is True
 
-    def record(self, cls: type[Record], value: Any, path: Path) -> Record:
+    def record(self, cls: type[Spec], value: Any, path: Path) -> Spec:
         """A dataclass read from a mapping: its fields are the keys, their types decide what each may hold.
 
         Types are text, true or false, whole numbers from 0 up, ``Literal`` words, tuples, and further dataclasses. A

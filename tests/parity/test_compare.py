@@ -1,4 +1,4 @@
-"""Where do two templates part, and what counts as the same?"""
+"""Verdicts, the first difference, BOS and tokens of a comparison."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ BOS: dict[str, tuple[dict[str, Any], bool, str]] = {
     "the template writes it and the engine is told to add none": ({}, True, "<s>"),
     "the engine adds it": ({"bos": "engine", "begin": None, "bos_text": None}, False, "<s>"),
     "the engine adds a second": ({"bos": "engine", "bos_text": None}, False, "<s><s>"),
-    "nobody speaks of it": ({"bos": None, "begin": None, "bos_text": None}, False, ""),
+    "the template leaves it out": ({"bos": None, "begin": None, "bos_text": None}, False, ""),
     "left to an engine that adds one": ({"bos": None, "begin": None, "bos_text": None}, True, "<s>"),
     "left to an engine that adds a second": ({"bos": None, "bos_text": None}, True, "<s><s>"),
 }
@@ -87,7 +87,7 @@ def test_what_is_compared_is_what_the_model_sees(keys: dict[str, Any], adds_bos:
     assert result.verdict == ("same" if seen == "<s>" else "differs")
 
 
-def test_a_bos_that_nobody_can_name_is_shown_as_such() -> None:
+def test_a_bos_of_unknown_text_has_a_placeholder() -> None:
     engine = ours(bos="engine", begin=None, bos_text=None)
     assert one(compare(engine, engine, [ONE])).ours.text == "<BOS>" + TALK
     # the other side's own word for it is better than none
@@ -145,7 +145,7 @@ def test_nothing_is_tokenized_that_was_refused() -> None:
 
 
 @given(st.text(), st.text(), st.text())
-def test_the_parting_is_the_longest_common_beginning(begin: str, ours: str, reference: str) -> None:
+def test_the_first_difference_follows_the_longest_common_prefix(begin: str, ours: str, reference: str) -> None:
     left, right = begin + ours, begin + reference
     at = first_difference(left, right)
     assert left[:at] == right[:at]

@@ -1,4 +1,4 @@
-"""Tools, calls and results stand in the prompt where the file says, and what cannot be written is refused by name."""
+"""Tools, calls and results in the prompt, in the form and at the place that the file declares; refusals by field."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_in_the_file_is_told(name: str) -> None:
+def test_a_mistake_in_the_file_is_reported(name: str) -> None:
     changes, problem = MISTAKES[name]
     with pytest.raises(SpecError) as raised:
         parse_spec({**BASE, **changes}, name="sample")
@@ -307,7 +307,7 @@ def test_a_mistake_in_the_file_is_told(name: str) -> None:
 
 
 @pytest.mark.parametrize("raw", [{"kind": "chat"}, {"round": [{"role": "HUMAN", "api_role": "HUMAN"}]}])
-def test_who_sends_messages_declares_neither(raw: dict[str, Any]) -> None:
+def test_a_template_that_makes_messages_declares_neither(raw: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as raised:
         parse_spec({**raw, "tools": TOOLS, "thinking": {"begin": "a", "end": "b"}}, name="sample")
     told = {found.path for found in raised.value.problems if "the target does that itself" in found.message}
@@ -318,7 +318,7 @@ def test_the_parsers_a_file_may_name_are_those_that_exist() -> None:
     assert set(PARSERS) == set(FORMATS)
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Is the matrix what it says: named, fixed, and made of conversations that a client could send?"""
+"""The matrix has unique names, is fixed, and consists of conversations that a client could send."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_case_is_what_a_request_brings(case: Case) -> None:
     assert dialogue(body) == case.dialogue
 
 
-def test_the_matrix_holds_what_its_brief_promises() -> None:
+def test_the_matrix_covers_turns_roles_tools_and_open_ends() -> None:
     numbers = {sum(message["role"] == "user" for message in case.messages) for case in CASES}
     assert numbers >= {0, 1, 2, 3, 4, 5}
     roles = {message["role"] for case in CASES for message in case.messages}

@@ -1,4 +1,4 @@
-"""Is each known cause seen where it is, and nowhere else? One template broken in one place for each."""
+"""Each known cause is found where it is, and nowhere else: one template broken in one place for each."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_every_cause_has_a_test_and_a_sentence() -> None:
     assert all(": " in cause.advice or ", " in cause.advice for cause in CAUSES.values())
 
 
-def test_no_cause_is_told_where_nothing_differs() -> None:
+def test_no_cause_is_reported_without_a_difference() -> None:
     assert not [
         result for result in compare(ours(), chat(), SENT.values()) if result.causes and not result.is_different
     ]
