@@ -24,7 +24,7 @@ def read_tools(keys: Mapping[str, Any], problems: Problems, *, writes: bool) -> 
     given = _mapping(keys["tools"])
     for key in WRITING_KEYS if not writes else ():
         if key in given:
-            problems.add((*path, key), "has no effect: this kind of template has its own form for tools; remove it")
+            problems.add((*path, key), "has no effect: this kind of template writes tools in its own way; remove it")
     tools = problems.record(ToolsSpec, keys["tools"], path)
     if given.get("tokens") is not None:
         _check_tokens(tools, problems)
