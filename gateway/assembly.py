@@ -6,32 +6,30 @@ For each model, from the client's side to the model's:
     Clocks      bounds the whole answer, and each silence of each call
     Failover    another replica, or one more try, until the answer begins
     Begin       the gate: nothing passes before the first meaningful event (one per target)
-    a door      completions, chat, litellm, embedded or scripted (one per target)
+    a backend   of one of the kinds in backend/kinds.py (one per target)
 
 A layer that has nothing to do is not in the stack: embedded models take lists and ``n`` themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.engines import ENGINES, Dialect
+from gateway.backend.engines import EngineCapabilities, declared_capabilities
 from gateway.backend.http_client.client import HttpClient
-from gateway.backend.litellm.backend import LiteLLMBackend
-from gateway.backend.openai.chat import ChatBackend
-from gateway.backend.openai.completions import CompletionsBackend
+from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import LocalTokens, Tokens
 from gateway.calls.prepare import Route
 from gateway.config.files.locate import locate
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.templates import output_form
-from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
+from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINTS, Backend
 from gateway.policy.admit.api_keys import Keyring
@@ -111,8 +109,8 @@ class _Problems:
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     """A model that can be rendered for, but not asked: what the verbs of the command line need."""
-    tokens, first, takes = _tokens(model, engines), model.targets[0], output_form(model.template)
-    defaults = None if first.speaks == "litellm" else ENGINES[first.engine].explicit
+    tokens, takes = _tokens(model, engines), output_form(model.template)
+    defaults = declared_capabilities(model.targets[0]).explicit
     template = build(model.template)
     return Route(
         spec=model,
@@ -137,7 +135,8 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         tokens=tokens,
         max_model_len=_length(model, engines),
         passes_template_kwargs=all(
-            target.speaks == "chat" and ENGINES[target.engine].renders for target in model.targets
+            BACKEND_KINDS[target.speaks].form == "messages" and declared_capabilities(target).renders
+            for target in model.targets
         ),
         readings=readings(model.template),
     )
@@ -153,22 +152,22 @@ def _route(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Rou
 def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Backend:
     delivery = model.policy.delivery
     replicas: list[Replica] = []
-    rows: list[Dialect] = []
+    rows: list[EngineCapabilities] = []
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
-            door = BACKEND_FACTORIES[target.speaks](target, model, doors)
-            replicas.append(Replica(target.label, FirstTokenGate(door, delivery.first_token)))
-            rows.append(door.dialect if isinstance(door, LiteLLMBackend) else ENGINES[target.engine])
+            backend = BACKEND_FACTORIES[target.speaks](target, doors, delivery.connect)
+            replicas.append(Replica(target.label, FirstTokenGate(backend, delivery.first_token)))
+            rows.append(backend.capabilities)
 
     observe = partial(doors.metrics.attempt, model.name)
     failover = Failover(tuple(replicas), delivery.attempts, observe=observe)
     stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
-    if any(target.speaks != "embedded" for target in model.targets):
-        stack = FanOut(stack, _habits(rows), delivery.total)
+    if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
+        stack = FanOut(stack, _capabilities(rows), delivery.total)
     return stack
 
 
-def _habits(rows: list[Dialect]) -> UpstreamCapabilities:
+def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
     """What every target of a model takes in one call; unsure if one of them is."""
     return UpstreamCapabilities(
         lists=_all([row.lists for row in rows]),
@@ -183,33 +182,11 @@ def _all(answers: list[bool | None]) -> bool | None:
     return None if None in answers else True
 
 
-def _embedded(target: TargetSpec, model: ModelSpec, doors: SharedResources) -> Backend:
-    return EmbeddedBackend(target, doors.engines.get(target))
-
-
-def _scripted(target: TargetSpec, model: ModelSpec, doors: SharedResources) -> Backend:
-    assert target.path is not None
-    return ScriptedBackend.from_file(target.path, target.label)
-
-
-BACKEND_FACTORIES: dict[str, Callable[[TargetSpec, ModelSpec, SharedResources], Backend]] = {
-    "completions": lambda target, model, doors: CompletionsBackend(
-        target, doors.client, connect_timeout=model.policy.delivery.connect
-    ),
-    "chat": lambda target, model, doors: ChatBackend(
-        target, doors.client, connect_timeout=model.policy.delivery.connect
-    ),
-    "litellm": lambda target, model, doors: LiteLLMBackend(target),
-    "embedded": _embedded,
-    "scripted": _scripted,
-}
-
-
 def _tokens(model: ModelSpec, engines: EngineCache) -> Tokens | None:
     if model.tokenizer is not None:
         return LocalTokens(model.tokenizer)
     first = model.targets[0]
-    return engines.get(first) if first.speaks == "embedded" else None
+    return engines.get(first) if BACKEND_KINDS[first.speaks].in_process else None
 
 
 def _eos_stops(model: ModelSpec, tokens: Tokens | None) -> tuple[str, ...]:
@@ -223,7 +200,7 @@ def _room(model: ModelSpec, doors: SharedResources) -> EngineTokenizer | None:
     """Asks the first target's engine, where no tokenizer here counts, or the context is not known."""
     first = model.targets[0]
     counted = model.tokenizer is not None and model.max_model_len is not None
-    if counted or first.speaks != "completions" or not ENGINES[first.engine].renders:
+    if counted or BACKEND_KINDS[first.speaks].form != "text" or not declared_capabilities(first).renders:
         return None
     return EngineTokenizer(first, doors.client, model.max_model_len)
 
@@ -231,6 +208,6 @@ def _room(model: ModelSpec, doors: SharedResources) -> EngineTokenizer | None:
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:
     """The context in tokens: as configured, or the embedded engine's own."""
     first = model.targets[0]
-    if model.max_model_len is None and first.speaks == "embedded":
+    if model.max_model_len is None and BACKEND_KINDS[first.speaks].in_process:
         return engines.get(first).max_model_len
     return model.max_model_len

@@ -13,8 +13,8 @@ import pytest
 from gateway.backend.openai.control_fields import CONTROL_FIELDS
 from gateway.cli import VERBS
 from gateway.config.load import check_all
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.settings import GATEWAY, PLANNED, ROWS, Row
-from gateway.config.sections.targets import PROVIDER_OPTIONS
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.parity.cases import matrix
 from gateway.parity.causes import CAUSES
@@ -75,7 +75,7 @@ def test_a_setting_of_a_later_version_is_listed_as_such(name: str) -> None:
 
 def test_the_options_of_providers_are_those_that_are_taken() -> None:
     line = next(line for line in CONFIGURATION.splitlines() if "target takes these options" in line)
-    assert tuple(re.findall(r"`(\w+)`", line.partition("options:")[2])) == PROVIDER_OPTIONS
+    assert tuple(re.findall(r"`(\w+)`", line.partition("options:")[2])) == BACKEND_KINDS["litellm"].options
 
 
 @pytest.mark.parametrize("engine", CONTROL_FIELDS)

@@ -1,4 +1,4 @@
-"""What does each engine understand? One row per dialect, read by the backends and by ``gateway check``."""
+"""What each kind of engine understands: one row each, read by the backends and by ``gateway check``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.backend.openai.control_fields import words
-from gateway.config.snapshot import Engine
+from gateway.config.snapshot import Engine, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
 
 COMPLETIONS_PARAMS = words(
     "best_of echo frequency_penalty logit_bias logprobs max_tokens presence_penalty seed suffix temperature top_p user"
 )
-"""The fields of OpenAI's ``/v1/completions``, beside those the gateway writes itself."""
+"""The fields of OpenAI's ``/v1/completions`` that a client may set."""
 
 CHAT_PARAMS = words(
     "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens metadata "
@@ -22,54 +22,54 @@ CHAT_PARAMS = words(
     "safety_identifier seed service_tier store temperature tool_choice tools top_logprobs top_p user verbosity "
     "web_search_options"
 )
-"""The fields of OpenAI's ``/v1/chat/completions``, beside those the gateway writes itself."""
+"""The fields of OpenAI's ``/v1/chat/completions`` that a client may set."""
 
 OPENAI_STOPS = 4
-"""How many stop strings OpenAI's API takes; more are refused."""
+"""The number of stop strings that OpenAI's API accepts."""
 
 EMBEDDINGS_PARAMS = frozenset({"dimensions", "encoding_format", "input", "user"})
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """How one family of servers departs from OpenAI's API."""
+class EngineCapabilities:
+    """How one family of servers differs from OpenAI's API."""
 
     adds_bos: bool | None
-    """Does it put a BOS before a string prompt? None: not known."""
+    """It puts a BOS before a string prompt. None: not known."""
     bos_switch: str | None
-    """The body field that turns that off and on; None: there is none."""
+    """The body field that turns its BOS off and on; None: it has none."""
     stop_token_ids: bool
-    """Does it stop at token ids given as ``stop_token_ids``?"""
+    """It stops at the token ids in ``stop_token_ids``."""
     choices: bool | None
-    """Does ``/completions`` return ``n`` choices? None: not known."""
+    """``/completions`` returns ``n`` choices. None: not known."""
     lists: bool | None
-    """Does it take a list of prompts in one call? None: not known."""
+    """It accepts a list of prompts in one call. None: not known."""
     token_prompts: bool
-    """Does it take token ids instead of strings?"""
+    """It accepts token ids in place of strings."""
     streamed_choices: bool = True
-    """Do streams carry ``n`` choices as whole answers do?"""
+    """Streams carry ``n`` choices, as whole answers do."""
     missing: frozenset[str] = frozenset()
-    """OpenAI's completions fields that it does not know; it would ignore them in silence."""
-    explicit: Mapping[str, Any] = EMPTY_MAPPING
-    """Its own sampling fields with the values that mean "as OpenAI does": a model's files may set others.
-    None: the field is left out, though OpenAI has it."""
+    """OpenAI's completions fields that it ignores without an error."""
+    explicit: Mapping[str, Any] | None = EMPTY_MAPPING
+    """Its own sampling fields with the values that mean OpenAI's defaults, because a model's files may set others.
+    A field that is None is left out. None in place of the mapping: the provider's defaults stay."""
     sampling: frozenset[str] = frozenset()
-    """Fields beyond OpenAI's that it knows."""
+    """Fields beyond OpenAI's that it understands."""
     chat: frozenset[str] = frozenset()
-    """Fields beyond those that only its chat endpoint knows."""
+    """Further fields that only its chat endpoint understands."""
     renders: bool = False
-    """Does its chat endpoint take ``chat_template_kwargs``, and ``/tokenize`` say how many tokens a prompt has, and how
-    many the context?"""
+    """Its chat endpoint takes ``chat_template_kwargs``, and its ``/tokenize`` returns the number of tokens of a prompt
+    and the length of the context."""
     chat_stops: int | None = None
-    """How many stop strings its chat endpoint takes; None: as many as there are."""
+    """The number of stop strings that its chat endpoint accepts; None: no limit."""
 
 
 _COMMON_SAMPLING = frozenset({"top_k", "min_p", "repetition_penalty", "ignore_eos"})
 
-ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
+ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
     {
-        # Standard fields only; whoever answers behind such an address, we do not know about its BOS.
-        "openai": Dialect(
+        # Standard fields only: any engine may stand behind such an address, so its BOS is not known.
+        "openai": EngineCapabilities(
             adds_bos=None,
             bos_switch=None,
             stop_token_ids=False,
@@ -79,8 +79,8 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             sampling=frozenset({"stream_options.include_obfuscation"}),
             chat_stops=OPENAI_STOPS,
         ),
-        # vLLM, vllm/entrypoints/openai/completion/protocol.py; seen running: specs/clients.md 2.1.
-        "vllm": Dialect(
+        # vLLM, vllm/entrypoints/openai/completion/protocol.py; a running server was compared.
+        "vllm": EngineCapabilities(
             adds_bos=True,
             bos_switch="add_special_tokens",
             stop_token_ids=True,
@@ -102,8 +102,8 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             renders=True,
         ),
         # SGLang, python/sglang/srt/entrypoints/openai/protocol.py: its CompletionRequest has no
-        # add_special_tokens and ignores unknown fields, so a BOS in the text has to go.
-        "sglang": Dialect(
+        # add_special_tokens and ignores unknown fields, so a BOS in the text has to be removed.
+        "sglang": EngineCapabilities(
             adds_bos=True,
             bos_switch=None,
             stop_token_ids=True,
@@ -120,9 +120,9 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             chat=words("chat_template_kwargs continue_final_message separate_reasoning stream_reasoning"),
             renders=True,
         ),
-        # llama.cpp and llama-cpp-python, the latter seen running: specs/clients.md 2.1 (n ignored, list prompts
-        # 500, include_usage ignored); a string always gets the BOS that the model's metadata ask for.
-        "llamacpp": Dialect(
+        # llama.cpp and llama-cpp-python. The latter, as observed: it ignores n and include_usage and answers 500
+        # to lists of prompts; a string always gets the BOS that the model's metadata ask for.
+        "llamacpp": EngineCapabilities(
             adds_bos=True,
             bos_switch=None,
             stop_token_ids=False,
@@ -136,9 +136,9 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             ),
             chat=words("add_generation_prompt reasoning_format"),
         ),
-        # TGI, router's CompletionRequest: model, prompt (string or list), max_tokens, seed, suffix, stream, stop,
-        # the two penalties, temperature, top_p; in maintenance since 2025-12.
-        "tgi": Dialect(
+        # TGI, the router's CompletionRequest: model, prompt (string or list), max_tokens, seed, suffix, stream, stop,
+        # the two penalties, temperature, top_p. TGI has been in maintenance since 2025-12.
+        "tgi": EngineCapabilities(
             adds_bos=True,
             bos_switch=None,
             stop_token_ids=False,
@@ -146,20 +146,38 @@ ENGINES: Mapping[Engine, Dialect] = MappingProxyType(
             lists=True,
             token_prompts=False,
             missing=frozenset({"best_of", "echo", "logit_bias", "logprobs", "presence_penalty"}),
-            # It refuses top_p at 1 and does not know the other: for these "as OpenAI does" is to say nothing.
+            # It refuses top_p=1 and ignores presence_penalty: OpenAI's defaults are expressed by leaving them out.
             explicit=MappingProxyType({"top_p": None, "presence_penalty": None, "repetition_penalty": 1.0}),
             sampling=frozenset({"repetition_penalty"}),
         ),
     }
 )
 
-LITELLM = Dialect(
+LITELLM = EngineCapabilities(
     adds_bos=None,
     bos_switch=None,
     stop_token_ids=False,
-    choices=None,
+    choices=None,  # known when the provider is: see LiteLLMBackend
     lists=None,
     token_prompts=False,
     streamed_choices=False,  # LiteLLM's stream wrapper keeps the finish reason of one choice only
+    explicit=None,
 )
-"""What goes through LiteLLM; whether the provider takes ``n`` is known once LiteLLM is asked."""
+"""Any provider behind LiteLLM."""
+
+EMBEDDED = EngineCapabilities(
+    adds_bos=True,
+    bos_switch="add_special_tokens",
+    stop_token_ids=True,
+    choices=True,
+    lists=True,
+    token_prompts=True,
+)
+"""The engine in ``gateway/backend/embedded``."""
+
+_OF_KIND: Mapping[str, EngineCapabilities] = {"litellm": LITELLM, "embedded": EMBEDDED}
+
+
+def declared_capabilities(target: TargetSpec) -> EngineCapabilities:
+    """What the configuration alone tells about a target's engine."""
+    return _OF_KIND.get(target.speaks) or ENGINES[target.engine]

@@ -23,6 +23,8 @@ from typing import Any
 
 import yaml
 
+from gateway.backend.engines import ENGINES
+from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, GatewayError, Problem, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Events, Exchange
@@ -44,6 +46,8 @@ class ScriptedBackend:
     ``left_early`` how many were left before their script had ended.
     """
 
+    capabilities = ENGINES["openai"]
+
     def __init__(self, *scripts: Script, label: str = "scripted/0") -> None:
         self._scripts = scripts or (HELLO,)
         self._label = label
@@ -55,8 +59,14 @@ class ScriptedBackend:
         self.left_early = 0
 
     @classmethod
+    def from_target(cls, target: TargetSpec) -> ScriptedBackend:
+        """Play the file that the setting ``script`` names; raises ``ConfigError``."""
+        assert target.path is not None, "config requires script"
+        return cls.from_file(target.path, target.label)
+
+    @classmethod
     def from_file(cls, path: Path, label: str) -> ScriptedBackend:
-        """Read one script from a YAML file; ``ConfigError`` when it is none."""
+        """Read one script from a YAML file; raises ``ConfigError`` if it is not a valid script."""
         try:
             script = yaml.safe_load(path.read_text(encoding="utf-8"))
             if not isinstance(script, list):

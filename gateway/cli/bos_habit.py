@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.backend.engines import ENGINES
+from gateway.backend.engines import declared_capabilities
 from gateway.backend.tokenizer import Tokens
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.prompt import Bos
@@ -44,13 +44,12 @@ def habit_of(model: ModelSpec | None, tokens: Tokens | None) -> Habit:
 def _unasked(target: TargetSpec, adds: bool | None) -> bool | None:
     if target.adds_bos is not None:
         return target.adds_bos
-    usual = target.speaks == "embedded" or ENGINES[target.engine].adds_bos
-    return adds if usual else None
+    return adds if declared_capabilities(target).adds_bos else None
 
 
 def _has_switch(target: TargetSpec) -> bool:
     """Can it be told to add one?"""
-    return target.speaks == "embedded" or ENGINES[target.engine].bos_switch is not None
+    return declared_capabilities(target).bos_switch is not None
 
 
 def _shared(found: list[bool | None]) -> bool | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError, Problem
 
@@ -55,7 +56,9 @@ def note_copies(snapshot: Snapshot) -> None:
     """Say on standard error which models lie in memory once for each worker."""
     number = snapshot.server.workers
     names = [
-        name for name, model in snapshot.models.items() if any(target.speaks == "embedded" for target in model.targets)
+        name
+        for name, model in snapshot.models.items()
+        if any(BACKEND_KINDS[target.speaks].in_process for target in model.targets)
     ]
     if number > 1 and names:
         print(f"note: each of the {number} workers loads its own copy of {', '.join(names)} (embedded)",

@@ -14,6 +14,7 @@ from gateway.cli.bos_habit import Habit, bos_of, habit_of, writer
 from gateway.cli.options import NotFound
 from gateway.cli.render_prompt import find_either, find_route
 from gateway.config.chat_folders import TEMPLATES, chat_template_in, folder_of, read_reference
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError
 from gateway.core.prompt import Bos
@@ -153,7 +154,9 @@ def _own_folder(model: ModelSpec | None) -> Path:
     if model is None:
         raise NotFound("a template has no reference of its own: give --reference FILE, FOLDER or TEMPLATE")
     folders = [model.tokenizer] if model.tokenizer is not None else []
-    folders += [target.path for target in model.targets[:1] if target.speaks == "embedded" and target.path is not None]
+    first = model.targets[0]
+    if BACKEND_KINDS[first.speaks].in_process and first.path is not None:
+        folders.append(first.path)
     for path in folders:
         folder = path if path.is_dir() else path.parent
         if chat_template_in(folder) is not None:

@@ -15,7 +15,6 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
 from gateway.template.spec.template import TemplateSpec
 
-Speaks = Literal["completions", "chat", "litellm", "embedded", "scripted"]
 Engine = Literal["openai", "vllm", "sglang", "llamacpp", "tgi"]
 
 
@@ -49,7 +48,8 @@ class TargetSpec:
 
     label: str
     """``model/position``, such as ``my-sft-7b/0``: the metric label and ``x-gateway-target``."""
-    speaks: Speaks
+    speaks: str
+    """The name of its kind in ``config/schema/backend_kinds.py``."""
     url: str = ""
     """Base address up to and including ``/v1``, without a final slash."""
     model: str = ""

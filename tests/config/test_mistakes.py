@@ -337,7 +337,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "options that nothing reads": (
         {**gateway(target="speaks: scripted, script: play.yaml, options: {a: 1}"), "play.yaml": "[]"},
         [
-            "gateway.yaml:5 models.demo.targets[0].options: is for speaks: embedded or litellm, "
+            "gateway.yaml:5 models.demo.targets[0].options: is for speaks: litellm or embedded, "
             "not for scripted; take it out"
         ],
     ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.backend.embedded.options import read_options
 from gateway.backend.embedded.params import Ask, read_ask
 from gateway.backend.embedded.worker_thread import News, Reading, Work
+from gateway.backend.engines import EMBEDDED
 from gateway.backend.openai.bos import BosRule, bos_rule
 from gateway.backend.openai.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
@@ -29,6 +30,8 @@ LONG = 16_384
 
 class EmbeddedBackend:
     """A model in this process, behind the same door as any other."""
+
+    capabilities = EMBEDDED
 
     def __init__(self, target: TargetSpec, engine: Engine) -> None:
         """Raises ``ConfigError`` for options the target cannot have."""

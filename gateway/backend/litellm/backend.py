@@ -92,7 +92,7 @@ class LiteLLMBackend:
             self._known = None if known is None else frozenset(known)
             self._dropped_formats = _dropped_formats(litellm, model, provider, self._known)
         takes_n = self._known is None or "n" in self._known
-        self.dialect = replace(LITELLM, choices=None if takes_n else False)
+        self.capabilities = replace(LITELLM, choices=None if takes_n else False)
         """The provider's row of capabilities."""
 
     @asynccontextmanager

@@ -19,8 +19,8 @@ class ChatBackend:
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
         self._upstream = Upstream(target, client, connect_timeout)
-        dialect = self._dialect = ENGINES[target.engine]
-        self._known = CHAT_PARAMS | dialect.sampling | dialect.chat
+        capabilities = self.capabilities = ENGINES[target.engine]
+        self._known = CHAT_PARAMS | capabilities.sampling | capabilities.chat
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Ask the server; ``UnsupportedParameter`` for a raw prompt, which messages cannot say."""
@@ -28,8 +28,8 @@ class ChatBackend:
             return self._upstream.embed(exchange)
         if not exchange.messages:
             raise UnsupportedParameter("this model's target takes messages, not a prompt", param="prompt")
-        dialect = self._dialect
-        shared = common_fields(exchange, dialect, dialect.chat_stops)
+        capabilities = self.capabilities
+        shared = common_fields(exchange, capabilities, capabilities.chat_stops)
         body = {**exchange.params, "messages": list(exchange.messages), **shared}
-        notices = (*unsent_stops(exchange, dialect.chat_stops), *unverified(exchange, self._known))
+        notices = (*unsent_stops(exchange, capabilities.chat_stops), *unverified(exchange, self._known))
         return self._upstream.complete(exchange, PATHS["chat"], body, CHAT, notices)

@@ -42,10 +42,10 @@ class CompletionsBackend:
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
         self._upstream = Upstream(target, client, connect_timeout)
-        dialect = self._dialect = ENGINES[target.engine]
-        self._adds_bos = dialect.adds_bos if target.adds_bos is None else target.adds_bos
-        self._known = COMPLETIONS_PARAMS | dialect.sampling
-        self._free = self._known - dialect.missing - {dialect.bos_switch, "stop_token_ids"}
+        capabilities = self.capabilities = ENGINES[target.engine]
+        self._adds_bos = capabilities.adds_bos if target.adds_bos is None else target.adds_bos
+        self._known = COMPLETIONS_PARAMS | capabilities.sampling
+        self._free = self._known - capabilities.missing - {capabilities.bos_switch, "stop_token_ids"}
         """Parameters that go up without a look at them."""
         self._bos_rules = self._rules_of_any_prompt()
 
@@ -76,7 +76,7 @@ class CompletionsBackend:
             body["n"] = exchange.n
         if exchange.stops:
             body["stop"] = list(exchange.stops)
-        if exchange.stop_token_ids and self._dialect.stop_token_ids:
+        if exchange.stop_token_ids and self.capabilities.stop_token_ids:
             body["stop_token_ids"] = list(exchange.stop_token_ids)
         if exchange.stream:
             body["stream_options"] = {"include_usage": True}
@@ -87,29 +87,29 @@ class CompletionsBackend:
         if not exchange.prompts:
             raise UnsupportedParameter("this model's target takes a prompt, not messages", param="messages")
         self._refuse_what_it_cannot(exchange)
-        rule = bos_rule(exchange, self._dialect.bos_switch, self._adds_bos)
+        rule = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
         prompts = [without_bos(prompt, rule) for prompt in exchange.prompts]
         body: dict[str, Any] = {
             **exchange.params,
             **rule.fields,
             "prompt": prompts if exchange.prompt_is_list or len(prompts) > 1 else prompts[0],
         }
-        return body | common_fields(exchange, self._dialect), (*rule.notices, *unverified(exchange, self._known))
+        return body | common_fields(exchange, self.capabilities), (*rule.notices, *unverified(exchange, self._known))
 
     def _rules_of_any_prompt(self) -> dict[Bos, BosRule]:
         """The BOS rules that are the same for every string; a BOS that may have to be stripped has none here."""
         rules: dict[Bos, BosRule] = {}
         for bos in get_args(Bos):
             probe = Exchange("completions", "", ("<s>",), bos=bos, bos_text="<s>")
-            rule = bos_rule(probe, self._dialect.bos_switch, self._adds_bos)
+            rule = bos_rule(probe, self.capabilities.bos_switch, self._adds_bos)
             if not rule.strip:
                 rules[bos] = rule
         return rules
 
     def _refuse_what_it_cannot(self, exchange: Exchange) -> None:
         """Fields that the engine would ignore in silence, and token ids where it takes only strings."""
-        for name in sorted(self._dialect.missing & exchange.params.keys()):
+        for name in sorted(self.capabilities.missing & exchange.params.keys()):
             if not IDLE[name](exchange.params[name]):
                 raise UnsupportedParameter(f"this model's engine does not know {name}; leave it out", param=name)
-        if not self._dialect.token_prompts and any(not isinstance(prompt, str) for prompt in exchange.prompts):
+        if not self.capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in exchange.prompts):
             raise UnsupportedParameter("this model's engine takes strings only, not token ids", param="prompt")

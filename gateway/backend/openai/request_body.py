@@ -6,7 +6,7 @@ from collections.abc import Set
 from heapq import nsmallest
 from typing import Any
 
-from gateway.backend.engines import Dialect
+from gateway.backend.engines import EngineCapabilities
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
 
@@ -14,14 +14,14 @@ MAX_NAMED = 8
 """Fields named in one notice."""
 
 
-def common_fields(exchange: Exchange, dialect: Dialect, max_stops: int | None = None) -> dict[str, Any]:
+def common_fields(exchange: Exchange, capabilities: EngineCapabilities, max_stops: int | None = None) -> dict[str, Any]:
     """The fields that both endpoints share; ``InvalidValue`` for stop ids that are none."""
     body: dict[str, Any] = {"stream": exchange.stream}
     if exchange.n > 1:
         body["n"] = exchange.n
     if exchange.stops:
         body["stop"] = list(exchange.stops[:max_stops])
-    if dialect.stop_token_ids and (ids := _stop_token_ids(exchange)):
+    if capabilities.stop_token_ids and (ids := _stop_token_ids(exchange)):
         body["stop_token_ids"] = ids
     if exchange.stream:
         body["stream_options"] = {**exchange.stream_options, "include_usage": True}

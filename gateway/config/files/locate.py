@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from gateway.config.files.yaml import dotted
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec
 from gateway.core.errors import Problem
-
-NAMED_BY = {"embedded": "path", "scripted": "script"}
-"""The setting that names the files of a target."""
 
 
 def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:
@@ -19,4 +17,4 @@ def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:
     where = dotted(("models", model.name, "targets", position))
     if problem.file == target.label:  # a problem with the entry itself
         return Problem(model.source, target.line, f"{where}.{problem.key}", problem.message)
-    return Problem(model.source, target.line, f"{where}.{NAMED_BY[target.speaks]}", str(problem))
+    return Problem(model.source, target.line, f"{where}.{BACKEND_KINDS[target.speaks].file_setting}", str(problem))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from gateway.config.schema import kinds
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import Kind, choice, duration, integer, list_of
-from gateway.config.snapshot import Engine, Speaks
+from gateway.config.snapshot import Engine
 
 GATEWAY: Final = "gateway.yaml"
 POLICY: Final = "policies/*.yaml"
@@ -70,8 +71,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "The length of the model's context in tokens, prompt and answer together."),
     Row(GATEWAY, "models.<name>.omit", list_of(kinds.TEXT), [],
         "Parameters that the model's provider refuses: left out of every call, with the notice `omitted_parameter`."),
-    Row(GATEWAY, "models.<name>.targets[].speaks", choice(*get_args(Speaks)), REQUIRED,
-        "How to knock: `completions` (string), `chat` (messages), `litellm` (provider), `embedded`, `scripted`."),
+    Row(GATEWAY, "models.<name>.targets[].speaks", choice(*BACKEND_KINDS), REQUIRED,
+        f"The kind of backend: {', '.join(f'`{kind.name}` ({kind.summary})' for kind in BACKEND_KINDS.values())}."),
     Row(GATEWAY, "models.<name>.targets[].url", kinds.URL, None,
         "The base address up to and including `/v1`."),
     Row(GATEWAY, "models.<name>.targets[].model", kinds.TEXT, None,

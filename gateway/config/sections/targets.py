@@ -6,41 +6,18 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from gateway.config.files.reader import Files
 from gateway.config.files.secret_files import read_secret
 from gateway.config.files.yaml import Document
 from gateway.config.files.yaml import Path as KeyPath
+from gateway.config.schema.backend_kinds import BACKEND_KINDS, BackendKind
 from gateway.config.schema.names import quote, suggest
 from gateway.config.schema.secrets import Secret
 from gateway.config.schema.settings import ROWS
 from gateway.config.schema.validation import INVALID
 from gateway.config.snapshot import TargetSpec
-
-MUST: Final = "must"
-MAY: Final = "may"
-
-# Setting → the kinds of targets that take it.
-TAKES: Mapping[str, Mapping[str, str]] = {
-    "url": {"completions": MUST, "chat": MUST, "litellm": MAY},
-    "model": {"completions": MAY, "chat": MAY, "litellm": MUST, "scripted": MAY},
-    "engine": {"completions": MAY, "chat": MAY},
-    "key": {"completions": MAY, "chat": MAY, "litellm": MAY},
-    "adds_bos": {"completions": MAY, "embedded": MAY},
-    "path": {"embedded": MUST},
-    "script": {"scripted": MUST},
-    "options": {"embedded": MAY, "litellm": MAY},
-}
-
-FORMS: Mapping[str, str | None] = {
-    "completions": "text",
-    "embedded": "text",
-    "chat": "messages",
-    "litellm": "messages",
-    "scripted": None,
-}
-"""The form that a target takes: one string, messages, or (None) either."""
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key: "env:NAME"'),
@@ -49,21 +26,8 @@ NOT_OPTIONS = {
 }
 """Options that have their own setting."""
 
-PROVIDER_OPTIONS = (
-    "api_version",
-    "aws_bedrock_runtime_endpoint",
-    "aws_profile_name",
-    "aws_region_name",
-    "aws_role_name",
-    "aws_session_name",
-    "organization",
-    "region_name",
-    "safety_settings",
-    "thinking",
-    "vertex_location",
-    "vertex_project",
-)
-"""Options of ``litellm`` targets. LiteLLM accepts any name; a wrong one would only fail calls or be dropped."""
+SETTINGS = tuple(dict.fromkeys(name for kind in BACKEND_KINDS.values() for name in kind.settings))
+"""Every setting that some kinds have and others do not."""
 
 SAYS = {row.name.rpartition(".")[2]: row.says for row in ROWS if row.name.startswith("models.<name>.targets[]")}
 
@@ -83,9 +47,14 @@ class TargetEntry:
         return str(self.values["speaks"] or "")
 
     @property
+    def kind(self) -> BackendKind | None:
+        """The row of ``speaks``; None if missing or unknown."""
+        return BACKEND_KINDS.get(self.speaks)
+
+    @property
     def form(self) -> str | None:
         """``text``, ``messages``, or None if it takes either or is unknown."""
-        return FORMS.get(self.speaks)
+        return None if self.kind is None else self.kind.form
 
     def blame(self, setting: str, message: str) -> None:
         """Add a problem with one setting of this entry."""
@@ -93,33 +62,33 @@ class TargetEntry:
 
     def check(self) -> None:
         """Check the settings in combination."""
-        if not self.speaks:
+        kind = self.kind
+        if kind is None:
             return
-        for setting, takers in TAKES.items():
+        for setting in SETTINGS:
             given = self.document.at((*self.path, setting)) is not None
-            takes = takers.get(self.speaks)
-            if given and takes is None:
-                self.blame(setting, f"is for speaks: {' or '.join(takers)}, not for {self.speaks}; take it out")
-            if not given and takes == MUST:
-                self.blame(setting, f"is missing: speaks: {self.speaks} needs it. {SAYS[setting]}")
+            if given and setting not in kind.settings:
+                takers = [row.name for row in BACKEND_KINDS.values() if setting in row.settings]
+                self.blame(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; take it out")
+            if not given and setting in kind.required:
+                self.blame(setting, f"is missing: speaks: {kind.name} needs it. {SAYS[setting]}")
         for option, setting in self._misplaced():
             self.blame("options", f"{option} cannot stand here: write {setting} beside speaks")
-        for option in self._unknown():
+        if kind.options is None:
+            return
+        for option in self.values["options"] or ():
+            if option in NOT_OPTIONS or option in kind.options:
+                continue
             self.blame(
                 "options",
                 f"{quote(option)} is no option of a provider: parameters of calls stand in the policy under params, "
-                f"secrets in key or in the provider's own variables{suggest(option, PROVIDER_OPTIONS)}",
+                f"secrets in key or in the provider's own variables{suggest(option, kind.options)}",
             )
 
     def _misplaced(self) -> Iterator[tuple[str, str]]:
         for option in self.values["options"] or ():
             if option in NOT_OPTIONS:
                 yield option, NOT_OPTIONS[option]
-
-    def _unknown(self) -> Iterator[str]:
-        """Yield unknown options; those of embedded targets are checked by ``backend/embedded/options.py``."""
-        if self.speaks == "litellm":
-            yield from (name for name in self.values["options"] or () if name not in {*PROVIDER_OPTIONS, *NOT_OPTIONS})
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
         """Return the entry as a value, with its secret and existing files; None after a problem."""

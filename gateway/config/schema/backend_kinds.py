@@ -1,0 +1,101 @@
+"""The kinds of backend that a target can have, one row each.
+
+A new kind is one file in ``gateway/backend/``, a row here (what configuration has to know of it) and a row in
+``gateway/backend/kinds.py`` (how it is constructed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class BackendKind:
+    """What configuration has to know of one kind of backend."""
+
+    name: str
+    """The value of the setting ``speaks``."""
+    summary: str
+    """What it takes or is, for the documentation of ``speaks``."""
+    form: Literal["text", "messages"] | None
+    """What a template has to produce for it: one string, or messages; None: either."""
+    required: tuple[str, ...]
+    """Settings of a target that must be given."""
+    optional: tuple[str, ...] = ()
+    """Settings of a target that may be given; any other setting is refused."""
+    options: tuple[str, ...] | None = None
+    """The names that the setting ``options`` may hold; None: the backend checks them itself."""
+    file_setting: str = ""
+    """The setting that names the target's file or folder; problems with its content are reported there."""
+    in_process: bool = False
+    """The model is computed in this process: its folder has the tokenizer and the context length."""
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Every setting that a target of this kind may have, beside ``speaks``."""
+        return (*self.required, *self.optional)
+
+
+_SERVER_SETTINGS = ("model", "engine", "key")
+
+_ROWS = (
+    BackendKind(
+        name="completions",
+        summary="one string",
+        form="text",
+        required=("url",),
+        optional=(*_SERVER_SETTINGS, "adds_bos"),
+    ),
+    BackendKind(
+        name="chat",
+        summary="messages",
+        form="messages",
+        required=("url",),
+        optional=_SERVER_SETTINGS,
+    ),
+    BackendKind(
+        name="litellm",
+        summary="messages, to a provider",
+        form="messages",
+        required=("model",),
+        optional=("url", "key", "options"),
+        # LiteLLM itself takes any word; a wrong one would be dropped, or would fail each call.
+        options=(
+            "api_version",
+            "aws_bedrock_runtime_endpoint",
+            "aws_profile_name",
+            "aws_region_name",
+            "aws_role_name",
+            "aws_session_name",
+            "organization",
+            "region_name",
+            "safety_settings",
+            "thinking",
+            "vertex_location",
+            "vertex_project",
+        ),
+    ),
+    BackendKind(
+        name="embedded",
+        summary="a model folder, computed in this process",
+        form="text",
+        required=("path",),
+        optional=("adds_bos", "options"),
+        file_setting="path",
+        in_process=True,
+    ),
+    BackendKind(
+        name="scripted",
+        summary="a script that is played",
+        form=None,
+        required=("script",),
+        optional=("model",),
+        file_setting="script",
+    ),
+)
+
+BACKEND_KINDS: Mapping[str, BackendKind] = MappingProxyType({row.name: row for row in _ROWS})
+"""Value of ``speaks`` → its row."""
