@@ -7,7 +7,7 @@ from time import perf_counter_ns
 
 import orjson
 
-from gateway.backend.openai.events import COMPLETIONS, Answer
+from gateway.backend.openai.events import COMPLETIONS, ChunkReader
 from gateway.core.events import Delta, Finish, TokenLogprob
 from gateway.stream.fold import Fold
 from gateway.stream.sse import SseParser
@@ -41,16 +41,16 @@ def main() -> None:
     plain, half = Delta(0, " hello"), Delta(0, " 1 < 2\n")
     scored = Delta(0, " hello", (TokenLogprob(" hello", -0.1),))
     many = EVENT * 100
-    batch, answer, chunk = [plain], Answer(COMPLETIONS, "m/0", 1), orjson.loads(EVENT[6:])
+    batch, answer, chunk = [plain], ChunkReader(COMPLETIONS, "m/0", 1), orjson.loads(EVENT[6:])
     speaker = SPEAKERS["chat"](id_="chatcmpl-1", model="m", created=1, include_usage=False)
-    answer.take(chunk)
+    answer.read(chunk)
     bench("sse: one event per read, the straight way", lambda: parser.plain(EVENT))
     bench("sse: 100 events per read, the straight way", lambda: parser.plain(many), 100)
     bench("sse: one event per read", lambda: parser.feed(EVENT))
     bench("sse: 100 events per read", lambda: parser.feed(many), 100)
     bench("json: one chunk", lambda: orjson.loads(EVENT[6:]))
-    bench("answer: one chunk, the straight way", lambda: answer.ordinary(chunk))
-    bench("answer: one chunk", lambda: answer.take(chunk))
+    bench("answer: one chunk, the straight way", lambda: answer.fast_text_delta(chunk))
+    bench("answer: one chunk", lambda: answer.read(chunk))
     bench("cut: a batch of one, nothing to hold", lambda: cutter.cut(batch))
     bench("cut: nothing to hold", lambda: cutter.feed(plain))
     bench("cut: nothing to hold, with logprobs", lambda: cutter.feed(scored))

@@ -191,7 +191,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
             room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
         elif route.room is not None and terms.leaves_limit_open(call):
             terms.effective(call)  # what cannot be sent is refused before the engine is asked
-            room = await route.room.left(prompt.text, terms.limit)
+            room = await route.room.remaining(prompt.text, terms.limit)
         effective = terms.effective(call, room)
         params, notices, top = effective.params, notices + effective.notices, effective.top_logprobs
     if dialogue.wishes.continue_final and not text:

@@ -39,8 +39,8 @@ async def read(pieces: list[bytes], close: bool = False, twice: bool = False) ->
                 b"HTTP/1.1 200 OK\r\nx-first: 1\r\ncontent-type: a/b\r\ncontent-length: 1\r\n\r\nF"
             )
             await waiting
-            assert connection.whole() == b"F"
-            assert connection.reusable
+            assert connection.read_rest() == b"F"
+            assert connection.is_reusable
             waiting = connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
         for piece in pieces:
             connection.data_received(piece)
@@ -56,18 +56,18 @@ async def finish(connection: Connection) -> Read:
     body, error = b"", None
     try:
         async with asyncio.timeout(5):
-            await connection.head()
-            whole = connection.whole()
+            await connection.read_head()
+            whole = connection.read_rest()
             if whole is not None:
                 body = whole
-            while piece := await connection.more():
+            while piece := await connection.read():
                 body += piece
     except GatewayError as failure:
         error = failure.code
     status = connection.status
     encoding = connection.header("content-encoding") if status else None
     kind = connection.content_type if status else ""
-    return Read(status, connection.plain, kind, encoding, body, error, connection.reusable)
+    return Read(status, connection.is_plain_success, kind, encoding, body, error, connection.is_reusable)
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -171,9 +171,9 @@ def test_framing_without_an_end_is_not_read_without_an_end(name: str, how: str) 
             connection.data_received(begun)
             if connection.status and how != "nobody reads":
                 if "trailer" in name:
-                    assert await connection.more() == b"a"
+                    assert await connection.read() == b"a"
                 reading = asyncio.ensure_future(
-                    connection.more() if how == "reading" else connection.flow(lambda piece: True)
+                    connection.read() if how == "reading" else connection.forward(lambda piece: True)
                 )
                 await asyncio.sleep(0)
             else:
@@ -217,8 +217,8 @@ def test_a_packet_of_chunks_of_one_byte_is_one_piece() -> None:
             connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
             connection.data_received(OK + b"transfer-encoding: chunked\r\n\r\n")
             connection.data_received(b"1\r\na\r\n" * 10_000)
-            sizes = [len(await connection.more())]
-            flowing = asyncio.ensure_future(connection.flow(lambda piece: not sizes.append(len(piece))))  # type: ignore[func-returns-value]
+            sizes = [len(await connection.read())]
+            flowing = asyncio.ensure_future(connection.forward(lambda piece: not sizes.append(len(piece))))  # type: ignore[func-returns-value]
             await asyncio.sleep(0)
             connection.data_received(b"1\r\na\r\n" * 10_000)
             connection.data_received(b"0\r\n\r\n")
@@ -272,9 +272,9 @@ def test_a_request_on_a_connection_that_is_gone_fails_at_once() -> None:
         _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
         theirs.close()
         await asyncio.sleep(0.05)
-        assert connection.lost
+        assert connection.is_closed
         await connection.send(b"x", b"")
         with pytest.raises(UpstreamDisconnected):
-            await connection.head()
+            await connection.read_head()
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.backend.openai.events import CHAT, COMPLETIONS, Answer
+from gateway.backend.openai.events import CHAT, COMPLETIONS, ChunkReader
 from gateway.backend.openai.fast_stream import ATTEMPTS, Sample, SseSplicer
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
@@ -42,11 +42,11 @@ def lanes() -> dict[int, ChoiceFrame]:
     return {index: ChoiceFrame(b'data: {"%d":' % index, b"}\n\n") for index in range(2)}
 
 
-def introduced(shape: str) -> Answer:
+def introduced(shape: str) -> ChunkReader:
     """An answer whose two choices have begun, as it is when a passage opens."""
-    answer = Answer(SHAPES[shape], "m/0", 2)
+    answer = ChunkReader(SHAPES[shape], "m/0", 2)
     for index in range(2):
-        answer.take(chunk(shape, "a", index))
+        answer.read(chunk(shape, "a", index))
     return answer
 
 
@@ -58,12 +58,12 @@ def sample_of(shape: str, text: str, style: str = "compact") -> Sample:
     return event(chunk(shape, text), style), Delta(0, text)
 
 
-def careful(answer: Answer, data: bytes, lane: dict[int, ChoiceFrame]) -> bytes | None:
+def careful(answer: ChunkReader, data: bytes, lane: dict[int, ChoiceFrame]) -> bytes | None:
     """The frame for an event that is nothing but text which no stop touches; None: anything else."""
     if not (data.startswith(b"data: ") and data.endswith(b"\n\n")):
         return None
     try:
-        events = answer.take(json.loads(data[6:-2].decode()))
+        events = answer.read(json.loads(data[6:-2].decode()))
     except (ValueError, GatewayError):
         return None
     if len(events) != 1 or not isinstance(delta := events[0], Delta) or not delta.text:
@@ -198,7 +198,7 @@ def test_an_event_of_known_looks_is_not_parsed(shape: str) -> None:
     answer = introduced(shape)
     passes = SseSplicer(answer, SseParser(), passage).take
     assert passes(event(chunk(shape, "one")))
-    answer.take({"choices": [{"index": 0, "finish_reason": "stop"}]})
+    answer.read({"choices": [{"index": 0, "finish_reason": "stop"}]})
     assert passes(event(chunk(shape, "two")))
     assert not passes(event(chunk(shape, "two", more={"created": 1})))
 
@@ -208,7 +208,7 @@ def test_the_first_event_shows_what_the_second_looks_like(shape: str) -> None:
     """Seen as above: the second is not parsed, or it would be found to say more of a choice that has ended."""
     answer = introduced(shape)
     passes = SseSplicer(answer, SseParser(), TextSplice(lambda frame: True, lanes()), sample_of(shape, "one")).take
-    answer.take({"choices": [{"index": 0, "finish_reason": "stop"}]})
+    answer.read({"choices": [{"index": 0, "finish_reason": "stop"}]})
     assert passes(event(chunk(shape, "two")))
     assert not passes(event(chunk(shape, "three", more={"created": 1})))
 

@@ -117,9 +117,9 @@ async def ours(pieces: list[bytes]) -> tuple[Read, bool]:
         _, connection = await loop.create_connection(lambda: Connection(loop), sock=near)
         connection.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n", b"")
         for piece in pieces:
-            if not connection.lost and piece:
+            if not connection.is_closed and piece:
                 connection.data_received(piece)
-        reusable = connection.reusable
+        reusable = connection.is_reusable
         if not connection.ended:
             connection.connection_lost(None)
         told = await finish(connection)

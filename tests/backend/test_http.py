@@ -8,8 +8,8 @@ import json
 import pytest
 
 from gateway.backend.http_client.client import HttpClient
-from gateway.backend.http_client.connection import COPIED
-from gateway.backend.openai.upstream_request import read_whole
+from gateway.backend.http_client.connection import MIN_SEPARATE_BODY
+from gateway.backend.openai.upstream_request import read_body
 from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamTooLarge, UpstreamUnreachable
 from tests.upstream.server import RudeServer
 
@@ -17,11 +17,11 @@ HEADERS = {"content-type": "application/json"}
 
 
 async def post(client: HttpClient, url: str, limit: int = 1 << 20) -> bytes:
-    answer = await client.target(url + "/completions", HEADERS).post(b'{"prompt": "a"}')
+    answer = await client.endpoint(url + "/completions", HEADERS).post(b'{"prompt": "a"}')
     try:
-        return await read_whole(answer, limit)
+        return await read_body(answer, limit)
     finally:
-        answer.leave()
+        answer.release()
 
 
 def posts(*urls: str) -> list[bytes | GatewayError]:
@@ -131,17 +131,17 @@ def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("size", [0, 100, COPIED - 1, COPIED, 5 * COPIED])
+@pytest.mark.parametrize("size", [0, 100, MIN_SEPARATE_BODY - 1, MIN_SEPARATE_BODY, 5 * MIN_SEPARATE_BODY])
 def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
     body = {"prompt": "x" * size}
 
     async def run() -> None:
         client = HttpClient()
-        target = client.target(up.url("ok") + "/completions", HEADERS)
+        target = client.endpoint(up.url("ok") + "/completions", HEADERS)
         for number in ("1", "2"):
             answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
-            assert await read_whole(answer)
-            answer.leave()
+            assert await read_body(answer)
+            answer.release()
             assert up.heard[-1].body == body
             assert up.heard[-1].headers["x-request-id"] == number
         await client.aclose()
@@ -180,16 +180,16 @@ def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode
             said.append(piece)
             return True
 
-        answer = await client.target(up.url(mode) + "/completions", HEADERS).post(b'{"prompt": "a", "stream": true}')
+        answer = await client.endpoint(up.url(mode) + "/completions", HEADERS).post(b'{"prompt": "a", "stream": true}')
         failure = ""
         try:
-            while piece := await answer.more():
+            while piece := await answer.read():
                 said.append(piece)
                 if flows:
-                    await answer.flow(take)
+                    await answer.forward(take)
         except GatewayError as error:
             failure = error.code
-        answer.leave()
+        answer.release()
         await client.aclose()
         return b"".join(said), failure
 
@@ -201,13 +201,13 @@ def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode
 def test_a_flow_that_is_left_closes_the_connection(up: RudeServer) -> None:
     async def run() -> None:
         client = HttpClient()
-        answer = await client.target(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')
-        await answer.more()
-        flowing = asyncio.create_task(answer.flow(lambda piece: True))
+        answer = await client.endpoint(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')
+        await answer.read()
+        flowing = asyncio.create_task(answer.forward(lambda piece: True))
         await asyncio.sleep(0.05)
         flowing.cancel()
         await asyncio.wait([flowing])
-        answer.leave()
+        answer.release()
         assert await asyncio.to_thread(up.wait, lambda: up.active == 0)
         await client.aclose()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.backend.http_client.client import LINGER, HttpClient
+from gateway.backend.http_client.client import DRAIN_TIMEOUT, HttpClient
 from gateway.backend.openai.chat import ChatBackend
 from gateway.backend.openai.completions import CompletionsBackend
 from gateway.core.events import Event, Finish
@@ -119,7 +119,7 @@ def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: RudeServer)
         started = time.monotonic()
         async with backend.open(asked) as events:
             assert [event async for event in singly(events) if isinstance(event, Finish)]
-        assert time.monotonic() - started < LINGER
+        assert time.monotonic() - started < DRAIN_TIMEOUT
         assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
         await client.aclose()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backend.openai.events import CHAT, COMPLETIONS, Answer, Shape, read_usage
+from gateway.backend.openai.events import CHAT, COMPLETIONS, ChoiceFormat, ChunkReader, read_usage
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta, Finish, Usage
 from tests.backend.ask import chat, complete
@@ -100,9 +100,9 @@ def test_tool_calls_keep_their_fragments_and_index(up: RudeServer, stream: bool)
 
 
 def test_an_empty_delta_says_nothing() -> None:
-    answer = Answer(CHAT, "m/0", 1)
-    answer.take({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "", "tool_calls": None}}]})
-    assert answer.take({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": ""}]}) == []
+    answer = ChunkReader(CHAT, "m/0", 1)
+    answer.read({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "", "tool_calls": None}}]})
+    assert answer.read({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": ""}]}) == []
 
 
 SHAPES = {  # chunks that are none: skipping one could lose text
@@ -121,28 +121,28 @@ SHAPES = {  # chunks that are none: skipping one could lose text
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_chunk_of_another_shape_is_an_error(name: str) -> None:
     with pytest.raises(GatewayError) as caught:
-        Answer(COMPLETIONS, "m/0", 1).take(SHAPES[name])
+        ChunkReader(COMPLETIONS, "m/0", 1).read(SHAPES[name])
     assert caught.value.code in ("upstream_invalid_stream", "upstream_invalid_response")
 
 
 def test_text_after_the_finish_is_an_error() -> None:
-    answer = Answer(COMPLETIONS, "m/0", 1)
-    answer.take({"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]})
-    assert answer.take({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}) == []
+    answer = ChunkReader(COMPLETIONS, "m/0", 1)
+    answer.read({"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]})
+    assert answer.read({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}) == []
     with pytest.raises(GatewayError):
-        answer.take({"choices": [{"index": 0, "text": "b"}]})
+        answer.read({"choices": [{"index": 0, "text": "b"}]})
 
 
 def test_an_aborted_answer_is_no_stop() -> None:
     with pytest.raises(GatewayError) as caught:
-        Answer(COMPLETIONS, "m/0", 1).take({"choices": [{"text": "a", "finish_reason": "abort"}]})
+        ChunkReader(COMPLETIONS, "m/0", 1).read({"choices": [{"text": "a", "finish_reason": "abort"}]})
     assert caught.value.code == "upstream_incomplete"
 
 
 def test_a_high_surrogate_at_the_end_is_flushed_with_the_finish() -> None:
-    answer = Answer(COMPLETIONS, "m/0", 1)
-    answer.take({"choices": [{"text": "a\ud83d"}]}, odd=True)
-    events = answer.take({"choices": [{"text": "", "finish_reason": "stop"}]})
+    answer = ChunkReader(COMPLETIONS, "m/0", 1)
+    answer.read({"choices": [{"text": "a\ud83d"}]}, surrogates=True)
+    events = answer.read({"choices": [{"text": "", "finish_reason": "stop"}]})
     assert events == [Delta(0, "\ufffd"), Finish(0, "stop")]
 
 
@@ -239,18 +239,18 @@ CHUNK = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("shape", [COMPLETIONS, CHAT], ids=["completions", "chat"])
 @given(chunks=st.lists(CHUNK, max_size=4))
-def test_an_ordinary_chunk_says_the_same_either_way(shape: Shape, chunks: list[dict[str, Any]]) -> None:
-    general, straight = Answer(shape, "m/0", 2), Answer(shape, "m/0", 2)
+def test_an_ordinary_chunk_says_the_same_either_way(shape: ChoiceFormat, chunks: list[dict[str, Any]]) -> None:
+    general, straight = ChunkReader(shape, "m/0", 2), ChunkReader(shape, "m/0", 2)
     for answer in (general, straight):
-        answer.take({"choices": [{"index": 0, "text": "x", "delta": {"content": "x"}}]})
+        answer.read({"choices": [{"index": 0, "text": "x", "delta": {"content": "x"}}]})
     for chunk in chunks:
-        one = straight.ordinary(chunk)
+        one = straight.fast_text_delta(chunk)
         try:
-            expected = general.take(chunk)
+            expected = general.read(chunk)
         except GatewayError:
             assert one is None
             return
-        assert (straight.take(chunk) if one is None else [one]) == expected
+        assert (straight.read(chunk) if one is None else [one]) == expected
 
 
 ORDINARY = {
@@ -267,16 +267,16 @@ ORDINARY = {
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_chunks_take_the_straight_way_once_their_choice_has_begun(name: str) -> None:
     shape, choice = ORDINARY[name]
-    answer = Answer(shape, "m/0", 1)
-    assert answer.ordinary({"choices": [choice]}) is None
-    answer.take({"choices": [choice]})
-    assert answer.ordinary({"choices": [choice], "usage": None}) == Delta(0, "a")
+    answer = ChunkReader(shape, "m/0", 1)
+    assert answer.fast_text_delta({"choices": [choice]}) is None
+    answer.read({"choices": [choice]})
+    assert answer.fast_text_delta({"choices": [choice], "usage": None}) == Delta(0, "a")
 
 
 def test_half_a_character_is_waited_for_the_careful_way() -> None:
-    answer = Answer(COMPLETIONS, "m/0", 1)
-    answer.take({"choices": [{"index": 0, "text": "a\ud83d"}]}, odd=True)
+    answer = ChunkReader(COMPLETIONS, "m/0", 1)
+    answer.read({"choices": [{"index": 0, "text": "a\ud83d"}]}, surrogates=True)
     plain = {"choices": [{"index": 0, "text": "b"}]}
-    assert answer.ordinary(plain) is None
-    assert answer.take(plain) == [Delta(0, "\ufffdb")]
-    assert answer.ordinary(plain) == Delta(0, "b")
+    assert answer.fast_text_delta(plain) is None
+    assert answer.read(plain) == [Delta(0, "\ufffdb")]
+    assert answer.fast_text_delta(plain) == Delta(0, "b")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gateway.backend.http_client.client import HttpClient
-from gateway.backend.openai.upstream_request import read_whole
+from gateway.backend.openai.upstream_request import read_body
 from gateway.core.errors import GatewayError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -108,11 +108,11 @@ ROWS: dict[str, tuple[Upstream, bytes | str, bool]] = {
 
 async def call(client: HttpClient, port: int, size: int) -> bytes | str:
     try:
-        answer = await client.target(f"http://127.0.0.1:{port}/v1", {}).post(b"x" * size)
+        answer = await client.endpoint(f"http://127.0.0.1:{port}/v1", {}).post(b"x" * size)
         try:
-            return await read_whole(answer)
+            return await read_body(answer)
         finally:
-            answer.leave()
+            answer.release()
     except GatewayError as error:
         return error.code
 

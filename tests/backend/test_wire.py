@@ -111,7 +111,7 @@ def test_the_model_sees_one_bos(up: RudeServer, case: tuple[str, bool | None, st
 def test_a_clients_word_on_bos_gives_way_with_a_notice(up: RudeServer) -> None:
     heard = complete(up.url("ok"), False, {"engine": "vllm"}, bos="text", params={"add_special_tokens": True})
     assert sent(up)["add_special_tokens"] is False
-    assert heard.begun.notices == ("bos: add_special_tokens is the template's to set",)
+    assert heard.begun.notices == ("bos: add_special_tokens is set by the template",)
 
 
 STRIPPED = {  # prompt: the notices

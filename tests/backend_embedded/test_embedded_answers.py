@@ -63,7 +63,7 @@ def test_a_clients_word_on_bos_gives_way_to_the_templates(ask: Ask, bos: str, as
     assert right_answers(ask, form, add_special_tokens=asked, bos=bos) >= 95
     begun = ask("1", bos=bos, add_special_tokens=asked, max_tokens=1).events[0]
     assert isinstance(begun, Begun)
-    told = ("bos: add_special_tokens is the template's to set",) if BOS[bos, asked, form] else ()
+    told = ("bos: add_special_tokens is set by the template",) if BOS[bos, asked, form] else ()
     assert begun.notices == told
 
 

@@ -1,10 +1,10 @@
-"""How is HTTP/1.1 spoken to a model's server? llhttp parses, a small pool keeps connections, nothing stands between.
+"""HTTP/1.1 client: endpoints to POST to, connections and their pools.
 
-One request on a connection at a time. A request is one write: head and body together, and of the head only what
-differs between two requests is formatted for each. The answer is read in
-the pieces in which it arrives; a reader that falls behind stops the socket, not the loop.
-TLS verifies against the system's certificates. There are no redirects, no proxies, no compression, no pipelining and
-no HTTP/2; the only clock is the connect timeout (the others are content-based and live in ``policy/deliver``).
+One request at a time on a connection. A request is one write, head and body together; the part of the head that all
+requests to an endpoint share is formatted once. The body is read in the pieces in which it arrives; back-pressure
+pauses the socket.
+TLS verifies against the system's certificates. There are no redirects, proxies, compression, pipelining and no HTTP/2.
+The connect timeout is the only timeout here; the others depend on content and live in ``policy/deliver``.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from gateway.core.errors import (
 )
 
 KEEPALIVE = 15.0
-"""Seconds a quiet connection stays in the pool."""
-LINGER = 0.05
-"""Seconds that an answer which has said everything may take to end its body, so that its connection can be pooled."""
+"""Seconds an idle connection stays in the pool."""
+DRAIN_TIMEOUT = 0.05
+"""Seconds that the end of a body may take after its last content, so that its connection can be pooled."""
 
 STALE = 0.1
-"""Seconds after a request within which a reused connection that closes, without a byte, counts as closed before it.
+"""Seconds after a request within which a reused connection that closes without sending a byte counts as closed before
+the request.
 
-A server that closes a quiet connection cannot know that a request is on its way. The sign of it arrives within one
-round trip; a server that closes later has had the request and may have worked on it. Go's ``net/http`` and nginx do
-not send a POST again once any of it is written. Servers of models close quiet connections after 5 s (uvicorn), so one
-repeat is worth it; ``policy/deliver/failover.py`` makes it, and counts it as an attempt.
+A server that closes an idle connection cannot know that a request is on its way; the close arrives within one round
+trip. A server that closes later received the request and may have worked on it. Go's ``net/http`` and nginx do not
+resend a POST once any of it is written. Model servers close idle connections after 5 s (uvicorn), so one repeat is
+worth it; ``policy/deliver`` makes it, and counts it as an attempt.
 """
 
 
-class Pool:
-    """Where connections go, and those that are quiet; requests to one place share it, whatever their path."""
+class ConnectionPool:
+    """The idle connections to one host and port; endpoints with different paths share it."""
 
     __slots__ = ("client", "host", "idle", "port", "tls")
 
@@ -53,56 +54,57 @@ class Pool:
         self.port = port
         self.tls = tls
         self.idle: deque[tuple[float, Connection]] = deque()
-        """(since when, connection), the youngest last."""
+        """(loop time since when it is idle, connection), the youngest last."""
 
     def take(self) -> Connection | None:
-        """A quiet connection that is still good, the youngest first; old ones are closed on the way."""
+        """Remove and return the youngest usable connection; closes expired ones."""
         idle = self.idle
         oldest = self.client.loop.time() - KEEPALIVE
-        while idle and (idle[0][0] < oldest or idle[0][1].lost):
+        while idle and (idle[0][0] < oldest or idle[0][1].is_closed):
             idle.popleft()[1].close()
         while idle:
             _, connection = idle.pop()
-            if connection.reusable:
+            if connection.is_reusable:
                 return connection
             connection.close()
         return None
 
     def clear(self) -> None:
-        """Close the quiet connections."""
+        """Close the idle connections."""
         for _, connection in self.idle:
             connection.close()
         self.idle.clear()
 
     def release(self, connection: Connection) -> None:
-        """An exchange is over: what becomes of its connection?"""
+        """End an exchange: pool the connection, wait for the end of its body, or close it."""
         client = self.client
-        if connection.reusable and not client.closed:
+        if connection.is_reusable and not client.closed:
             self.idle.append((client.loop.time(), connection))
-        elif connection.complete and not connection.ended:
-            client.linger(self, connection)
+        elif connection.content_complete and not connection.response_complete:
+            client.drain(self, connection)
         else:
             connection.close()
 
 
-class H1Target:
-    """One address; the part of the request head that all its requests share is formatted once."""
+class HttpEndpoint:
+    """One URL to POST to."""
 
     __slots__ = ("connect_timeout", "head", "pool", "private")
 
-    def __init__(self, pool: Pool, head: bytes, connect_timeout: float, private: tuple[str, ...]) -> None:
+    def __init__(self, pool: ConnectionPool, head: bytes, connect_timeout: float, private: tuple[str, ...]) -> None:
         self.pool = pool
         self.head = head
-        """Request line and all headers but those of one request."""
+        """The request line and the headers that all requests share."""
         self.connect_timeout = connect_timeout
         self.private = private
-        """What no error may show to a client: the server's host name, the operator's key."""
+        """What no error may show to a client: the server's host name and the operator's key."""
 
     async def post(self, body: bytes, headers: Mapping[str, str] = EMPTY_MAPPING) -> Connection:
-        """POST ``body`` once, and return the answer once its headers are read; the caller has to ``leave`` it.
+        """POST ``body`` once and return the connection when the response's headers are read.
 
-        ``headers`` are those of this request alone. Raises ``UpstreamError``; a connection that turned out to be
-        closed before the request is an ``UpstreamDisconnected`` that is ``stale``.
+        The caller has to call ``Connection.release``. ``headers``: those of this request alone. Raises
+        ``UpstreamError``; if a pooled connection was closed before the request, the error is an
+        ``UpstreamDisconnected`` that is ``stale``.
         """
         own = ""
         for name, value in headers.items():
@@ -116,38 +118,46 @@ class H1Target:
         try:
             await connection.send(head, body)
             if not connection.status:
-                await connection.head()
+                await connection.read_head()
         except UpstreamDisconnected as error:
             connection.close()
-            if connection is pooled and pooled.silent and clock() - sent <= STALE:
+            if connection is pooled and not pooled.response_begun and clock() - sent <= STALE:
                 error.stale = True
-                pool.clear()  # the server may have closed the others as well: what follows needs a new one
+                pool.clear()  # the server may have closed the others as well, so a repeat opens a new connection
             raise
         except BaseException:
             connection.close()
             raise
         return connection
 
+    async def post_idempotent(self, body: bytes) -> Connection:
+        """POST a request that may be processed twice: repeated once if the pooled connection was stale."""
+        try:
+            return await self.post(body)
+        except UpstreamDisconnected as error:
+            if not error.stale:
+                raise
+        return await self.post(body)
+
 
 class HttpClient:
-    """The process's HTTP client: make it anywhere, use it in one event loop, close it there."""
+    """The HTTP client of one process, used and closed in one event loop."""
 
     def __init__(self) -> None:
-        self._pools: dict[tuple[str, int, bool], Pool] = {}
-        self._lingering: dict[asyncio.Task[None], Connection] = {}
+        self._pools: dict[tuple[str, int, bool], ConnectionPool] = {}
+        self._draining: dict[asyncio.Task[None], Connection] = {}
         self._tls: ssl.SSLContext | None = None
         self.closed = False
         self.loop: asyncio.AbstractEventLoop
-        """The loop it is used in; set by the first connection."""
+        """Set by the first connection."""
 
-    def target(
+    def endpoint(
         self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0, secrets: tuple[str, ...] = ()
-    ) -> H1Target:
-        """An address to post to; raises ``UpstreamUnreachable`` for a URL that is not valid.
+    ) -> HttpEndpoint:
+        """An endpoint to POST to; raises ``UpstreamUnreachable`` for an invalid URL.
 
-        ``headers`` are sent with every request, beside those HTTP itself needs; no name or value has a line end.
-        ``connect_timeout`` is in seconds and covers the name lookup. ``secrets``: values among the headers that no
-        error may show.
+        ``headers`` are sent with every request and contain no line ends. ``connect_timeout`` is in seconds and
+        includes the name lookup. ``secrets``: header values that no error may show.
         """
         try:
             parts = urlsplit(url)
@@ -158,39 +168,31 @@ class HttpClient:
             raise UpstreamUnreachable("the configured address of the model's server is not a valid URL")
         key = host, port or (443 if tls else 80), tls
         if key not in self._pools:
-            self._pools[key] = Pool(self, *key)
+            self._pools[key] = ConnectionPool(self, *key)
         shown = host if "." in host or ":" in host else f"{host}:{key[1]}"  # a bare name may be an ordinary word
         path = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
         line = f"POST {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
         fields = {**headers, "accept-encoding": "identity"}
         shared = "".join([f"{name}: {value}\r\n" for name, value in fields.items()]).encode("latin-1")
-        return H1Target(self._pools[key], line + shared, connect_timeout, (shown, *secrets))
+        return HttpEndpoint(self._pools[key], line + shared, connect_timeout, (shown, *secrets))
 
     async def aclose(self) -> None:
         """Close every connection; running requests fail as disconnected."""
         self.closed = True
-        for task, connection in tuple(self._lingering.items()):
+        for task, connection in tuple(self._draining.items()):
             task.cancel()
             connection.close()
         for pool in self._pools.values():
             pool.clear()
-        await asyncio.sleep(0)  # the loop closes aborted transports in its next turn
+        await asyncio.sleep(0)  # the loop closes aborted transports in its next iteration
 
-    # ------------------------------------------------------------------ connections
-
-    def linger(self, to: Pool, connection: Connection) -> None:
-        """Give the end of a body a moment to arrive; anything else closes the connection (row C07)."""
-        task = asyncio.create_task(self._await_end(to, connection))
-        self._lingering[task] = connection
-        task.add_done_callback(self._lingering.pop)
-
-    async def connect(self, to: Pool, within: float) -> Connection:
-        """A new connection, in ``within`` seconds; every failure under our own name."""
+    async def connect(self, pool: ConnectionPool, seconds: float) -> Connection:
+        """Open a connection within ``seconds``; raises ``UpstreamError``."""
         loop = self.loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(loop), to.host, to.port, ssl=self._context() if to.tls else None
+                    lambda: Connection(loop), pool.host, pool.port, ssl=self._context() if pool.tls else None
                 )
         except TimeoutError:
             raise UpstreamConnectTimeout("no connection to the model's server in time") from None
@@ -200,21 +202,27 @@ class HttpClient:
             raise UpstreamUnreachable("the TLS handshake with the model's server failed") from None
         except OSError:
             raise UpstreamUnreachable("the model's server does not accept connections") from None
-        connection.leave = partial(to.release, connection)
+        connection.release = partial(pool.release, connection)
         return connection
 
-    async def _await_end(self, to: Pool, connection: Connection) -> None:
-        said = b"?"
+    def drain(self, pool: ConnectionPool, connection: Connection) -> None:
+        """Pool a connection if nothing but the end of its body arrives within ``DRAIN_TIMEOUT``; else close it."""
+        task = asyncio.create_task(self._drain(pool, connection))
+        self._draining[task] = connection
+        task.add_done_callback(self._draining.pop)
+
+    async def _drain(self, pool: ConnectionPool, connection: Connection) -> None:
+        rest: bytes | None = None
         try:
-            async with asyncio.timeout(LINGER):
-                said = await connection.more()
+            async with asyncio.timeout(DRAIN_TIMEOUT):
+                rest = await connection.read()
         except (TimeoutError, UpstreamError):
             pass
         finally:
-            if said or not connection.ended:
-                connection.close()
+            if rest == b"" and connection.response_complete:
+                pool.release(connection)
             else:
-                to.release(connection)
+                connection.close()
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -1,10 +1,7 @@
-"""What is one connection to a model's server, and the answer that is being read from it?
+"""One client connection to a model's server, and the response being read from it.
 
-An asyncio protocol around llhttp: it counts what it hears, keeps what the reader has not taken yet, and knows at
-each moment whether the answer is whole, broken or not HTTP at all. Who opens and pools connections: ``h1.py``.
-
-llhttp tells most of it without a call into Python: what it calls are methods of lists. One ``data_received`` and one
-``on_message_complete`` are all that an answer in one read costs.
+An asyncio protocol around llhttp. The callbacks that llhttp calls most often are methods of lists, so they cost no
+Python call: a response in one read costs one ``data_received`` and one ``on_message_complete``.
 """
 
 from __future__ import annotations
@@ -15,199 +12,206 @@ from typing import cast
 
 import httptools
 
-from gateway.backend.http_client.response_headers import HTTP_FAULTS, MAX_HEADERS, MAX_LINE, Fields, media_type
+from gateway.backend.http_client.response_headers import (
+    HTTP_FAULTS,
+    MAX_HEADERS,
+    MAX_LINE,
+    ResponseHeaders,
+    media_type,
+)
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
 
-MAX_HEAD = 64 * 1024
-"""Bytes of a status line and all headers, interim answers included; and of an answer's framing (chunk extensions,
-trailers) that come without a byte of its body."""
-COPIED = 64 * 1024
-"""Bytes from which a body is not joined with its head."""
+MAX_FRAMING = 64 * 1024
+"""Bytes that may arrive in a row without a byte of a body: status line and headers, interim responses included, and a
+body's framing (chunk extensions, trailers)."""
+MIN_SEPARATE_BODY = 64 * 1024
+"""Bytes from which a request's body is not joined with its head."""
 HIGH_WATER = 256 * 1024
-"""Bytes of a body that may wait for the reader before the socket is paused."""
+"""Bytes of an unread body at which the socket is paused."""
 
 BODILESS = frozenset({204, 304})
-"""Statuses without a body. No POST for a completion is answered so, and a server that sends one all the same would
-speak into the next answer: their connections are not used again."""
+"""Statuses without a body. Completions are never answered so; a body sent all the same would be taken for the next
+response, so these connections are not reused."""
 
 NOT_HTTP = "the model's server does not answer in valid HTTP"
 CLOSED = "the model's server closed the connection"
 
 
 class Connection(asyncio.Protocol):
-    """One connection, and the answer that is being read from it: status, headers, and a body to be read once."""
+    """One connection; ``status``, headers and body of the current response, whose body is read once."""
 
     __slots__ = (
+        "_body_pieces",
         "_chunks",
         "_failure",
-        "_fields",
-        "_heads",
-        "_heard",
+        "_forward",
+        "_framing_bytes",
+        "_head_pieces",
+        "_headers",
+        "_idle",
         "_in_head",
         "_interim",
         "_keep_alive",
         "_loop",
         "_parser",
         "_paused",
-        "_quiet",
-        "_said",
-        "_take",
         "_transport",
+        "_unread_bytes",
         "_waiter",
-        "_waiting_bytes",
-        "complete",
-        "ended",
-        "leave",
-        "lost",
+        "content_complete",
+        "is_closed",
+        "is_plain_success",
         "on_body",
         "on_headers_complete",
         "on_message_begin",
-        "plain",
+        "release",
+        "response_begun",
+        "response_complete",
         "status",
     )
 
-    leave: Callable[[], None]
+    release: Callable[[], None]
     """End the exchange: pools the connection if the body was read to its end, else closes it. Set by the client."""
-    complete: bool
-    """Set by a reader that needs no more of the body, such as one that saw ``[DONE]``."""
-    plain: bool
-    """A success whose body is not encoded. False: ``status`` and the headers have to be looked at."""
+    content_complete: bool
+    """Set by a reader that needs no more of the body, for example after ``[DONE]``."""
+    is_plain_success: bool
+    """The status is 2xx and the body is not encoded. False: look at ``status`` and the headers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._take: Callable[[bytes], bool] | None = None
-        """Who takes pieces of the body in passing; see ``flow``."""
+        self._forward: Callable[[bytes], bool] | None = None
+        """Receives pieces of the body when they arrive; see ``forward``."""
         self._chunks: list[bytes] = []
-        """The body that the reader has not taken yet, chunk framing removed."""
+        """The unread body, without chunk framing."""
         self._in_head: list[None] = []
         """Not empty until the headers are complete."""
-        self._quiet: list[None] = []
-        """Not empty if an answer has ended and nothing was said after it."""
-        self.lost = False
+        self._idle: list[None] = []
+        """Not empty if a response has ended and nothing followed it."""
+        self.is_closed = False
         self.status = 0
-        self.ended = True
-        """The answer is complete; before the first request there is none."""
+        """0 until the headers are complete."""
+        self.response_complete = True
+        """The current response has arrived; true before the first request."""
+        self.response_begun = False
+        """A byte of the current response has arrived."""
         self._keep_alive = False
         self._paused = False
         self._interim = False
-        self._heard = False
         self._failure: UpstreamError | None = None
-        # What llhttp calls; it looks them up once.
+        # llhttp looks these up once.
         self.on_body = self._chunks.append
         self.on_headers_complete = self._in_head.clear
-        self.on_message_begin = self._quiet.clear
+        self.on_message_begin = self._idle.clear
         self._parser = httptools.HttpResponseParser(self)
 
-    # ------------------------------------------------------------------ the reader's side
+    # ------------------------------------------------------------------ for the reader
 
     @property
-    def reusable(self) -> bool:
-        """May another request go out on it? Not while some of the last one's body waits to be sent."""
-        if not (self.ended and self._keep_alive and self._quiet) or self.lost or self._paused:
+    def is_reusable(self) -> bool:
+        """Another request can be sent; False while some of the last request's body waits to be sent."""
+        if not (self.response_complete and self._keep_alive and self._idle) or self.is_closed or self._paused:
             return False
         return self._transport is not None and not self._transport.get_write_buffer_size()
 
-    @property
-    def silent(self) -> bool:
-        """Not a byte of an answer has come."""
-        return not self._heard
-
     def send(self, head: bytes, body: bytes) -> asyncio.Future[None]:
-        """Begin an exchange: one write, but a large body is not copied for it. Done when the head or a failure is."""
+        """Send a request; the future is done when the response's head, or a failure, has arrived."""
         self._chunks.clear()
-        self._quiet.clear()
+        self._idle.clear()
         self._in_head[:] = (None,)
-        self._heads: list[bytes] = []
-        """Status line and headers as they came; at the end of the list there may be some of the body."""
-        self._fields: Fields | None = None
-        self._waiting_bytes = 0
-        self._said = 0
-        """Pieces in ``_chunks`` when the answer ended: what comes after them is not its body."""
-        self._interim = self._heard = self._keep_alive = False
+        self._head_pieces: list[bytes] = []
+        """Status line and headers as received; the last piece may contain some of the body."""
+        self._headers: ResponseHeaders | None = None
+        self._unread_bytes = 0
+        """Bytes received with body since the reader last took some."""
+        self._framing_bytes = 0
+        """Bytes received since the last byte of a body."""
+        self._body_pieces = 0
+        """Length of ``_chunks`` at the end of the response: later pieces are not its body."""
+        self._interim = self.response_begun = self._keep_alive = False
         self._failure = None
         self.status = 0
-        self.ended = self.plain = self.complete = False
+        self.response_complete = self.is_plain_success = self.content_complete = False
         transport = self._transport
         assert transport is not None
-        if len(body) < COPIED:
+        if len(body) < MIN_SEPARATE_BODY:
             transport.write(head + body)
         else:
             transport.writelines((head, body))
         self._waiter = waiter = self._loop.create_future()
-        if self.lost:
+        if self.is_closed:
             self._fail(UpstreamDisconnected(CLOSED))
         return waiter
 
-    async def head(self) -> None:
-        """Wait for status and headers."""
+    async def read_head(self) -> None:
+        """Wait for status and headers; raises ``UpstreamError``."""
         while not self.status:
             if self._failure is not None:
                 raise self._failure
             self._waiter = self._loop.create_future()
             await self._waiter
 
-    async def more(self) -> bytes:
+    async def read(self) -> bytes:
         """The next piece of the body, of any size; empty at its end. Raises ``UpstreamError``."""
         chunks = self._chunks
         while not chunks:
             if self._failure is not None:
                 raise self._failure
-            if self.ended:
+            if self.response_complete:
                 return b""
             self._waiter = waiter = self._loop.create_future()
             await waiter
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
-        self._waiting_bytes = 0
+        self._unread_bytes = 0
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
         return data
 
-    async def flow(self, take: Callable[[bytes], bool]) -> None:
-        """Hand each piece to ``take`` when it arrives, until it returns False: that piece is left for ``more``.
-
-        Ends as well where the body ends or fails.
-        """
-        if self._chunks or self.ended or self._failure is not None:
-            return
-        self._take = take
-        self._waiter = waiter = self._loop.create_future()
-        try:
-            await waiter
-        finally:
-            self._take = None
-
-    def whole(self) -> bytes | None:
-        """All of the body that was not read yet, if its end has come; None: use ``more``."""
-        if not self.ended or self._paused:
+    def read_rest(self) -> bytes | None:
+        """The unread body if its end has arrived; None: use ``read``."""
+        if not self.response_complete or self._paused:
             return None
         chunks = self._chunks
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         return data
 
+    async def forward(self, take: Callable[[bytes], bool]) -> None:
+        """Call ``take`` with each piece of the body when it arrives, until it returns False or the body ends or fails.
+
+        A piece that ``take`` did not accept is left for ``read``.
+        """
+        if self._chunks or self.response_complete or self._failure is not None:
+            return
+        self._forward = take
+        self._waiter = waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._forward = None
+
     @property
     def content_type(self) -> str:
-        """The media type without parameters, lower case; empty when the server gave none."""
+        """The media type without parameters, in lower case; empty if the server sent none."""
         value = self.header("content-type")
         return "" if value is None else media_type(value)
 
     def header(self, name: str) -> str | None:
-        """One header's first value; for our own decisions, never to be passed on. ``name`` is in lower case."""
-        return self._read_fields().get(name)
+        """The first value of a header, not to be passed on to clients. ``name`` is in lower case."""
+        return self._read_headers().get(name)
 
     def close(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _read_fields(self) -> Fields:
-        if self._fields is None:
-            self._fields = Fields(b"".join(self._heads))
-        return self._fields
+    def _read_headers(self) -> ResponseHeaders:
+        if self._headers is None:
+            self._headers = ResponseHeaders(b"".join(self._head_pieces))
+        return self._headers
 
     def _wake(self) -> None:
         waiter = self._waiter
@@ -217,116 +221,102 @@ class Connection(asyncio.Protocol):
                 waiter.set_result(None)
 
     def _fail(self, error: UpstreamError) -> None:
-        if self._failure is None and not self.ended:
+        if self._failure is None and not self.response_complete:
             self._failure = error
         self._wake()
 
-    # ------------------------------------------------------------------ the transport's side
+    # ------------------------------------------------------------------ called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes have come."""
-        if self.ended:
-            if data.strip(b"\r\n"):  # llhttp too skips blank lines
-                self._quiet.clear()  # bytes behind an answer belong to no request: this connection is not used again
+        """asyncio: bytes have arrived."""
+        if self.response_complete:
+            if data.strip(b"\r\n"):  # llhttp skips blank lines as well
+                self._idle.clear()  # bytes after a response belong to no request: the connection is not reused
             return
-        take, chunks = self._take, self._chunks
-        if take is not None:  # a passage: of all that follows, only this concerns it
-            try:
-                self._parser.feed_data(data)
-            except HTTP_FAULTS:
-                self._arrived(good=False)
-                return
-            if not self.ended:
-                if not chunks:  # only framing has come
-                    self._waiting_bytes += len(data)
-                    if self._waiting_bytes > MAX_HEAD:
-                        self._arrived(good=False)
-                    return
-                if take(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
-                    chunks.clear()
-                    self._waiting_bytes = 0
-                    return
-                self._waiting_bytes = sum(map(len, chunks))
-            self._arrived(good=True)
-            return
-        self._heard = True
-        self._waiting_bytes += len(data)
-        headless = not self.status
-        if headless:
-            self._heads.append(data)
-        good = True
+        chunks, forward = self._chunks, self._forward
+        known = len(chunks)
+        self.response_begun = True
+        in_head = not self.status
+        if in_head:
+            self._head_pieces.append(data)
+        valid = True
         try:
             self._parser.feed_data(data)
         except HTTP_FAULTS:
-            good = False
-        if headless and (self.status or not self._in_head):
-            good = self._headed() and good
-        bounded = self._waiting_bytes <= MAX_HEAD or bool(self.status and (chunks or self.ended))
-        self._arrived(good=good and bounded)
-
-    def _arrived(self, *, good: bool) -> None:
-        """Something has come that the reader should look at; not ``good``: it is not HTTP."""
-        if self.ended:
-            del self._chunks[self._said :]  # of a second answer, which nobody asked for
-        if not good:
+            valid = False
+        if in_head and (self.status or not self._in_head):
+            valid = self._head_complete() and valid
+        if len(chunks) > known:
+            self._framing_bytes = 0
+            self._unread_bytes += len(data)
+        else:
+            self._framing_bytes += len(data)
+            valid = valid and (self._framing_bytes <= MAX_FRAMING or self.response_complete)
+        if forward is not None and valid and not self.response_complete:
+            if not chunks:
+                return
+            if forward(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
+                chunks.clear()
+                self._unread_bytes = 0
+                return
+        if self.response_complete:
+            del self._chunks[self._body_pieces :]  # pieces of a second response, which no request asked for
+        if not valid:
             self._fail(UpstreamInvalidResponse(NOT_HTTP))
             self.close()
             return
-        waiter = self._waiter
-        if waiter is not None and self.status:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
-        if self._waiting_bytes > HIGH_WATER and not self._paused and self._transport is not None:
+        if self.status:
+            self._wake()
+        if self._unread_bytes > HIGH_WATER and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: the connection is gone."""
-        self.lost = True
-        if self.ended:
+        """asyncio: the connection is closed."""
+        self.is_closed = True
+        if self.response_complete:
             return
-        if self.status and error is None and not self._failure and not self._sized():
-            self.ended = True  # a body without a length ends with its connection (HTTP/1.0)
+        if self.status and error is None and not self._failure and not self._is_delimited():
+            self.response_complete = True  # a body without a length ends with its connection (HTTP/1.0)
             self._wake()
-        elif self._heard and not self.status and error is None:
+        elif self.response_begun and not self.status and error is None:
             self._fail(UpstreamInvalidResponse("the model's server closed the connection inside its headers"))
         else:
             inside = " inside its answer" if self.status else ""
             self._fail(UpstreamDisconnected(CLOSED + inside))
 
-    def _sized(self) -> bool:
-        """Can the end of the body be known without the end of the connection?"""
-        return self.status in BODILESS or self._read_fields().sized
+    def _is_delimited(self) -> bool:
+        """The end of the body is known without the end of the connection."""
+        return self.status in BODILESS or self._read_headers().is_delimited
 
-    def _headed(self) -> bool:
-        """The headers are complete: read their status. False: it is none, or there are too many headers."""
+    def _head_complete(self) -> bool:
+        """Set ``status`` when the headers are complete; False if the status or the headers are invalid."""
         status = self.status or self._parser.get_status_code()
         if 100 <= status < 200:
             return True
-        head = self._heads[0] if len(self._heads) == 1 else b"".join(self._heads)
+        head = self._head_pieces[0] if len(self._head_pieces) == 1 else b"".join(self._head_pieces)
         end = head.find(b"\r\n\r\n")
         if end >= 0 and not self._interim and head.startswith(b"HTTP/"):
             head = head[: end + 4]
-        self._heads[:] = (head,)
+        self._head_pieces[:] = (head,)
         large = len(head) > MAX_LINE or head.count(b"\n") > MAX_HEADERS
-        if not 200 <= status < 600 or (large and self._read_fields().excessive):
+        if not 200 <= status < 600 or (large and self._read_headers().is_excessive):
             self._chunks.clear()
-            self.status, self.ended = 0, False
+            self.status, self.response_complete = 0, False
             return False
         self.status = status
-        self.plain = 200 <= status < 300 and b"content-encoding" not in head.lower()
+        self.is_plain_success = 200 <= status < 300 and b"content-encoding" not in head.lower()
         return True
 
-    # ------------------------------------------------------------------ llhttp's side
+    # ------------------------------------------------------------------ called by llhttp
 
     def on_message_complete(self) -> None:
-        """llhttp: the answer is complete; only here does it still know whether the connection stays."""
-        if self.ended:
+        """llhttp: the response is complete. Only here does it know whether the connection stays open."""
+        if self.response_complete:
             return
         if not self.status:
             status = self._parser.get_status_code()
@@ -336,6 +326,6 @@ class Connection(asyncio.Protocol):
                 return
             self.status = status
         self._keep_alive = self.status not in BODILESS and self._parser.should_keep_alive()
-        self._said = len(self._chunks)
-        self._quiet.append(None)
-        self.ended = True
+        self._body_pieces = len(self._chunks)
+        self._idle.append(None)
+        self.response_complete = True

@@ -1,7 +1,6 @@
-"""What do the headers of an answer say? Read once more from its head, by whoever has to know.
+"""The header fields of one response, parsed a second time from its head.
 
-Of nearly every answer it is enough to know that nothing in its head forbids to read on; so headers are no concern
-of ``connection.py`` while it listens.
+Most responses need no header at all (``Connection.is_plain_success``), so ``Connection`` does not collect them.
 """
 
 from __future__ import annotations
@@ -14,34 +13,34 @@ MAX_LINE = 8190
 """Bytes of a status line, and of one header field."""
 MAX_HEADERS = 256
 HTTP_FAULTS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-"""What llhttp raises for bytes that are no answer to a POST."""
+"""What llhttp raises for bytes that are not a response to a POST."""
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-"""The headers that tell where a body ends."""
+"""The headers that define where a body ends."""
 
 
 @lru_cache(maxsize=256)
 def media_type(value: str) -> str:
-    """A content type without its parameters, lower case."""
+    """A content type without its parameters, in lower case."""
     return value.partition(";")[0].strip().lower()
 
 
-class Fields:
-    """The header fields of one answer; those of interim answers before it are no part of them."""
+class ResponseHeaders:
+    """The header fields of one response, without those of interim responses before it."""
 
-    __slots__ = ("_complete", "_fields", "_parser", "excessive")
+    __slots__ = ("_complete", "_fields", "_parser", "is_excessive")
 
     def __init__(self, head: bytes) -> None:
-        """``head`` is what llhttp has found to be a head; more may follow in it."""
+        """``head`` is a head that llhttp has accepted; more bytes may follow in it."""
         self._fields: list[tuple[bytes, bytes]] = []
         self._complete = False
-        self.excessive = False
-        """More headers, or a longer one, than we take."""
+        self.is_excessive = False
+        """More than ``MAX_HEADERS`` fields, or a field longer than ``MAX_LINE``."""
         self._parser = httptools.HttpResponseParser(self)
         try:
             self._parser.feed_data(head)
         except HTTP_FAULTS:
-            assert self._complete  # a fault in what follows, of which the connection knows
+            assert self._complete  # a fault in the bytes behind the head, which the connection reports
 
     def get(self, name: str) -> str | None:
         """The first value of a header; ``name`` is in lower case."""
@@ -52,19 +51,19 @@ class Fields:
         return None
 
     @property
-    def sized(self) -> bool:
-        """Can the end of the body be known without the end of the connection?"""
+    def is_delimited(self) -> bool:
+        """The end of the body is known without the end of the connection."""
         return any(name.lower() in _FRAMING for name, _ in self._fields)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """llhttp: one header field."""
         if not self._complete:
             if len(self._fields) >= MAX_HEADERS or len(name) + len(value) > MAX_LINE:
-                self.excessive = True
+                self.is_excessive = True
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """llhttp: the headers of one answer, interim or not."""
+        """llhttp: the headers of one response, interim or final, are complete."""
         if not self._complete:
             self._complete = not 100 <= self._parser.get_status_code() < 200
             if not self._complete:

@@ -22,8 +22,8 @@ from typing import Any
 
 from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPENAI_STOPS
 from gateway.backend.litellm.errors import named
-from gateway.backend.openai.events import CHAT, Answer, read_usage
-from gateway.backend.openai.request_body import refuse_stream_options, unsent_stops
+from gateway.backend.openai.events import CHAT, ChunkReader, read_usage
+from gateway.backend.openai.request_body import refuse_stream_options, stops_notice
 from gateway.config.schema.names import quote
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import (
@@ -110,8 +110,8 @@ class LiteLLMBackend:
         except Exception as error:
             raise named(error, exchange.params) from error
         try:
-            answer = Answer(CHAT, self._target.label, exchange.n, unsent_stops(exchange, OPENAI_STOPS))
-            async with aclosing(_events(reply, answer, exchange)) as events:
+            reader = ChunkReader(CHAT, self._target.label, exchange.n, stops_notice(exchange, OPENAI_STOPS))
+            async with aclosing(_events(reply, reader, exchange)) as events:
                 yield Singles(events)
         finally:
             if exchange.stream:
@@ -173,7 +173,7 @@ class LiteLLMBackend:
             yield usage
 
 
-async def _events(reply: Any, answer: Answer, exchange: Exchange) -> AsyncGenerator[Event, None]:
+async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncGenerator[Event, None]:
     stream = exchange.stream
     said = False
     finished = not stream
@@ -181,7 +181,7 @@ async def _events(reply: Any, answer: Answer, exchange: Exchange) -> AsyncGenera
     try:
         async for chunk in reply if stream else _alone(reply):
             finished = finished or _provider_finished(reply)
-            for event in answer.take(_plain(chunk), odd=True):
+            for event in reader.read(_plain(chunk), surrogates=True):
                 if isinstance(event, Finish):
                     ends.append(event)  # it may be invented: held back until that is known
                     continue
@@ -191,7 +191,7 @@ async def _events(reply: Any, answer: Answer, exchange: Exchange) -> AsyncGenera
         raise
     except Exception as error:
         raise named(error, exchange.params) from error
-    counted = [event for event in answer.end() if isinstance(event, Usage) and event.prompt + event.completion]
+    counted = [event for event in reader.end() if isinstance(event, Usage) and event.prompt + event.completion]
     if not said and not any(usage.completion for usage in counted):
         raise UpstreamIncomplete("the provider's answer is empty; LiteLLM makes an end of what may have been cut off")
     if not (finished or _provider_finished(reply)):

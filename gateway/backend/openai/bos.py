@@ -1,4 +1,4 @@
-"""Who writes the begin-of-sequence token? The template's word, in what an engine can be told (design 4.3)."""
+"""The begin-of-sequence token (BOS): exactly one, written by the template or by the engine."""
 
 from __future__ import annotations
 
@@ -8,47 +8,52 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BosRule:
-    """What has to be done so that the model sees exactly one BOS."""
+    """What has to be done so that the model reads exactly one BOS."""
 
     fields: dict[str, bool]
-    """Goes into the body: the engine's switch, where it has one."""
+    """For the body: the engine's switch, where it has one."""
     strip: str = ""
-    """Is taken from the start of each string prompt, because the engine adds it again."""
+    """Removed from the start of each string prompt, because the engine adds it."""
     notices: tuple[str, ...] = ()
 
 
-# Who writes the BOS / does the engine add one:
-#               has a switch      adds it           adds none         not known
-#   text        switch off        strip the text    leave             leave, and say so
-#   engine      switch on         leave             say so            leave, and say so
-#   none        the engine's habit stands
-def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> BosRule:
-    """The rule for one exchange; token ids are never touched.
+UNCHANGED = BosRule(fields={})
+UNVERIFIED = BosRule(fields={}, notices=("bos: not verified, the target does not say whether it adds one (adds_bos)",))
+MISSING = BosRule(fields={}, notices=("bos: missing, the template expects it from the engine",))
 
-    ``switch``: the field that turns the engine's BOS off and on. ``adds_bos``: its habit; None: not known.
-    A notice that begins with ``bos:`` is counted as an anomaly; a BOS taken off because it comes again is none.
+
+# The template's ``bos`` / the engine:
+#               has a switch      adds it           adds none         not known
+#   text        switch off        strip the text    unchanged         unverified
+#   engine      switch on         unchanged         missing           unverified
+#   none        unchanged
+def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> BosRule:
+    """The rule for one exchange; prompts of token ids are never changed.
+
+    ``switch``: the field that turns the engine's BOS off and on. ``adds_bos``: what it does by default; None: not
+    known. Notices that begin with ``bos:`` are counted as anomalies.
     """
-    if exchange.bos == "none" or not any(isinstance(prompt, str) for prompt in exchange.prompts):
-        return BosRule({})
+    if exchange.bos == "none" or not _has_string(exchange):
+        return UNCHANGED
     if switch is not None:
         wanted = exchange.bos == "engine"
-        asked = exchange.params.get(switch, wanted)
-        notices = () if asked == wanted else (f"bos: {switch} is the template's to set",)
-        return BosRule({switch: wanted}, notices=notices)
+        conflict = exchange.params.get(switch, wanted) != wanted
+        return BosRule({switch: wanted}, "", (f"bos: {switch} is set by the template",) if conflict else ())
     if adds_bos is None:
-        return BosRule({}, notices=("bos: not verified, the target does not say whether it adds one (adds_bos)",))
-    if exchange.bos == "text":
-        return _stripping(exchange) if adds_bos else BosRule({})
-    return BosRule({}) if adds_bos else BosRule({}, notices=("bos: missing, the template expects it from the engine",))
+        return UNVERIFIED
+    if exchange.bos == "engine":
+        return UNCHANGED if adds_bos else MISSING
+    bos = exchange.bos_text
+    if adds_bos and bos and any(isinstance(prompt, str) and prompt.startswith(bos) for prompt in exchange.prompts):
+        return BosRule({}, bos, ("bos_stripped: the engine adds it",))
+    return UNCHANGED
 
 
-def without_bos(prompt: RawPrompt, rule: BosRule) -> str | list[int]:
-    """The prompt as it goes up."""
+def prompt_under(rule: BosRule, prompt: RawPrompt) -> str | list[int]:
+    """The prompt as it is sent."""
     return prompt.removeprefix(rule.strip) if isinstance(prompt, str) else list(prompt)
 
 
-def _stripping(exchange: Exchange) -> BosRule:
-    bos = exchange.bos_text
-    if not bos or not any(isinstance(prompt, str) and prompt.startswith(bos) for prompt in exchange.prompts):
-        return BosRule({})
-    return BosRule({}, strip=bos, notices=("bos_stripped: the engine adds it",))
+def _has_string(exchange: Exchange) -> bool:
+    prompts = exchange.prompts
+    return bool(prompts) and (isinstance(prompts[0], str) or any(isinstance(prompt, str) for prompt in prompts))

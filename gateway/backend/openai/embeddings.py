@@ -1,41 +1,41 @@
-"""How does a body become a document? Whole: an answer that is no completion, such as embeddings."""
+"""The response of the embeddings endpoint: read whole, and passed on as a document."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.backend.http_client.client import H1Target
+from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.openai.error_mapping import error_in_body
 from gateway.backend.openai.events import read_usage
 from gateway.backend.openai.response_body import parse_json
-from gateway.backend.openai.upstream_request import UpstreamRequest, read_whole
+from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
 from gateway.core.errors import UpstreamInvalidResponse
 from gateway.core.events import Begun, Document, Event
 from gateway.core.text_splice import TextSplice
 
 
-class DocumentEvents(UpstreamRequest):
-    """A request whose answer is no completion, and its events: embeddings."""
+class EmbeddingsEvents(UpstreamRequest):
+    """An embeddings request and its events."""
 
     __slots__ = ("exhausted",)
 
-    def __init__(self, way: H1Target, content: bytes, request_id: str, target: str) -> None:
-        super().__init__(way, content, request_id, target)
+    def __init__(self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str) -> None:
+        super().__init__(endpoint, content, request_id, target)
         self.exhausted = False
         """See ``Events``."""
 
     async def forward_text(self, passage: TextSplice) -> None:
-        """See ``Events``: a document does not flow."""
+        """See ``Events``: a document has no text to forward."""
 
     async def next_batch(self) -> Sequence[Event]:
         """See ``Events``."""
         if self.exhausted:
             return ()
         self.exhausted = True
-        body = parse_json(await read_whole(self._http))
+        body = parse_json(await read_body(self._http))
         if not isinstance(body, dict):
             raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
-        if (error := error_in_body(body, self._way.private)) is not None:
+        if (error := error_in_body(body, self._endpoint.private)) is not None:
             raise error
         if not isinstance(body.get("data"), list):
             raise UpstreamInvalidResponse("the model's server sent an answer without data")

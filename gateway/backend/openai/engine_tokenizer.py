@@ -1,7 +1,7 @@
-"""How many tokens does a prompt leave for its answer? Asked of the engine, where no tokenizer here counts.
+"""Counts of an engine's own tokenizer, where no tokenizer here counts: how many tokens a prompt leaves for its answer.
 
-vLLM and SGLang refuse a request whose prompt and ``max_tokens`` exceed the context, also where the gateway chose that
-limit. Both have ``POST /tokenize`` beside ``/v1``, which answers with ``count`` and ``max_model_len``.
+vLLM and SGLang refuse a request whose prompt and ``max_tokens`` exceed the context, also if the gateway chose that
+limit. Both have ``POST /tokenize`` beside ``/v1``, which returns ``count`` and ``max_model_len``.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import logging
 import time
 from typing import Any
 
-from gateway.backend.http_client.client import H1Target, HttpClient
-from gateway.backend.openai.backend import serialise
+from gateway.backend.http_client.client import HttpClient, HttpEndpoint
+from gateway.backend.openai.base import open_endpoint
+from gateway.backend.openai.request_body import serialise
 from gateway.backend.openai.response_body import parse_json
-from gateway.backend.openai.upstream_request import read_whole
+from gateway.backend.openai.upstream_request import read_body
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import (
     GatewayError,
     UpstreamConnectTimeout,
-    UpstreamDisconnected,
     UpstreamDnsError,
     UpstreamInvalidResponse,
     UpstreamModelMissing,
@@ -29,79 +29,74 @@ from gateway.core.errors import (
 LOG = logging.getLogger("gateway.room")
 
 TIMEOUT = 2.0
-"""Seconds that an answer may take; then the call goes on without it."""
-FRESH = 60.0
-"""Seconds for which a length is believed, and an engine that did not answer is not asked again."""
+"""Seconds that a count may take; then the call continues without it."""
+VALID_FOR = 60.0
+"""Seconds for which a context length is reused, and for which an engine that does not count is not asked again."""
 MISSING = frozenset({404, 405, 501})
-"""Statuses of servers that have no such endpoint."""
+"""Statuses of servers without the endpoint."""
 NEVER_COUNTS = (UpstreamUnreachable, UpstreamConnectTimeout, UpstreamDnsError, UpstreamModelMissing)
-"""After these the engine is not asked for ``FRESH`` seconds; any other failure may be that of one prompt."""
-SPECIAL = 16
-"""Tokens that may be added to a prompt, such as a BOS."""
+"""Errors after which the engine is not asked for ``VALID_FOR`` seconds; any other may be due to one prompt."""
+MAX_ADDED = 16
+"""Tokens that an engine may add to a prompt, such as a BOS."""
 
 
 class EngineTokenizer:
-    """The room in one engine's context."""
+    """The context of one engine, and the tokens of prompts for it."""
 
-    def __init__(self, target: TargetSpec, client: HttpClient, length: int | None = None) -> None:
-        """``length``: the context in tokens as configured; the engine's own counts if it is shorter."""
+    def __init__(self, target: TargetSpec, client: HttpClient, max_model_len: int | None = None) -> None:
+        """``max_model_len``: the context in tokens as configured; a shorter one of the engine replaces it."""
         self._target = target
         self._client = client
-        self._configured = length
-        self._way: H1Target | None = None
-        self.length = length
+        self._configured = max_model_len
+        self._endpoint: HttpEndpoint | None = None
+        self.length = max_model_len
         """The context in tokens; None: not known yet."""
-        self._asked = 0.0
-        """Monotonic seconds until which ``length`` is believed."""
-        self._silent = 0.0
+        self._length_valid_until = 0.0
+        """Monotonic seconds."""
+        self._silent_until = 0.0
         """Monotonic seconds until which the engine is not asked."""
 
-    async def left(self, prompt: str, wanted: int) -> int | None:
-        """Tokens left for the answer, at most ``wanted`` and at least 1; None: not known."""
+    async def remaining(self, prompt: str, wanted: int) -> int | None:
+        """Tokens left for the answer, at least 1 and at most ``wanted``; None: not known.
+
+        If the engine does not count, a configured context still bounds the result: a prompt has at least one token.
+        """
         now = time.monotonic()
         # No token is shorter than a byte, so most prompts are known to fit without being counted.
-        size = len(prompt.encode("utf-8", "surrogatepass")) + SPECIAL
-        if self.length is not None and now < self._asked and size + wanted <= self.length:
+        most = len(prompt.encode("utf-8", "surrogatepass")) + MAX_ADDED
+        if self.length is not None and now < self._length_valid_until and most + wanted <= self.length:
             return wanted
-        if now < self._silent:
-            return None
+        unknown = None if self._configured is None else max(min(wanted, self._configured - 1), 1)
+        if now < self._silent_until:
+            return unknown
         try:
             async with asyncio.timeout(TIMEOUT):
-                count, length = await self._ask(prompt)
+                count, length = await self._tokenize(prompt)
         except (GatewayError, TimeoutError) as error:
-            if isinstance(error, NEVER_COUNTS) and now >= self._silent:
-                self._silent = now + FRESH
+            if isinstance(error, NEVER_COUNTS) and now >= self._silent_until:
+                self._silent_until = now + VALID_FOR
                 LOG.warning(
-                    "%s does not say how many tokens fit (%s); set max_model_len and tokenizer of the model",
+                    "%s does not count tokens (%s); set max_model_len and tokenizer of the model",
                     self._target.label,
                     type(error).__name__,
                 )
-            return None
+            return unknown
         self.length = length if self._configured is None else min(length, self._configured)
-        self._asked = now + FRESH
+        self._length_valid_until = now + VALID_FOR
         return max(min(wanted, self.length - count), 1)
 
-    async def _ask(self, prompt: str) -> tuple[int, int]:
+    async def _tokenize(self, prompt: str) -> tuple[int, int]:
         """The tokens of the prompt, and those of the context."""
-        if self._way is None:
-            headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "meta-gateway"}
-            if self._target.key is not None:
-                headers["authorization"] = f"Bearer {self._target.key.reveal()}"
+        if self._endpoint is None:
             root = self._target.url.rstrip("/").removesuffix("/v1")
-            self._way = self._client.target(f"{root}/tokenize", headers, TIMEOUT)
-        content = serialise({"model": self._target.model, "prompt": prompt})
+            self._endpoint = open_endpoint(self._client, self._target, f"{root}/tokenize", TIMEOUT)
+        http = await self._endpoint.post_idempotent(serialise({"model": self._target.model, "prompt": prompt}))
         try:
-            answer = await self._way.post(content)
-        except UpstreamDisconnected as error:
-            if not error.stale:
-                raise
-            answer = await self._way.post(content)  # the pooled connection had been closed; this one is new
-        try:
-            if answer.status in MISSING:
+            if http.status in MISSING:
                 raise UpstreamModelMissing("the model's server has no /tokenize")
-            body: Any = parse_json(await read_whole(answer)) if answer.status == 200 else None
+            body: Any = parse_json(await read_body(http)) if http.status == 200 else None
         finally:
-            answer.leave()
+            http.release()
         if isinstance(body, dict):
             count, length = body.get("count"), body.get("max_model_len")
             if type(count) is int and type(length) is int and count >= 0 and length > 0:

@@ -138,11 +138,6 @@ def error_for_status(
     return _judge(status, read_complaint(body, content_type), retry_after, private, reply)
 
 
-def may_be_error(value: Mapping[str, Any]) -> bool:
-    """Is it worth asking ``error_in_body``? Not where there are choices and no error is named, as in most chunks."""
-    return value.get("error") is not None or value.get("object") == "error" or "choices" not in value
-
-
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
     """The error inside a JSON object that came with status 200, or None when it is none (row B20).
 

@@ -1,7 +1,6 @@
-"""What did the model's server say? Chunks in, events out, for both shapes OpenAI has for a choice.
+"""Chunks of a response → events, for both endpoints. A response without a stream is one chunk.
 
-An ``Answer`` knows how far each choice has come and whether the answer is whole. A chunk it cannot read is an
-error, because skipping it could lose text. A whole JSON answer is one chunk.
+A chunk that cannot be read is an error, because skipping it could lose text.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.backend.openai.error_mapping import error_in_body, may_be_error
+from gateway.backend.openai.error_mapping import error_in_body
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
@@ -18,84 +17,71 @@ from gateway.stream.finish_reason import finish_reason
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from gateway.wire.logprobs import from_chat, from_completions
 
-ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"})
-"""The keys of an answer that are read, or ours to write; the others are passed on."""
-_END_KEYS = ("stop_reason", "matched_stop")
-"""Choice keys that tell which stop matched: vLLM's and SGLang's."""
-_SPOKEN = frozenset({"role", "content"})
-MAX_COUNT = 2**53
-"""More tokens than this are no count: numbers beyond it are not exact everywhere."""
-COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+RESPONSE_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"})
+"""The keys of a response that are read here or written by the gateway itself; the others are passed on."""
+STOP_KEYS = ("stop_reason", "matched_stop")
+"""Keys of a choice that name the stop that matched: vLLM's and SGLang's."""
+PLAIN_DELTA_KEYS = frozenset({"role", "content"})
+COUNT_KEYS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 """The keys of ``usage`` that are read; the others are details."""
+MAX_COUNT = 2**53
+"""The largest count of tokens: larger numbers are not exact in every language."""
 
 
-# ---------------------------------------------------------------- two shapes of a choice
-
-
-Said = tuple[object, Mapping[str, Any]]
-"""What one choice of one chunk says, whatever its shape: its text, and the other fields beside it."""
+# ---------------------------------------------------------------- the two formats of a choice
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How ``/completions`` and ``/chat/completions`` write the same thing."""
+class ChoiceFormat:
+    """How one endpoint writes a choice."""
 
-    said: Callable[[Mapping[str, Any]], Said] | None
-    """None: the choice's ``text``, and no fields."""
-    only_text: Callable[[Mapping[str, Any]], Any] | None
-    """The text of a choice in a stream's chunk, if it can be had in one look; anything else: look closer.
-    None: it is the choice's ``text``."""
-    whole_text: Callable[[Mapping[str, Any]], Any] | None
-    """The text of a choice in a whole answer, on the same terms."""
+    message: Callable[[Mapping[str, Any]], tuple[object, Mapping[str, Any]]] | None
+    """Choice → (text, other fields of its delta or message); None: the key ``text`` and no fields."""
+    plain_text: Callable[[Mapping[str, Any]], Any]
+    """Choice of a stream → its text if its delta holds nothing else; anything but a string otherwise."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
     keys: frozenset[str]
     """The keys of a choice that are read; the others are extras."""
 
 
-def _chat_said(choice: Mapping[str, Any]) -> Said:
-    said = choice.get("delta")
-    if said is None:
-        said = choice.get("message") or {}
-        if isinstance(said, dict) and isinstance(said.get("tool_calls"), list):
-            # A whole message numbers its calls by position, a delta by index; events are deltas.
-            calls = [{"index": at, **call} for at, call in enumerate(said["tool_calls"]) if isinstance(call, dict)]
-            said = {**said, "tool_calls": calls}
-    if not isinstance(said, dict):
-        return said, EMPTY_MAPPING
-    fields = {
-        key: value for key, value in said.items() if key not in ("role", "content") and value not in (None, "", [])
-    }
-    return said.get("content"), fields
+def _chat_message(choice: Mapping[str, Any]) -> tuple[object, Mapping[str, Any]]:
+    message = choice.get("delta")
+    if message is None:
+        message = choice.get("message") or {}
+        if isinstance(message, dict) and isinstance(message.get("tool_calls"), list):
+            # A message numbers its calls by position, a delta by index; events have the form of deltas.
+            calls = [{"index": at, **call} for at, call in enumerate(message["tool_calls"]) if isinstance(call, dict)]
+            message = {**message, "tool_calls": calls}
+    if not isinstance(message, dict):
+        return message, EMPTY_MAPPING
+    fields: Mapping[str, Any] = EMPTY_MAPPING
+    if not message.keys() <= PLAIN_DELTA_KEYS:
+        fields = {
+            key: value for key, value in message.items() if key not in PLAIN_DELTA_KEYS and value not in (None, "", [])
+        }
+    return message.get("content"), fields
 
 
-def _chat_text(choice: Mapping[str, Any]) -> object:
-    said = choice.get("delta")
-    if type(said) is not dict or (len(said) != 1 and said.keys() != _SPOKEN):
+def _chat_plain_text(choice: Mapping[str, Any]) -> object:
+    delta = choice.get("delta")
+    if type(delta) is not dict or (len(delta) != 1 and delta.keys() != PLAIN_DELTA_KEYS):
         return None
-    return said.get("content")
+    return delta.get("content")
 
 
-def _chat_whole_text(choice: Mapping[str, Any]) -> object:
-    said = choice.get("message")
-    if type(said) is not dict or choice.get("delta") is not None:
-        return None
-    for key in said.keys() - _SPOKEN:
-        if said[key] not in (None, "", []):
-            return None
-    return said.get("content")
+def _completions_plain_text(choice: Mapping[str, Any]) -> object:
+    return choice.get("text")
 
 
-COMPLETIONS = Shape(
-    said=None,
-    only_text=None,
-    whole_text=None,
+COMPLETIONS = ChoiceFormat(
+    message=None,
+    plain_text=_completions_plain_text,
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
 )
-CHAT = Shape(
-    said=_chat_said,
-    only_text=_chat_text,
-    whole_text=_chat_whole_text,
+CHAT = ChoiceFormat(
+    message=_chat_message,
+    plain_text=_chat_plain_text,
     logprobs=from_chat,
     keys=frozenset({"index", "delta", "message", "logprobs", "finish_reason"}),
 )
@@ -104,166 +90,150 @@ CHAT = Shape(
 # ---------------------------------------------------------------- chunks → events
 
 
-@dataclass(slots=True)
-class _Choice:
-    """How far one choice has come."""
+class ChunkReader:
+    """Reads the chunks of one response; knows which choices have begun and finished."""
 
-    joiner: SurrogateJoiner | None = None
-    """Since half a character may have come."""
-    finished: bool = False
-
-
-class Answer:
-    """One answer being read: chunks in, events out."""
-
-    __slots__ = (
-        "_asked",
-        "_choices",
-        "_notices",
-        "_only_text",
-        "_private",
-        "_shape",
-        "_target",
-        "_usage",
-        "begun",
-        "invalid",
-    )
+    __slots__ = ("_choices", "_finished", "_format", "_invalid", "_keys", "_notices", "_open", "_private", "_target",
+                 "_usage")  # fmt: skip
 
     def __init__(
-        self, shape: Shape, target: str, asked: int, notices: tuple[str, ...] = (), private: tuple[str, ...] = ()
+        self,
+        format: ChoiceFormat,
+        target: str,
+        choices: int,
+        notices: tuple[str, ...] = (),
+        private: tuple[str, ...] = (),
+        invalid: type[UpstreamError] = UpstreamInvalidStream,
     ) -> None:
-        """``private``: see ``statuses.one_safe_line``."""
-        self._shape = shape
-        self._only_text = shape.only_text
+        """``choices``: the number requested. ``private``: see ``error_mapping.one_safe_line``.
+
+        ``invalid``: the error for what cannot be read.
+        """
+        self._format = format
         self._target = target
-        self._asked = asked
-        """How many choices there may be."""
+        self._choices = choices
         self._notices = notices
         self._private = private
-        self.begun = False
-        """A chunk has been read; until then none is ``ordinary``."""
-        self._choices: dict[int, _Choice] = {}
+        self._invalid = invalid
+        self._keys: frozenset[str] | None = None
+        """The keys that were read, or passed on with the first chunk; None before it."""
+        self._open: dict[int, SurrogateJoiner | None] = {}
+        """The choices that have begun and not finished; a joiner once half a character may have arrived."""
+        self._finished: set[int] = set()
         self._usage: Usage | None = None
-        self.invalid: type[UpstreamError] = UpstreamInvalidStream
-        """The error for what cannot be read; ``UpstreamInvalidResponse`` for a whole answer."""
-
-    @property
-    def begun_choices(self) -> int:
-        """How many choices have been heard of."""
-        return len(self._choices)
 
     @property
     def finished(self) -> bool:
-        """Every choice that began has ended, and there is at least one."""
-        return bool(self._choices) and all(choice.finished for choice in self._choices.values())
+        """Every choice that began has finished, and at least one has."""
+        return bool(self._finished) and not self._open
 
-    def take(self, chunk: object, *, odd: bool = False) -> list[Event]:
-        """The events of one chunk, or of a whole answer.
+    @property
+    def has_choices(self) -> bool:
+        """At least one choice has begun."""
+        return bool(self._open or self._finished)
 
-        ``odd``: the JSON may hold lone surrogates (row C13). Raises the error that the chunk carries, or
-        ``invalid`` when it is no chunk: skipping it could lose text.
+    def read(self, chunk: object, *, surrogates: bool = False) -> list[Event]:
+        """The events of one chunk.
+
+        ``surrogates``: its strings may hold lone surrogates. Raises the error that the chunk reports, or ``invalid``.
         """
         if not isinstance(chunk, dict):
-            raise self.invalid("the model's server sent JSON that is not an object")
-        if may_be_error(chunk) and (error := error_in_body(chunk, self._private)) is not None:
-            raise error
-        usage = chunk.get("usage")
+            raise self._invalid("the model's server sent JSON that is not an object")
         choices = chunk.get("choices")
-        if choices is None and ("choices" in chunk or isinstance(usage, dict)):
-            choices = []
+        if choices is None or chunk.get("error") is not None or chunk.get("object") == "error":
+            if (error := error_in_body(chunk, self._private)) is not None:
+                raise error
+            if choices is None and ("choices" in chunk or isinstance(chunk.get("usage"), dict)):
+                choices = []
         if not isinstance(choices, list):
-            raise self.invalid("the model's server sent an answer without choices")
+            raise self._invalid("the model's server sent an answer without choices")
         events: list[Event] = []
-        if not self.begun:
-            self.begun = True
-            fields = EMPTY_MAPPING if chunk.keys() <= ANSWER_KEYS else self._fields(chunk, odd)
-            events.append(Begun(self._target, 1, fields, self._notices))
+        if self._keys is None:
+            self._keys = RESPONSE_KEYS | chunk.keys()
+            fields = _other_keys(chunk, RESPONSE_KEYS)
+            events.append(Begun(self._target, 1, replace_lone(fields) if surrogates else fields, self._notices))
+        usage = chunk.get("usage")
         if usage is not None:
-            self._usage = read_usage(usage, self.invalid) or self._usage
+            self._usage = read_usage(usage, self._invalid) or self._usage
         for position, choice in enumerate(choices):
-            self._take_choice(choice, position, odd, events)
+            self._read_choice(choice, position, surrogates, events)
         return events
 
-    def ordinary(self, chunk: object) -> Delta | None:
-        """The one event of a chunk that only says more of a choice, as nearly all do; None: ``take`` has to look.
+    def fast_text_delta(self, chunk: object) -> Delta | None:
+        """The event of a chunk that holds nothing but more text of one choice; None: use ``read``.
 
-        For chunks without lone surrogates, and exactly what ``take`` would give.
+        Chunks with a key that is new, or a value that is not null beside the text, are left to ``read``.
         """
-        if type(chunk) is not dict or chunk.get("error") is not None or chunk.get("object") == "error":
+        if type(chunk) is not dict or self._keys is None or not chunk.keys() <= self._keys:
+            return None
+        if chunk.get("usage") is not None or chunk.get("error") is not None or chunk.get("object") == "error":
             return None
         choices = chunk.get("choices")
-        if type(choices) is not list or len(choices) != 1 or chunk.get("usage") is not None:
+        if type(choices) is not list or len(choices) != 1:
             return None
         choice = choices[0]
-        # Beside the index and what is said everything is null: no end, no log probabilities, no extras.
+        # Beside the index and the text everything is null: no end, no log probabilities, no extras.
         if type(choice) is not dict or list(choice.values()).count(None) != len(choice) - 2:
             return None
-        look = self._only_text
-        index, text = choice.get("index"), choice.get("text") if look is None else look(choice)
-        if type(text) is not str or not text or type(index) is not int:
+        index, text = choice.get("index"), self._format.plain_text(choice)
+        if type(text) is not str or not text or type(index) is not int or index not in self._open:
             return None
-        state = self._choices.get(index)
-        if state is None or state.finished or (state.joiner is not None and state.joiner.pending):
-            return None
-        return Delta(index, text)
+        joiner = self._open[index]
+        return Delta(index, text) if joiner is None or not joiner.pending else None
 
     def end(self) -> list[Event]:
-        """The last events; ``UpstreamIncomplete`` when the answer is not whole."""
-        if not self._choices:
+        """The events at the end of the response; ``UpstreamIncomplete`` if a choice has not finished."""
+        if not self._finished and not self._open:
             raise UpstreamIncomplete("the model's server ended its answer before it said anything")
-        if not self.finished:
+        if self._open:
             raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return [self._usage] if self._usage is not None else []
 
-    def _fields(self, chunk: dict[str, Any], odd: bool) -> Mapping[str, Any]:
-        fields = {key: value for key, value in chunk.items() if key not in ANSWER_KEYS and value is not None}
-        return replace_lone(fields) if odd else fields
-
-    def _take_choice(self, choice: object, position: int, odd: bool, events: list[Event]) -> None:
+    def _read_choice(self, choice: object, position: int, surrogates: bool, events: list[Event]) -> None:
         if not isinstance(choice, dict):
-            raise self.invalid("the model's server sent a choice that is not an object")
+            raise self._invalid("the model's server sent a choice that is not an object")
         index = choice.get("index", position)
-        if type(index) is not int or not 0 <= index < self._asked:
-            raise self.invalid(f"the model's server sent a choice beyond the {self._asked} asked for")
-        shape = self._shape
-        said, more_said = (choice.get("text"), EMPTY_MAPPING) if shape.said is None else shape.said(choice)
-        if said is not None and not isinstance(said, str):
-            raise self.invalid("the model's server sent text that is not a string")
+        if type(index) is not int or not 0 <= index < self._choices:
+            raise self._invalid(f"the model's server sent a choice beyond the {self._choices} asked for")
+        form = self._format
+        content, fields = (choice.get("text"), EMPTY_MAPPING) if form.message is None else form.message(choice)
+        if content is not None and not isinstance(content, str):
+            raise self._invalid("the model's server sent text that is not a string")
         ended = choice.get("finish_reason")
         reason = None if ended is None else finish_reason(ended)
-        state = self._choices.get(index)
-        if state is None:
-            state = self._choices[index] = _Choice()
-        if state.finished:
-            if said or more_said:
-                raise self.invalid(f"the model's server sent more text for choice {index} after its finish_reason")
+        if index in self._finished:
+            if content or fields:
+                raise self._invalid(f"the model's server sent more text for choice {index} after its finish_reason")
             return
-        text = said or ""
-        if odd and state.joiner is None:
-            state.joiner = SurrogateJoiner()
-        if state.joiner is not None:
-            text = state.joiner.feed(text) + (state.joiner.flush() if reason else "")
-        fields = (replace_lone(more_said) if odd else more_said) or EMPTY_MAPPING
-        extras: Mapping[str, Any] = EMPTY_MAPPING
-        last: Mapping[str, Any] = EMPTY_MAPPING
-        more = _given(choice, shape.keys)
-        if more:
-            last = {key: more.pop(key) for key in _END_KEYS if key in more} if reason else EMPTY_MAPPING
-            extras = (replace_lone(more) if odd else more) or EMPTY_MAPPING
-        raw = choice.get("logprobs")
-        if raw is not None and not isinstance(raw, dict):
-            raise self.invalid("the model's server sent logprobs that are not an object")
-        logprobs = shape.logprobs(replace_lone(raw) if odd else raw) if raw else None
-        if text or logprobs or fields or extras:
-            events.append(Delta(index, text, logprobs or None, fields, extras))
+        text, joiner = content or "", self._open.get(index)
+        if surrogates and joiner is None:
+            joiner = SurrogateJoiner()
+        self._open[index] = joiner
+        if joiner is not None:
+            text = joiner.feed(text) + (joiner.flush() if reason else "")
+        extras, finish_extras = _other_keys(choice, form.keys), EMPTY_MAPPING
+        logprobs = choice.get("logprobs")
+        if logprobs is not None and not isinstance(logprobs, dict):
+            raise self._invalid("the model's server sent logprobs that are not an object")
+        if surrogates:
+            fields, extras, logprobs = replace_lone(fields), replace_lone(extras), replace_lone(logprobs)
+        if reason and extras:
+            finish_extras = {key: extras[key] for key in STOP_KEYS if key in extras}
+            extras = {key: value for key, value in extras.items() if key not in STOP_KEYS}
+        entries = form.logprobs(logprobs) if logprobs else None
+        if text or entries or fields or extras:
+            events.append(Delta(index, text, entries or None, fields or EMPTY_MAPPING, extras or EMPTY_MAPPING))
         if reason:
-            state.finished = True
-            matched = next((value for value in last.values() if isinstance(value, str | int)), None) if last else None
-            events.append(Finish(index, reason, matched, "engine", last))
+            del self._open[index]
+            self._finished.add(index)
+            matched = None
+            if finish_extras:
+                matched = next((value for value in finish_extras.values() if isinstance(value, str | int)), None)
+            events.append(Finish(index, reason, matched, "engine", finish_extras))
 
 
 def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStream) -> Usage | None:
-    """The counts of a ``usage`` object; None when they are missing, negative or no integers (row C30).
+    """The counts of a ``usage`` object; None if they are missing, negative or not integers.
 
     Raises ``invalid`` for a count beyond ``MAX_COUNT``: it would stay in every sum.
     """
@@ -274,12 +244,12 @@ def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStre
         return None
     if prompt > MAX_COUNT or completion > MAX_COUNT:
         raise invalid("the model's server sent a count of tokens beyond 2^53")
-    return Usage(prompt, completion, "upstream", _given(usage, COUNTS) or EMPTY_MAPPING)
+    return Usage(prompt, completion, "upstream", _other_keys(usage, COUNT_KEYS))
 
 
-def _given(said: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any] | None:
-    """What is said beside the known keys, in its order; None for nothing, as engines write null for most of it."""
-    for key in said.keys() - known:
-        if said[key] is not None:
-            return {key: value for key, value in said.items() if key not in known and value is not None}
-    return None
+def _other_keys(value: Mapping[str, Any], known: frozenset[str]) -> Mapping[str, Any]:
+    """The entries beside the known keys, in their order; null values, which engines write for absent ones, left out."""
+    for key in value.keys() - known:
+        if value[key] is not None:
+            return {key: item for key, item in value.items() if key not in known and item is not None}
+    return EMPTY_MAPPING

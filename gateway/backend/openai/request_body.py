@@ -1,22 +1,26 @@
-"""What do the requests of both endpoints share? Fields that only the gateway writes, and what it says of the others."""
+"""The fields that the bodies of both endpoints share, and notices about the others."""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from heapq import nsmallest
 from typing import Any
 
+import orjson
+
 from gateway.backend.engines import EngineCapabilities
-from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.errors import InvalidUnicode, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
 
 MAX_NAMED = 8
 """Fields named in one notice."""
 
 
-def common_fields(exchange: Exchange, capabilities: EngineCapabilities, max_stops: int | None = None) -> dict[str, Any]:
-    """The fields that both endpoints share; ``InvalidValue`` for stop ids that are none."""
-    body: dict[str, Any] = {"stream": exchange.stream}
+def add_common_fields(
+    body: dict[str, Any], exchange: Exchange, capabilities: EngineCapabilities, max_stops: int | None = None
+) -> None:
+    """Add the fields that both endpoints share to a body; ``InvalidValue`` for invalid ``stop_token_ids``."""
+    body["stream"] = exchange.stream
     if exchange.n > 1:
         body["n"] = exchange.n
     if exchange.stops:
@@ -25,39 +29,55 @@ def common_fields(exchange: Exchange, capabilities: EngineCapabilities, max_stop
         body["stop_token_ids"] = ids
     if exchange.stream:
         body["stream_options"] = {**exchange.stream_options, "include_usage": True}
-    return body
 
 
-def unsent_stops(exchange: Exchange, max_stops: int | None) -> tuple[str, ...]:
-    """The notice for stops that are more than the target takes; the gateway cuts at all of them in any case."""
+def stops_notice(exchange: Exchange, max_stops: int | None) -> tuple[str, ...]:
+    """The notice for stops beyond those that the target accepts; the gateway cuts at all of them."""
     more = len(exchange.stops) - max_stops if max_stops is not None else 0
     return (f"stops_enforced_here: {more}",) if more > 0 else ()
 
 
-def unverified(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
-    """The notice for fields that the engine is not known to understand, fit for a header."""
+def unverified_notice(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
+    """The notice for fields that the engine is not known to understand, safe for a header."""
     if not exchange.stream_options and exchange.params.keys() <= known:
         return ()
     strange = {*exchange.params, *(f"stream_options.{key}" for key in exchange.stream_options)} - known
-    return (f"unverified_parameter: {' '.join(map(_plain, nsmallest(MAX_NAMED, strange)))}",) if strange else ()
+    return (f"unverified_parameter: {' '.join(map(_printable, nsmallest(MAX_NAMED, strange)))}",) if strange else ()
 
 
 def refuse_stream_options(exchange: Exchange) -> None:
-    """For targets that know none but ``include_usage``, which is the gateway's to set."""
+    """For targets without stream options; ``include_usage`` is never among the client's."""
     for key in exchange.stream_options:
-        name = f"stream_options.{_plain(key)}"
+        name = f"stream_options.{_printable(key)}"
         raise UnsupportedParameter(f"this model's target does not take {name}; leave it out", param=name)
+
+
+def serialise(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON; ``InvalidUnicode`` or ``InvalidValue`` for what JSON in UTF-8 cannot express."""
+    try:
+        return orjson.dumps(body, default=_as_dict)
+    except TypeError as error:
+        if "surrogate" in str(error):
+            raise InvalidUnicode("the request holds a lone surrogate; send whole characters") from None
+        message = "the request holds a value that JSON cannot carry, such as a number beyond 64 bits"
+        raise InvalidValue(message) from None
+
+
+def _as_dict(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")
 
 
 def _stop_token_ids(exchange: Exchange) -> list[int]:
     """The template's, then the client's own, as with stop strings."""
-    theirs = exchange.params.get("stop_token_ids")
-    if theirs is None and "stop_token_ids" not in exchange.params:
+    if "stop_token_ids" not in exchange.params:
         return list(exchange.stop_token_ids)
-    if not isinstance(theirs, list) or not all(type(token) is int for token in theirs):
+    own = exchange.params["stop_token_ids"]
+    if not isinstance(own, list) or not all(type(token) is int for token in own):
         raise InvalidValue("stop_token_ids must be a list of token ids", param="stop_token_ids")
-    return [*exchange.stop_token_ids, *theirs]
+    return [*exchange.stop_token_ids, *own]
 
 
-def _plain(name: str) -> str:
+def _printable(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "?" for c in name[:64])

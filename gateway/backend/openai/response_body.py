@@ -1,15 +1,15 @@
-"""How does a body become an answer? As JSON or as a stream, whatever was asked for and whatever it is called.
+"""The body of a successful response → events, whether it is JSON or a stream.
 
-Servers mislabel both (row B21), so the body itself is looked at. A stream may end in these ways:
+Servers send one for the other and mislabel both, so the body itself decides. A stream may end in these ways:
 
     ``[DONE]`` or end of body, every choice finished   normal
-    ``[DONE]`` or end of body, a choice unfinished     UpstreamIncomplete (C05, C06)
-    connection lost, every choice finished             normal: only the count may be missing
-    connection lost, a choice unfinished               UpstreamDisconnected (C01, C02)
-    an error object, or ``event: error``               that error under our own name (C08)
-    an event that cannot be read                       UpstreamInvalidStream (C09)
+    ``[DONE]`` or end of body, a choice unfinished     UpstreamIncomplete
+    connection lost, every choice finished             normal: only the counts may be missing
+    connection lost, a choice unfinished               UpstreamDisconnected
+    an error object, or ``event: error``               that error, mapped to the gateway's
+    an event that cannot be read                       UpstreamInvalidStream
 
-What follows ``[DONE]`` is not read (C07).
+Nothing after ``[DONE]`` is read. The cases: ``docs/spec/reliability.md`` 2, rows B20-B22 and C01-C14.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 import orjson
 
-from gateway.backend.http_client.client import H1Target
+from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.error_mapping import error_in_body
-from gateway.backend.openai.events import Answer, Shape
-from gateway.backend.openai.fast_completion import ordinary_whole
+from gateway.backend.openai.events import ChoiceFormat, ChunkReader
 from gateway.backend.openai.fast_stream import Sample, SseSplicer
-from gateway.backend.openai.upstream_request import UpstreamRequest, read_whole
+from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
+from gateway.core import fast_paths
 from gateway.core.errors import (
     GatewayError,
     UpstreamDisconnected,
@@ -40,52 +40,52 @@ from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads, maybe_lone
 
 EVENT_STREAM = "text/event-stream"
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-_SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 NOT_JSON = "the model's server sent an event that is not JSON"
 STREAM_ERROR = "the model's server reported an error in its stream"
 MAX_BLANK = 64 * 1024
-"""Bytes without any content that an answer may begin with."""
+"""Bytes of blanks that a body may begin with."""
 MAX_SAMPLE = 4096
-"""Bytes of an event that is kept as an example."""
-_PEEK = 64
-"""Bytes that are looked at where neither the first one nor the content type decides."""
+"""Bytes of an event that is kept as a sample."""
+MAX_CONTAINERS = 500_000
+"""Objects and lists in one JSON document: more would hold the event loop for too long."""
+_BLANKS = b"\xef\xbb\xbf \t\r\n"
+_SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_MIN_DETECT = 64
+"""Bytes after which a body whose first byte decides nothing is not waited for any more."""
 
 
 class BodyEvents(UpstreamRequest):
-    """A request for a completion, and the events of a successful reply, be it JSON or a stream.
+    """A completion request and its events; all that has arrived becomes one batch."""
 
-    One object and no layers: everything that has arrived is turned into one batch.
-    """
-
-    __slots__ = ("_answer", "_asked", "_failure", "_notices", "_parser", "_sample", "_shape", "exhausted")
+    __slots__ = ("_choices", "_failure", "_format", "_notices", "_parser", "_reader", "_sample", "exhausted")
 
     def __init__(
         self,
-        way: H1Target,
+        endpoint: HttpEndpoint,
         content: bytes,
         request_id: str,
-        shape: Shape,
         target: str,
-        asked: int,
+        format: ChoiceFormat,
+        choices: int,
         notices: tuple[str, ...],
     ) -> None:
-        """See ``UpstreamRequest``, then ``Answer``."""
-        self._way = way
+        """See ``UpstreamRequest``, then ``ChunkReader``."""
+        # Not by super().__init__(): one such object is made for each call.
+        self._endpoint = endpoint
         self._content = content
         self._request_id = request_id
-        self._shape = shape
         self._target = target
-        self._asked = asked
+        self._format = format
+        self._choices = choices
         self._notices = notices
-        self._answer: Answer
-        """Made where it is needed: an ordinary whole answer needs none."""
+        self._reader: ChunkReader
+        """Set with ``_parser``."""
         self._parser: SseParser | None = None
-        """Set once it is clear that this is a stream."""
+        """Set once the body is known to be a stream."""
         self._sample: Sample | None = None
-        """The first event with text that was read in full: those that follow look like it, if it names no role."""
+        """The first event with text that names no role; the events that follow usually look like it."""
         self._failure: GatewayError | None = None
-        """Raised once everything before it has been handed out."""
+        """Raised once the events before it have been returned."""
         self.exhausted = False
         """See ``Events``."""
 
@@ -96,27 +96,27 @@ class BodyEvents(UpstreamRequest):
             try:
                 parser = self._parser
                 if parser is None:
-                    body = self._http.whole()
+                    body = self._http.read_rest()
                     if body is not None and body.startswith(b"{"):
-                        events = self._told_whole(body)
+                        events = self._read_json(body)
                         self.exhausted = True
                     else:
-                        await self._begin(body, events)
+                        await self._read_first(body, events)
                 else:
                     try:
-                        piece = await self._http.more()
+                        piece = await self._http.read()
                     except UpstreamDisconnected:
-                        if not self._answer.finished:
+                        if not self._reader.finished:
                             raise
-                        self._close(events)
+                        self._end(events)
                     else:
                         if piece:
-                            self._take(piece, parser, events)
+                            self._read_piece(piece, parser, events)
                         else:
-                            self._end_of_stream(parser, events)
+                            self._end_of_body(parser, events)
             except GatewayError as error:
                 self._failure = error
-                self.exhausted = False  # there is this to tell
+                self.exhausted = False  # the failure is still to be raised
             if events:
                 return events
         if self._failure is not None:
@@ -126,137 +126,151 @@ class BodyEvents(UpstreamRequest):
     async def forward_text(self, passage: TextSplice) -> None:
         """See ``Events``."""
         parser = self._parser
-        if parser is not None and parser.idle and not self.exhausted and self._failure is None:
-            await self._http.flow(SseSplicer(self._answer, parser, passage, self._sample).take)
+        if parser is None or not parser.idle or self.exhausted or self._failure is not None:
+            return
+        if fast_paths.ENABLED:
+            await self._http.forward(SseSplicer(self._reader, parser, passage, self._sample).take)
 
-    async def _begin(self, body: bytes | None, events: list[Event]) -> None:
-        """Find out which of the two it is; a whole answer is read to its end. ``body``: all of it, if it is here."""
+    async def _read_first(self, body: bytes | None, events: list[Event]) -> None:
+        """Read until it is known whether the body is a stream; JSON is read to its end.
+
+        ``body``: all of it, if its end has arrived.
+        """
         http = self._http
-        ahead, ended = body or b"", body is not None
-        stream = _is_stream(ahead, http, ended=True) if ended else None
+        first, ended = body or b"", body is not None
+        stream = _is_stream(first, http, ended=True) if ended else None
         while stream is None:
-            piece = await http.more()
+            piece = await http.read()
             ended = not piece
-            ahead = ahead + piece if ahead else piece
-            stream = _is_stream(ahead, http, ended=ended)
-            if stream is None and len(ahead) > MAX_BLANK:
+            first = first + piece if first else piece
+            stream = _is_stream(first, http, ended=ended)
+            if stream is None and len(first) > MAX_BLANK:
                 raise UpstreamInvalidResponse("the model's server sent nothing but blanks")
         if stream:
-            self._answer = Answer(self._shape, self._target, self._asked, self._notices, self._way.private)
+            self._reader = ChunkReader(self._format, self._target, self._choices, self._notices, self._endpoint.private)
             self._parser = SseParser()
-            self._take(ahead, self._parser, events)
+            self._read_piece(first, self._parser, events)
             if ended and not self.exhausted:
-                self._end_of_stream(self._parser, events)
+                self._end_of_body(self._parser, events)
             return
         if not ended:
-            rest = http.whole()
-            ahead = ahead + rest if rest is not None else await read_whole(http, ahead=ahead)
-        events += self._told_whole(ahead)
+            rest = http.read_rest()
+            first = first + rest if rest is not None else await read_body(http, first=first)
+        events += self._read_json(first)
         self.exhausted = True
 
-    def _told_whole(self, body: bytes) -> list[Event]:
-        """The events of an answer in one piece; one that is not whole says nothing."""
-        try:
-            said = orjson.loads(body)
-        except ValueError:
-            said = parse_json(body)
-        else:
-            events = ordinary_whole(said, self._shape, self._target, self._notices)
-            if events is not None:
-                return events
-            _refuse_deep(body, said, UpstreamInvalidResponse)
-        answer = Answer(self._shape, self._target, self._asked, self._notices, self._way.private)
-        answer.invalid = UpstreamInvalidResponse
-        told = answer.take(said, odd=maybe_lone(body))
-        if not answer.begun_choices:
+    def _read_json(self, body: bytes) -> list[Event]:
+        """The events of a response that is no stream; an incomplete one has none."""
+        reader = ChunkReader(
+            self._format,
+            self._target,
+            self._choices,
+            self._notices,
+            self._endpoint.private,
+            UpstreamInvalidResponse,
+        )
+        events = reader.read(parse_json(body), surrogates=maybe_lone(body))
+        if not reader.has_choices:
             raise UpstreamInvalidResponse("the model's server sent an answer without choices")
-        return [*told, *answer.end()]
+        events += reader.end()
+        return events
 
-    def _take(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
-        answer = self._answer
-        plain = None if maybe_lone(data) else parser.plain(data)
-        if plain is None:
-            for sse in parser.feed(data):
-                if _is_done(sse.data):
-                    self._done(events)
-                    return
-                events += self._read_event(sse, answer)
+    def _read_piece(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
+        lines = parser.plain(data) if fast_paths.ENABLED and not maybe_lone(data) else None
+        if lines is not None:
+            self._fast_read_lines(lines, data, events)
             return
-        for said in plain:
-            if len(said) < 16 and _is_done(said):
+        for event in parser.feed(data):
+            if _is_done(event.data):
+                self._done(events)
+                return
+            events += self._read_event(event)
+
+    def _fast_read_lines(self, lines: list[bytes], data: bytes, events: list[Event]) -> None:
+        """Read the data of unnamed events without lone surrogates; ``data`` is the piece they came in."""
+        reader = self._reader
+        for line in lines:
+            if len(line) < 16 and _is_done(line):
                 self._done(events)
                 return
             try:
-                chunk = orjson.loads(said)
+                chunk = orjson.loads(line)
             except ValueError:
                 raise UpstreamInvalidStream(NOT_JSON) from None
-            delta = answer.ordinary(chunk) if answer.begun else None
+            delta = reader.fast_text_delta(chunk)
             if delta is not None:
                 events.append(delta)
             else:
-                _refuse_deep(said, chunk, UpstreamInvalidStream)
-                events += answer.take(chunk)
-            if self._sample is None and len(plain) == 1 and len(data) < MAX_SAMPLE and b'"role"' not in data:
-                last = events[-1] if events else None
-                if type(last) is Delta and last.text:
-                    self._sample = data, last
+                _refuse_deep(_brackets(line), chunk, UpstreamInvalidStream)
+                events += reader.read(chunk)
+        if self._sample is None and len(lines) == 1 and len(data) < MAX_SAMPLE and b'"role"' not in data:
+            last = events[-1] if events else None
+            if type(last) is Delta and last.text:
+                self._sample = data, last
 
     def _done(self, events: list[Event]) -> None:
-        self._http.complete = True
-        self._close(events)
+        self._http.content_complete = True
+        self._end(events)
 
-    def _end_of_stream(self, parser: SseParser, events: list[Event]) -> None:
-        for sse in parser.close():
-            if not _is_done(sse.data):
-                events += self._read_event(sse, self._answer)
-        self._close(events)
+    def _end_of_body(self, parser: SseParser, events: list[Event]) -> None:
+        for event in parser.close():
+            if not _is_done(event.data):
+                events += self._read_event(event)
+        self._end(events)
 
-    def _close(self, events: list[Event]) -> None:
+    def _end(self, events: list[Event]) -> None:
         self.exhausted = True
-        events += self._answer.end()
+        events += self._reader.end()
 
-    def _read_event(self, sse: SseEvent, answer: Answer) -> list[Event]:
-        if not sse.data:
+    def _read_event(self, event: SseEvent) -> list[Event]:
+        if not event.data:
             return []
         try:
-            chunk = loads(sse.data)
+            chunk = loads(event.data)
         except ValueError:
-            if sse.event == "error":
+            if event.event == "error":
                 raise UpstreamError(STREAM_ERROR) from None
             raise UpstreamInvalidStream(NOT_JSON) from None
-        _refuse_deep(sse.data, chunk, UpstreamInvalidStream)
-        if sse.event == "error":  # an error with any data, even where the data does not look like one
-            told = error_in_body(chunk, self._way.private) if isinstance(chunk, dict) else None
-            raise told or UpstreamError(STREAM_ERROR)
-        return answer.take(chunk, odd=maybe_lone(sse.data))
+        _refuse_deep(_brackets(event.data), chunk, UpstreamInvalidStream)
+        if event.event == "error":  # an error, whatever form its data have
+            error = error_in_body(chunk, self._endpoint.private) if isinstance(chunk, dict) else None
+            raise error or UpstreamError(STREAM_ERROR)
+        return self._reader.read(chunk, surrogates=maybe_lone(event.data))
 
 
 def parse_json(body: bytes) -> Any:
-    """The JSON in a body; ``UpstreamInvalidResponse`` when there is none, or it nests too deeply."""
+    """The JSON in a body; ``UpstreamInvalidResponse`` if it is invalid, too deep or has too many values."""
+    brackets = _brackets(body)
+    if brackets > MAX_CONTAINERS:
+        raise UpstreamInvalidResponse(f"the model's server sent JSON with more than {MAX_CONTAINERS} objects and lists")
     try:
         value = loads(body)
     except ValueError:
         raise UpstreamInvalidResponse("the model's server answered with something that is not JSON") from None
-    _refuse_deep(body, value, UpstreamInvalidResponse)
+    _refuse_deep(brackets, value, UpstreamInvalidResponse)
     return value
 
 
-def _refuse_deep(data: bytes, value: object, invalid: type[UpstreamError]) -> None:
-    """Raise ``invalid`` for JSON that nests deeper than ``MAX_DEPTH``; only ``data`` with as many brackets can."""
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
+def _brackets(data: bytes) -> int:
+    return data.count(b"{") + data.count(b"[")
+
+
+def _refuse_deep(brackets: int, value: object, invalid: type[UpstreamError]) -> None:
+    """Raise ``invalid`` for JSON that nests deeper than ``MAX_DEPTH``; it has at least as many brackets."""
+    if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
         raise invalid(f"the model's server sent JSON that nests deeper than {MAX_DEPTH} levels")
 
 
-def _is_stream(ahead: bytes, http: Connection, *, ended: bool) -> bool | None:
-    """What the body looks like decides; the content type only where the looks do not. None: too early to tell."""
-    if ahead.startswith(b"data:"):
+def _is_stream(first: bytes, http: Connection, *, ended: bool) -> bool | None:
+    """Decided by the first bytes of the body, else by the content type; None: more bytes are needed."""
+    if first.startswith(b"data:"):
         return True
-    head = ahead.lstrip(_BLANK)
+    head = first.lstrip(_BLANKS)
     if head[:1] in (b"{", b"["):
         return False
     if (head or ended) and http.content_type == EVENT_STREAM:
         return True
-    if len(head) < _PEEK and not ended:
+    if len(head) < _MIN_DETECT and not ended:
         return None
     return head.startswith(_SSE_STARTS)
 

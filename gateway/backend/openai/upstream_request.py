@@ -1,4 +1,4 @@
-"""How is one request held? Entered when its answer can be read, left by any road: then its connection is free."""
+"""One request to a model's server: sent on entry, its connection released on exit."""
 
 from __future__ import annotations
 
@@ -7,60 +7,58 @@ import uuid
 from types import TracebackType
 from typing import Self
 
-from gateway.backend.http_client.client import H1Target
+from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.error_mapping import MAX_ERROR_BODY, error_for_status, parse_retry_after
 from gateway.core.errors import GatewayError, UpstreamError, UpstreamInvalidResponse, UpstreamTooLarge
 
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of an answer that is held whole."""
+"""Bytes of a response that is read whole."""
 
 
 class UpstreamRequest:
-    """One request under way; what it becomes when its answer is good, the class below says.
+    """One request; entered when a successful response can be read. Subclasses turn the response into events."""
 
-    One object for the request and for the events of its answer: nothing stands between them.
-    """
-
-    __slots__ = ("_content", "_http", "_request_id", "_target", "_way")
+    __slots__ = ("_content", "_endpoint", "_http", "_request_id", "_target")
 
     _http: Connection
-    """Set once it is entered."""
+    """Set on entry."""
 
-    def __init__(self, way: H1Target, content: bytes, request_id: str, target: str) -> None:
+    def __init__(self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str) -> None:
         """``target``: its label."""
-        self._way = way
+        self._endpoint = endpoint
         self._content = content
         self._request_id = request_id
         self._target = target
 
     async def __aenter__(self) -> Self:
-        self._http = http = await self._way.post(self._content, {"x-request-id": upstream_id(self._request_id)})
-        if not http.plain:
+        headers = {"x-request-id": upstream_id(self._request_id)}
+        self._http = http = await self._endpoint.post(self._content, headers)
+        if not http.is_plain_success:
             try:
                 if not 200 <= http.status < 300:
-                    raise await self._refusal(http)
+                    raise await self._error(http)
                 refuse_encoded(http)
             except BaseException:
-                http.leave()
+                http.release()
                 raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._http.leave()
+        self._http.release()
 
-    async def _refusal(self, http: Connection) -> GatewayError:
-        """The error that a reply without success stands for, however its body fares."""
+    async def _error(self, http: Connection) -> GatewayError:
+        """The error for a response without success; if its body cannot be read, for its status alone."""
         retry_after = parse_retry_after(http.header("retry-after"), http.header("retry-after-ms"))
         try:
             refuse_encoded(http)
-            body = await read_whole(http, MAX_ERROR_BODY)
+            body = await read_body(http, MAX_ERROR_BODY)
         except UpstreamError:
-            body = b""  # the status alone has to do
+            body = b""
         return error_for_status(
-            http.status, body, http.content_type, retry_after, target=self._target, private=self._way.private
+            http.status, body, http.content_type, retry_after, target=self._target, private=self._endpoint.private
         )
 
 
@@ -68,27 +66,27 @@ _DIGITS = re.compile(r"(?:req_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0
 
 
 def upstream_id(request_id: str) -> str:
-    """The ``x-request-id`` of the request to a model's server: always a UUID, as llama-cpp-python's takes no other.
+    """The ``x-request-id`` sent to a model's server: always a UUID, because llama-cpp-python accepts nothing else.
 
-    The digits of an id of the gateway's own, or of a UUID the client sent; for any other id of the client's its UUID
-    of version 5 in the namespace for object identifiers (RFC 9562, 6.6).
+    An id of the gateway's own, or a UUID sent by the client, keeps its digits; any other id becomes its UUID of
+    version 5 in the namespace for object identifiers (RFC 9562, 6.6).
     """
     digits = _DIGITS(request_id.lower())
     return "-".join(digits.groups()) if digits is not None else str(uuid.uuid5(uuid.NAMESPACE_OID, request_id))
 
 
 def refuse_encoded(http: Connection) -> None:
-    """``UpstreamInvalidResponse`` for a compressed body: identity was asked for, and inflating invites a bomb (B22)."""
+    """Raise ``UpstreamInvalidResponse`` for a compressed body: none was accepted, and inflating may fill the memory."""
     encoding = http.header("content-encoding")
     if encoding is not None and encoding.strip().lower() not in ("", "identity"):
         raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not asked for")
 
 
-async def read_whole(http: Connection, limit: int = MAX_BODY, ahead: bytes = b"") -> bytes:
-    """The whole body, ``ahead`` being what was read of it before; ``UpstreamTooLarge`` beyond ``limit`` bytes."""
-    pieces = [ahead] if ahead else []
-    size = len(ahead)
-    while piece := await http.more():
+async def read_body(http: Connection, limit: int = MAX_BODY, first: bytes = b"") -> bytes:
+    """The whole body; ``first`` is what was read of it before. ``UpstreamTooLarge`` beyond ``limit`` bytes."""
+    pieces = [first] if first else []
+    size = len(first)
+    while piece := await http.read():
         pieces.append(piece)
         size += len(piece)
         if size > limit:
