@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.embedded import EmbeddedBackend, EngineCache
+from gateway.backend.embedded.backend import EmbeddedBackend
+from gateway.backend.embedded.cache import EngineCache
 from gateway.config.snapshot import TargetSpec
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange, RawPrompt

@@ -26,10 +26,6 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_f
           "original_max_position_embeddings": 16}  # fmt: skip
 MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # name: (class, dtype, shard size, what differs from SMALL)
     "llama-llama3-rope-sharded-bf16": ("Llama", "bfloat16", "20KB", {"rope_parameters": LLAMA3}),
-    "llama-biases-linear-rope-f16": ("Llama", "float16", "1GB", {
-        "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True,
-        "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}}),
-    "mistral-f16": ("Mistral", "float16", "1GB", {"sliding_window": None, "num_key_value_heads": 1}),
     "qwen2-tied-bf16": ("Qwen2", "bfloat16", "1GB", {"tie_word_embeddings": True}),
     "qwen3-wide-heads-f32": ("Qwen3", "float32", "1GB", {"head_dim": 16, "intermediate_size": 24, "vocab_size": 48}),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.embedded import EmbeddedBackend
+from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.core.events import Begun, Delta, Finish
 from tests.backend_embedded.conftest import RIGHT, Heard, demo_target, exchange, hear
 
@@ -179,12 +179,3 @@ def test_a_seed_gives_the_same_choices_again_and_each_its_own(ask: Ask) -> None:
     assert len(set(texts(5))) == 3
     assert texts(5) != texts(6)
     assert texts(-1) == texts(-1)
-
-
-def test_prompt_logprobs_have_vllm_s_shape(ask: Ask) -> None:
-    heard = ask(RIGHT.format("1+1"), temperature=0, max_tokens=1, prompt_logprobs=1)
-    [first, *rest] = next(event for event in heard.events if isinstance(event, Delta)).extras["prompt_logprobs"]
-    assert first is None
-    assert len(rest) == heard.usage.prompt - 1
-    assert rest[0]["380"]["decoded_token"] == "<HUMAN>"
-    assert all(1 in {entry["rank"] for entry in position.values()} for position in rest)

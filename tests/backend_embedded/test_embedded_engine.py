@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backend.embedded import EmbeddedBackend, EngineCache
+from gateway.backend.embedded.backend import EmbeddedBackend
+from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.embedded.engine import Engine
 from gateway.core.errors import Overloaded
 from gateway.core.events import Begun, Delta

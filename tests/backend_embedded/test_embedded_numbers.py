@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.backend.embedded.architecture import read_shape
-from gateway.backend.embedded.llama import Cache, Llama
+from gateway.backend.embedded.llama import KeyValueCache, Llama
+from gateway.backend.embedded.model_config import read_shape
 from gateway.backend.embedded.weights import Weights
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -22,7 +22,7 @@ def test_the_logits_are_those_of_transformers(name: str, slicing: str) -> None:
     shape = read_shape(GOLDENS / name)
     model = Llama(shape, Weights(GOLDENS / name))
     expected = np.load(GOLDENS / name / "expected.npz")
-    ids, cache, logits = [int(token) for token in expected["ids"]], Cache(shape, 1), []
+    ids, cache, logits = [int(token) for token in expected["ids"]], KeyValueCache(shape, 1), []
     for size in SLICINGS[slicing]:
         [states] = model.step([(ids[:size], cache)])
         logits.append(model.logits(states))
@@ -35,7 +35,7 @@ def test_neighbours_of_other_lengths_do_not_change_the_logits(name: str) -> None
     shape = read_shape(GOLDENS / name)
     model = Llama(shape, Weights(GOLDENS / name))
     expected = np.load(GOLDENS / name / "expected.npz")
-    ids, caches = [int(token) for token in expected["ids"]], [Cache(shape, 1) for _ in range(3)]
+    ids, caches = [int(token) for token in expected["ids"]], [KeyValueCache(shape, 1) for _ in range(3)]
     model.step([(ids[:3], caches[0]), (ids[:10], caches[1])])
     states = model.step([(ids[3:4], caches[0]), (ids[:9], caches[2]), (ids[10:], caches[1])])
     assert np.abs(model.logits(states[0]) - expected["logits"][3:4]).max() < 1e-3

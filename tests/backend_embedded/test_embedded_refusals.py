@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.embedded import PARAMS, EmbeddedBackend, EngineCache
-from gateway.backend.embedded.architecture import read_shape
+from gateway.backend.embedded.backend import EmbeddedBackend
+from gateway.backend.embedded.cache import EngineCache
+from gateway.backend.embedded.model_config import read_shape
+from gateway.backend.embedded.request import PARAMS
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, RequestError, UnsupportedParameter
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
@@ -71,9 +73,9 @@ def test_a_full_context_can_still_be_scored(demo: EmbeddedBackend) -> None:
 
 
 OPTIONS = {
-    "unknown": ({"delay": 1}, "options.delay: no such option"),
+    "unknown": ({"delay": 1}, "options.delay: is not an option of embedded targets"),
     "wrong kind": ({"token_delay": "fast"}, "options.token_delay: must be a number"),
-    "too small": ({"max_model_len": 0}, "options.max_model_len: must be a whole number"),
+    "too small": ({"max_model_len": 0}, "options.max_model_len: must be at least 1"),
 }
 
 
@@ -96,9 +98,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "no layers": ({"num_hidden_layers": None}, "num_hidden_layers: must be a positive whole number"),
     "other activation": ({"hidden_act": "gelu"}, "hidden_act: 'gelu'"),
     "rope type": ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type: 'yarn'"),
-    "half a rope": ({"rope_scaling": {"type": "linear"}, "rope_parameters": None}, "linear needs factor"),
-    "window": ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64}, "options.max_model_len"),
-    "silent window": ({"model_type": "mistral", "max_position_embeddings": 8192}, "window of 4096"),
+    "half a rope": ({"rope_scaling": {"type": "llama3"}, "rope_parameters": None}, "llama3 needs factor"),
+    "window": ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64}, "sliding_window: attention"),
+    "window of some layers": ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window: attention"),
+    "biases": ({"mlp_bias": True}, "mlp_bias: is not computed here"),
     "quantised": ({"quantization_config": {"bits": 4}}, "quantization_config"),
     "wrong kind": ({"rope_parameters": [1]}, "wrong kind"),
 }
@@ -119,22 +122,16 @@ def test_a_model_it_cannot_compute_exactly_is_refused(cache: EngineCache, tmp_pa
         cache.get(TargetSpec(label="x/0", speaks="embedded", path=folder_with(tmp_path, **config)))
 
 
-def test_a_window_that_cannot_be_reached_does_not_matter(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, model_type="qwen2", use_sliding_window=True, sliding_window=64)
-    assert read_shape(folder, max_model_len=64).context == 64
-
-
 def test_both_spellings_of_rotary_positions_are_read(tmp_path: Path) -> None:
+    llama3 = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
     old: dict[str, Any] = {
         "rope_theta": 500.0,
-        "rope_scaling": {"type": "linear", "factor": 2.0},
+        "rope_scaling": {"type": "llama3", **llama3},
         "rope_parameters": None,
     }
-    new: dict[str, Any] = {"rope_parameters": {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0}}
-    spellings: list[dict[str, Any]] = [old, new]
-    ropes = [read_shape(folder_with(tmp_path, **config)).rope for config in spellings]
-    assert ropes[0] == ropes[1]
-    assert ropes[0].frequencies(4) == pytest.approx([0.5, 500**-0.5 / 2])
+    new: dict[str, Any] = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500.0, **llama3}}
+    first, second = [read_shape(folder_with(tmp_path, **config)).rope for config in (old, new)]
+    assert first == second
 
 
 BROKEN = {  # name: (file, new bytes or None, words)

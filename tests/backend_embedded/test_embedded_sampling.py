@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.backend.embedded.params import read_ask
+from gateway.backend.embedded.request import read_params
 from gateway.backend.embedded.sampling import Sampler
 
 LOGITS = np.log(np.array([0.1, 0.4, 0.3, 0.2], np.float32))
@@ -30,19 +30,19 @@ CHOICES: dict[str, tuple[dict[str, Any], set[int]]] = {  # name: (params, tokens
 @pytest.mark.parametrize("name", CHOICES)
 def test_the_cuts_leave_these_tokens(name: str) -> None:
     params, expected = CHOICES[name]
-    ask = read_ask({**params, "seed": 1})
+    ask = read_params({**params, "seed": 1})
     drawn = {Sampler(ask.sampling, [0], copy).choose(LOGITS) for copy in range(150)}
     assert drawn == expected
 
 
 def test_draws_follow_the_probabilities() -> None:
-    sampler = Sampler(read_ask({"seed": 2}).sampling, [], 0)
+    sampler = Sampler(read_params({"seed": 2}).sampling, [], 0)
     drawn = Counter(sampler.choose(LOGITS) for _ in range(4000))
     assert [drawn[token] / 4000 for token in range(4)] == pytest.approx([0.1, 0.4, 0.3, 0.2], abs=0.03)
 
 
 def test_without_a_seed_draws_differ() -> None:
-    flat, ask = np.zeros(1000, np.float32), read_ask({})
+    flat, ask = np.zeros(1000, np.float32), read_params({})
     assert len({Sampler(ask.sampling, [], 0).choose(flat) for _ in range(20)}) > 10
 
 
@@ -57,7 +57,7 @@ PENALTIES: dict[str, tuple[dict[str, Any], list[int]]] = {  # name: (params, gre
 @pytest.mark.parametrize("name", PENALTIES)
 def test_penalties_lower_what_was_said(name: str) -> None:
     params, expected = PENALTIES[name]
-    sampler = Sampler(read_ask({**params, "temperature": 0}).sampling, [1, 2], 0)
+    sampler = Sampler(read_params({**params, "temperature": 0}).sampling, [1, 2], 0)
     if name.startswith("repetition"):
         assert [sampler.choose(np.array([0, 4, 3, 2.5], np.float32)) for _ in range(2)] == [3, 1]
     else:

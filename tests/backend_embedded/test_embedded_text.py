@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
-from gateway.backend.embedded.text import Unfolding, Vocabulary, token_name
+from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
 from gateway.core.errors import ConfigError, InvalidUnicode
 from tests.backend_embedded.conftest import DEMO, Heard
 
@@ -39,7 +39,7 @@ def byte_fallback(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 
 
 def unfold(vocabulary: Vocabulary, ids: tuple[int, ...]) -> list[str]:
-    unfolding = Unfolding(vocabulary, True)
+    unfolding = TokenDecoder(vocabulary, True)
     return [*(unfolding.feed(token) for token in ids), unfolding.flush()]
 
 
@@ -103,7 +103,7 @@ def test_characters_stay_whole_in_a_stream_and_in_logprobs(ask: Callable[..., He
     # A bias so strong that the model can only say these bytes, each once.
     for token in dict.fromkeys(ids):
         heard = ask("x", temperature=0, max_tokens=2, logprobs=0, logit_bias={str(token): 100})
-        assert [entry.bytes for entry in heard.logprobs()] == [tuple(demo_words.spelling(token))] * 2
+        assert [entry.bytes for entry in heard.logprobs()] == [tuple(demo_words.token_bytes(token))] * 2
     heard = ask(ids, temperature=0, max_tokens=0, echo=True, logprobs=0)
     assert heard.text() == "日本🙂"
     assert b"".join(bytes(entry.bytes or ()) for entry in heard.logprobs()) == "日本🙂".encode()

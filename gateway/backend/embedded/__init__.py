@@ -1,16 +1,15 @@
-"""``speaks: embedded``: a model computed in this process, on the CPU, from its Hugging Face folder.
+"""``speaks: embedded``: a model folder of Hugging Face, computed in this process on the CPU (``docs/embedded.md``).
 
-    backend, params, options, work    an exchange becomes work; events come back
-    cache                             which models are loaded
-    engine, generation                the thread and its steps; one choice from prompt to end
-    llama, sampling                   tokens → logits → token
-    architecture, weights, text       what the folder's files say
+    backend        exchange → request to the engine; its output → events
+    request        parameters of a call and options of a target, checked
+    cache          the loaded models
+    engine         the thread that computes all requests of one model
+    generation     one choice, from its prompt to its last token
+    sampling       scores → token
+    llama          tokens → scores
+    model_config   config.json
+    weights        *.safetensors
+    vocabulary     tokenizer.json
 
-The first two rows are plain Python; the others need numpy and tokenizers, and are imported when a model is loaded.
+numpy and tokenizers are imported when the first model is loaded.
 """
-
-from gateway.backend.embedded.backend import EmbeddedBackend
-from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.embedded.params import PARAMS
-
-__all__ = ["PARAMS", "EmbeddedBackend", "EngineCache"]

@@ -1,4 +1,4 @@
-"""How does an exchange become work for the engine, and its news become events?"""
+"""Backend of a model in this process: an exchange becomes a request to its engine, and the engine's output events."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.backend.embedded.options import read_options
-from gateway.backend.embedded.params import Ask, read_ask
-from gateway.backend.embedded.worker_thread import News, Reading, Work
+from gateway.backend.embedded.request import CallParams, EngineRequest, PromptTokens, read_options, read_params
 from gateway.backend.engines import EMBEDDED
-from gateway.backend.openai.bos import BosRule, bos_rule
+from gateway.backend.openai.bos import bos_rule
 from gateway.backend.openai.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ContextLengthExceeded, GatewayError, InvalidValue, RequestError
@@ -20,109 +18,103 @@ from gateway.core.exchange import Events, Exchange, RawPrompt
 from gateway.stream.batches import Singles
 
 if TYPE_CHECKING:
-    from gateway.backend.embedded.engine import Engine
+    from gateway.backend.embedded.engine import Engine, Output
 
 MAX_CHOICES = 4096
 """Prompts times ``n`` of one call."""
-LONG = 16_384
-"""Characters from which tokenizing leaves the event loop."""
+MIN_THREADED = 16_384
+"""Characters from which prompts are tokenized outside the event loop."""
 
 
 class EmbeddedBackend:
-    """A model in this process, behind the same door as any other."""
+    """``speaks: embedded``."""
 
     capabilities = EMBEDDED
 
     def __init__(self, target: TargetSpec, engine: Engine) -> None:
-        """Raises ``ConfigError`` for options the target cannot have."""
+        """Raises ``ConfigError`` for invalid options."""
         self.engine = engine
         self._label = target.label
         self._adds_bos = target.adds_bos is not False
-        self._options = read_options(target)
+        self._token_delay = read_options(target).token_delay
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """Compute the exchange; leaving frees its place in the engine before the next step."""
-        # A template that writes its own BOS gets no second one, whatever the client says (design 4.3).
-        bos = bos_rule(exchange, "add_special_tokens", self._adds_bos)
-        work = await self._work(exchange, bos)
+        """See ``Backend``; on exit the choices leave the engine before its next step."""
+        # A template that writes its own BOS gets no second one, whatever add_special_tokens says.
+        bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
+        request = await self._request(exchange, read_params({**exchange.params, **bos.fields}))
         loop = asyncio.get_running_loop()
-        inbox: asyncio.Queue[News] = asyncio.Queue()
+        outputs: asyncio.Queue[Output] = asyncio.Queue()
 
-        def put(news: Sequence[News]) -> None:
-            for item in news:
-                inbox.put_nowait(item)
+        def put(batch: Sequence[Output]) -> None:
+            for output in batch:
+                outputs.put_nowait(output)
 
-        call = self.engine.submit(work, lambda news: _unit(loop.call_soon_threadsafe(put, news)))
+        running = self.engine.submit(request, lambda batch: loop.call_soon_threadsafe(put, batch))
         try:
-            yield Singles(self._events(inbox, bos.notices))
+            yield Singles(self._events(outputs, bos.notices))
         finally:
-            self.engine.cancel(call)
+            self.engine.cancel(running)
 
-    async def _events(self, inbox: asyncio.Queue[News], notices: tuple[str, ...]) -> AsyncIterator[Event]:
+    async def _events(self, outputs: asyncio.Queue[Output], notices: tuple[str, ...]) -> AsyncIterator[Event]:
         yield Begun(self._label, notices=notices)
-        while (news := await inbox.get()) is not None:
-            if isinstance(news, GatewayError):
-                raise news
-            yield news
+        while (output := await outputs.get()) is not None:
+            if isinstance(output, GatewayError):
+                raise output
+            yield output
 
-    async def _work(self, exchange: Exchange, bos: BosRule) -> Work:
+    async def _request(self, exchange: Exchange, params: CallParams) -> EngineRequest:
         if exchange.endpoint != "completions":
             raise RequestError(
                 f"an embedded model completes text; it has no {exchange.endpoint} endpoint of its own"
                 + ("; give it a template that renders a prompt" if exchange.endpoint == "chat" else "")
             )
-        ask = read_ask({**exchange.params, **bos.fields})
         refuse_stream_options(exchange)
         if not exchange.prompts:
             raise InvalidValue("there is no prompt", param="prompt")
         if not 1 <= exchange.n * len(exchange.prompts) <= MAX_CHOICES:
             raise InvalidValue(f"prompts times n must lie between 1 and {MAX_CHOICES}", param="n")
-        if any(not 0 <= token < self.engine.vocabulary_size for token in ask.sampling.logit_bias):
+        if any(not 0 <= token < self.engine.vocabulary_size for token in params.sampling.logit_bias):
             raise InvalidValue(f"logit_bias names a token beyond the vocabulary of {self.engine.vocabulary_size}",
                                param="logit_bias")  # fmt: skip
-        return Work(
-            ask=ask,
-            readings=await self._read(exchange, ask),
+        if sum(len(prompt) for prompt in exchange.prompts) < MIN_THREADED:
+            prompts = self._tokenize_all(exchange.prompts, params)
+        else:
+            prompts = await asyncio.to_thread(self._tokenize_all, exchange.prompts, params)
+        return EngineRequest(
+            params=params,
+            prompts=prompts,
             n=exchange.n,
             stops=exchange.stops,
             stop_token_ids=frozenset(exchange.stop_token_ids),
-            token_delay=self._options.token_delay,
+            token_delay=self._token_delay,
         )
 
-    async def _read(self, exchange: Exchange, ask: Ask) -> tuple[Reading, ...]:
-        add = self._adds_bos if ask.add_special_tokens is None else ask.add_special_tokens
-        if sum(len(prompt) for prompt in exchange.prompts) < LONG:
-            return self._readings(exchange.prompts, ask, add)
-        return await asyncio.to_thread(self._readings, exchange.prompts, ask, add)
+    def _tokenize_all(self, prompts: Sequence[RawPrompt], params: CallParams) -> tuple[PromptTokens, ...]:
+        add = self._adds_bos if params.add_special_tokens is None else params.add_special_tokens
+        tokenized = tuple(self._tokenize(prompt, add) for prompt in prompts)
+        for prompt in tokenized:
+            self._check_length(len(prompt.tokens), params.max_tokens)
+        return tokenized
 
-    def _readings(self, prompts: Sequence[RawPrompt], ask: Ask, add: bool) -> tuple[Reading, ...]:
-        readings = tuple(self._reading(prompt, add) for prompt in prompts)
-        for reading in readings:
-            self._check_length(len(reading.tokens), ask.max_tokens)
-        return readings
-
-    def _reading(self, prompt: RawPrompt, add: bool) -> Reading:
+    def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool) -> PromptTokens:
         if isinstance(prompt, str):
-            tokens, unseen = self.engine.encode(prompt, add)
-            return Reading(tokens, prompt, unseen)
+            tokens, added = self.engine.encode(prompt, add_special_tokens)
+            return PromptTokens(tokens, prompt, added)
         if any(not 0 <= token < self.engine.vocabulary_size for token in prompt):
             raise InvalidValue(f"token ids must lie between 0 and {self.engine.vocabulary_size - 1}", param="prompt")
-        return Reading(prompt, None)
+        return PromptTokens(prompt, None)
 
     def _check_length(self, prompt: int, max_tokens: int) -> None:
-        """At least one token must fit behind the prompt; more than fit are not computed ("length")."""
+        """At least one token must fit behind the prompt; the answer ends with "length" when the context is full."""
         limit = self.engine.max_model_len
         if not prompt:
             raise InvalidValue("the prompt is empty, and this model's tokenizer adds nothing to it", param="prompt")
         if prompt + min(max_tokens, 1) > limit:
-            raise ContextLengthExceeded(
+            raise ContextLengthExceeded(  # vLLM's words, which clients search for
                 f"This model's maximum context length is {limit} tokens, however you requested {prompt + max_tokens} "
                 f"tokens ({prompt} in your prompt; {max_tokens} for the completion). "
                 "Please reduce your prompt; or completion length.",
                 param="prompt",
             )
-
-
-def _unit(_: object) -> None:
-    """Deliver has nothing to return."""

@@ -1,7 +1,7 @@
-"""Which models are loaded? Each folder once, for as long as somebody uses it.
+"""The models loaded into this process.
 
-Two targets with the same folder share an engine, and so do the worlds before and after a reload.
-The cache itself keeps nothing alive: when the last backend lets go, the model's memory is freed.
+Targets with the same folder share an engine, also across a reload. The cache keeps no model in memory: when the last
+backend that uses it is gone, its memory is freed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from gateway.backend.embedded.options import read_options
+from gateway.backend.embedded.request import read_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, Problem
 
@@ -23,19 +23,19 @@ _Key = tuple[Path, int | None, tuple[tuple[str, int, int], ...]]
 
 
 class EngineCache:
-    """Hands out engines. Whoever builds backends owns one, and keeps it across reloads."""
+    """Engines by folder, context length and state of the files."""
 
     def __init__(self) -> None:
         self._engines: WeakValueDictionary[_Key, Engine] = WeakValueDictionary()
         self._loading = threading.Lock()
 
     def get(self, target: TargetSpec) -> Engine:
-        """The engine of a target's folder; loads it when nobody uses it yet, which blocks.
+        """The engine of a target's folder; loading one blocks.
 
-        Raises ``ConfigError`` when the folder, the options or the installed packages do not do.
+        Raises ``ConfigError`` for problems of the folder, the options or the installed packages.
         """
         if target.path is None:
-            raise _refusal(target, "path", "speaks: embedded needs the path of a model folder")
+            raise _config_error(target, "path", "speaks: embedded needs the path of a model folder")
         length = read_options(target).max_model_len
         key = (target.path.resolve(), length, _fingerprint(target.path))
         with self._loading:
@@ -46,20 +46,20 @@ class EngineCache:
 
 
 def _load(target: TargetSpec, folder: Path, max_model_len: int | None) -> Engine:
-    # numpy and tokenizers are an extra, and slow to import: only an embedded target pays for them.
+    # numpy and tokenizers are optional and slow to import: only an embedded target needs them.
     try:
         from gateway.backend.embedded.engine import Engine
     except ModuleNotFoundError as error:
         hint = f"speaks: embedded needs the package {error.name}: pip install 'meta-gateway[embedded]'"
-        raise _refusal(target, "speaks", hint) from None
+        raise _config_error(target, "speaks", hint) from None
     return Engine(folder, max_model_len)
 
 
 def _fingerprint(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Name, size and change time of each file that is read: an exchanged model is another model."""
+    """Name, size and modification time of each file that is read."""
     files = sorted(file for pattern in READ for file in folder.glob(pattern))
     return tuple((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
 
 
-def _refusal(target: TargetSpec, key: str, message: str) -> ConfigError:
+def _config_error(target: TargetSpec, key: str, message: str) -> ConfigError:
     return ConfigError((Problem(target.label, 0, key, message),))

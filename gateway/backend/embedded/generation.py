@@ -1,212 +1,177 @@
-"""How does one choice grow, from its prompt to its last token?
+"""One choice, from its prompt to its last token.
 
-A ``Generation`` hands out the tokens the model has not seen yet, takes back the scores, and says
-what the client gets: text, logprobs, the end. It knows nothing of threads or of its neighbours.
-
-Five ways to end: a token of ``stop_token_ids``; an end token of the model; a stop string in the
-text; ``max_tokens``; the context is full. The first three are "stop", the others "length".
+A ``Generation`` hands out the tokens the model has not seen, receives the scores, and returns events. An answer ends
+with ``stop`` at a token of ``stop_token_ids``, an end token of the model or a stop string, and with ``length`` at
+``max_tokens`` or the end of the context.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from gateway.backend.embedded.architecture import ModelShape
-from gateway.backend.embedded.llama import Cache
+from gateway.backend.embedded.llama import KeyValueCache
+from gateway.backend.embedded.model_config import ModelShape
+from gateway.backend.embedded.request import EngineRequest, PromptTokens
 from gateway.backend.embedded.sampling import Sampler, Scores, log_softmax
-from gateway.backend.embedded.text import Unfolding, Vocabulary, token_name
+from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
 from gateway.backend.embedded.weights import Array
-from gateway.backend.embedded.worker_thread import Reading, Work
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
 from gateway.stream.stop_search import StopScanner
 
-CHUNK = 128
-"""Prompt tokens a sequence brings to one step. Fixed, so that neighbours do not change its numbers."""
-AT_FIRST = 256
-"""Answer positions for which memory is taken before they are needed."""
+PROMPT_CHUNK = 128
+"""Prompt tokens of one choice in one step. Fixed, so that other choices do not change its numbers."""
+RESERVED = 256
+"""Answer positions for which memory is reserved at the start."""
 
 
 class Generation:
-    """One choice of one call."""
+    """One choice of one request."""
 
-    def __init__(self, work: Work, reading: Reading, index: int, vocabulary: Vocabulary, shape: ModelShape) -> None:
-        self._work, self._ask, self._reading, self._index = work, work.ask, reading, index
+    def __init__(
+        self, request: EngineRequest, prompt: PromptTokens, index: int, vocabulary: Vocabulary, shape: ModelShape
+    ) -> None:
+        self._request, self._params, self._prompt, self._index = request, request.params, prompt, index
         self._vocabulary, self._shape = vocabulary, shape
-        self._room = min(self._ask.max_tokens, shape.context - len(reading.tokens))
-        self._pending = list(reading.tokens)
-        self._sampler = Sampler(self._ask.sampling, reading.tokens, index % work.n)
-        self._unfolding = Unfolding(vocabulary, self._ask.skip_special_tokens)
-        self._scanner = StopScanner(work.stops)
-        self._prompt_scores: list[TokenLogprob] = []
-        self._prompt_ranks: list[Mapping[str, Any] | None] = [None]
-        self._read = 0
+        self._limit = min(self._params.max_tokens, shape.context - len(prompt.tokens))
+        self._pending = list(prompt.tokens)
+        self._sampler = Sampler(self._params.sampling, prompt.tokens, index % request.n)
+        self._decoder = TokenDecoder(vocabulary, self._params.skip_special_tokens)
+        self._scanner = StopScanner(request.stops)
+        self._prompt_entries: list[TokenLogprob] = []
+        self._seen = 0
+        """Prompt tokens that the model has seen."""
         self._decoded = 0
-        self._released = 0
+        """Characters decoded, and of these those that were sent."""
+        self._sent = 0
         self._held: deque[tuple[int, int, TokenLogprob]] = deque()
-        """Logprobs whose text still waits: start, end, entry."""
-        self.cache = Cache(shape, len(reading.tokens) + min(self._room, AT_FIRST))
+        """(start, end, entry) of tokens whose text may still be part of a stop string."""
+        self.cache = KeyValueCache(shape, len(prompt.tokens) + min(self._limit, RESERVED))
         self.generated = 0
-        """Tokens chosen so far, the one that ended it included."""
+        """Tokens chosen, including one that ended the answer."""
 
     @property
     def next_tokens(self) -> Sequence[int]:
-        """What the model should see in the next step."""
-        return self._pending[:CHUNK]
+        """The tokens for the model's next step."""
+        return self._pending[:PROMPT_CHUNK]
 
     def wanted(self, states: Array) -> Array:
-        """Those of the step's states that need scores: all to score a prompt, the last one to go on, else none."""
+        """Those of the step's states that need scores: all to score a prompt, the last to choose a token, or none."""
         if self._scores_prompt:
             return states
-        return states[-1:] if len(self._pending) <= CHUNK and self._room else states[:0]
+        return states[-1:] if len(self._pending) <= PROMPT_CHUNK and self._limit else states[:0]
 
     def advance(self, logits: Array) -> tuple[Event, ...]:
-        """Take the scores of the wanted states; what there is to tell, ending with a ``Finish`` at the end."""
+        """Process the scores of the wanted states; the last event is a ``Finish`` if the answer has ended."""
         seen = self.next_tokens
         if self._scores_prompt:
             self._score_prompt(logits)
-        self._read += len(seen)
-        self._pending = self._pending[CHUNK:]
+        self._seen += len(seen)
+        self._pending = self._pending[PROMPT_CHUNK:]
         if self._pending:
             return ()
-        told = () if self.generated else self._opening()
-        if not self._room:
-            return (*told, Finish(self._index, "length"))
-        return (*told, *self._grown(logits[-1]))
+        echo = self._echo() if self._params.echo and not self.generated else ()
+        if not self._limit:
+            return (*echo, Finish(self._index, "length"))
+        return (*echo, *self._choose(logits[-1]))
 
     # ------------------------------------------------------------ the prompt
 
     @property
     def _scores_prompt(self) -> bool:
-        echoed = self._ask.echo and self._ask.logprobs is not None
-        return not self.generated and (echoed or self._ask.prompt_logprobs is not None)
+        return not self.generated and self._params.echo and self._params.logprobs is not None
 
     def _score_prompt(self, logits: Array) -> None:
-        """Row i tells how likely the token after it was; the last one's successor is no prompt token."""
-        following = self._reading.tokens[self._read + 1 : self._read + 1 + len(logits)]
+        """Row i scores the token after it; the successor of the prompt's last token is not part of the prompt."""
+        following = self._prompt.tokens[self._seen + 1 : self._seen + 1 + len(logits)]
         for token, row in zip(following, logits, strict=False):
-            scores = log_softmax(row)
-            if self._ask.logprobs is not None:
-                self._prompt_scores.append(self._entry(token, scores, self._ask.logprobs))
-            if self._ask.prompt_logprobs is not None:
-                self._prompt_ranks.append(self._ranked(token, scores, self._ask.prompt_logprobs))
+            self._prompt_entries.append(self._entry(token, log_softmax(row)))
 
-    def _opening(self) -> tuple[Event, ...]:
-        """What is told of the prompt: its text, its logprobs, both or nothing."""
-        extras = {"prompt_logprobs": self._prompt_ranks} if self._ask.prompt_logprobs is not None else {}
-        if not self._ask.echo:
-            return (Delta(self._index, extras=extras),) if extras else ()
-        text, entries = self._echo()
-        shown = entries if self._ask.logprobs is not None else None
-        return (Delta(self._index, text, shown, extras=extras),)
-
-    def _echo(self) -> tuple[str, tuple[TokenLogprob, ...]]:
-        tokens, entries, text = self._reading.tokens, [], ""
+    def _echo(self) -> tuple[Event, ...]:
+        tokens, entries, text = self._prompt.tokens, [], ""
         # For ids the decoder is the answer's own, so that a character may begin in the prompt and end in the answer.
-        unfolding = self._unfolding if self._reading.text is None else Unfolding(self._vocabulary, False)
+        decoder = self._decoder if self._prompt.text is None else TokenDecoder(self._vocabulary, False)
         first = TokenLogprob("", None)
-        for place in range(self._reading.unseen, len(tokens)):
-            if self._ask.logprobs is not None:
-                known = self._prompt_scores[place - 1] if place > self._reading.unseen else first
-                spelling = self._vocabulary.spelling(tokens[place])
-                entries.append(replace(known, token=token_name(spelling), bytes=tuple(spelling), offset=len(text)))
-            text += unfolding.feed(tokens[place])
-        if self._reading.text is not None:
-            text = self._reading.text
-        self._decoded = self._released = len(text)
-        return text, tuple(entries)
+        for place in range(self._prompt.added, len(tokens)):
+            if self._params.logprobs is not None:
+                known = self._prompt_entries[place - 1] if place > self._prompt.added else first
+                raw = self._vocabulary.token_bytes(tokens[place])
+                entries.append(replace(known, token=token_name(raw), bytes=tuple(raw), offset=len(text)))
+            text += decoder.feed(tokens[place])
+        if self._prompt.text is not None:
+            text = self._prompt.text
+        self._decoded = self._sent = len(text)
+        return (Delta(self._index, text, tuple(entries) if self._params.logprobs is not None else None),)
 
     # ------------------------------------------------------------ the answer
 
-    def _grown(self, row: Array) -> tuple[Event, ...]:
+    def _choose(self, row: Array) -> tuple[Event, ...]:
         token = self._sampler.choose(row)
         self.generated += 1
         entry = None
-        if self._ask.logprobs is not None:
-            entry = replace(self._entry(token, log_softmax(row), self._ask.logprobs), offset=self._decoded)
-        if token in self._work.stop_token_ids:
-            return self._ended("stop", token, entry)
-        if token in self._shape.eos and not self._ask.ignore_eos:
-            return self._ended("stop", None, entry)
-        text, matched = self._heard(self._unfolding.feed(token), entry)
+        if self._params.logprobs is not None:
+            entry = replace(self._entry(token, log_softmax(row)), offset=self._decoded)
+        if token in self._request.stop_token_ids:
+            return self._end("stop", token, entry)
+        if token in self._shape.eos and not self._params.ignore_eos:
+            return self._end("stop", None, entry)
+        text, matched = self._scan(self._decoder.feed(token), entry)
         if matched is not None:
-            return self._told(text, self._cut(), Finish(self._index, "stop", matched))
-        if self.generated >= self._room:
-            return self._ended("length", None, None, text)
+            return self._events(text, self._entries_before_stop(), Finish(self._index, "stop", matched))
+        if self.generated >= self._limit:
+            return self._end("length", None, None, text)
         self._pending = [token]
-        return self._told(text, self._whole())
+        return self._events(text, self._sent_entries())
 
-    def _heard(self, text: str, entry: TokenLogprob | None) -> tuple[str, str | None]:
-        """New text through the stop scanner: what may go out, and the stop that was found."""
+    def _scan(self, text: str, entry: TokenLogprob | None) -> tuple[str, str | None]:
+        """New text through the stop scanner: the text that may be sent, and the stop that was found."""
         start = self._decoded
         self._decoded += len(text)
         if entry is not None:
             self._held.append((start, self._decoded, entry))
         out, matched = self._scanner.feed(text)
-        self._released += len(out)
+        self._sent += len(out)
         return out, matched
 
-    def _ended(
-        self, reason: str, matched: int | None, ending: TokenLogprob | None, text: str = ""
-    ) -> tuple[Event, ...]:
-        """The end without a stop string: what was held back belongs to the client."""
-        more, found = self._heard(self._unfolding.flush(), None)
+    def _end(self, reason: str, matched: int | None, ending: TokenLogprob | None, text: str = "") -> tuple[Event, ...]:
+        """The end without a stop string: the text that was held is sent."""
+        more, found = self._scan(self._decoder.flush(), None)
         if found is not None:
-            return self._told(text + more, self._cut(), Finish(self._index, "stop", found))
-        rest = self._scanner.flush()
+            return self._events(text + more, self._entries_before_stop(), Finish(self._index, "stop", found))
         entries = [entry for _, _, entry in self._held]
-        # A token that ends the answer has no text. Scorers (echo) still count one entry per generated token.
-        if ending is not None and self._ask.echo:
+        # A token that ends the answer has no text. With echo, clients that score count one entry per generated token.
+        if ending is not None and self._params.echo:
             entries.append(ending)
-        return self._told(text + more + rest, entries, Finish(self._index, reason, matched))
+        return self._events(text + more + self._scanner.flush(), entries, Finish(self._index, reason, matched))
 
-    def _whole(self) -> list[TokenLogprob]:
-        """Entries whose text has gone out in full."""
+    def _sent_entries(self) -> list[TokenLogprob]:
         entries = []
-        while self._held and self._held[0][1] <= self._released:
+        while self._held and self._held[0][1] <= self._sent:
             entries.append(self._held.popleft()[2])
         return entries
 
-    def _cut(self) -> list[TokenLogprob]:
-        """Entries that begin before the stop."""
-        return [entry for start, _, entry in self._held if start < self._released]
+    def _entries_before_stop(self) -> list[TokenLogprob]:
+        return [entry for start, _, entry in self._held if start < self._sent]
 
-    def _told(self, text: str, entries: list[TokenLogprob], end: Finish | None = None) -> tuple[Event, ...]:
-        shown = tuple(entries) if self._ask.logprobs is not None and entries else None
-        news: list[Event] = [Delta(self._index, text, shown)] if text or shown else []
-        return (*news, end) if end else tuple(news)
+    def _events(self, text: str, entries: list[TokenLogprob], end: Finish | None = None) -> tuple[Event, ...]:
+        logprobs = tuple(entries) if self._params.logprobs is not None and entries else None
+        events: list[Event] = [Delta(self._index, text, logprobs)] if text or logprobs else []
+        return (*events, end) if end else tuple(events)
 
-    # ------------------------------------------------------------ logprobs
-
-    def _entry(self, token: int, scores: Scores, alternatives: int) -> TokenLogprob:
+    def _entry(self, token: int, scores: Scores) -> TokenLogprob:
         """A token with the model's own log probability, before temperature and penalties."""
-        spelling = self._vocabulary.spelling(token)
-        top = None
-        if alternatives:
-            chosen = [*_likeliest(scores, alternatives)]
-            named = [(item, self._vocabulary.spelling(item)) for item in dict.fromkeys([*chosen, token])]
-            top = tuple((token_name(raw), float(scores[item]), tuple(raw)) for item, raw in named)
-        return TokenLogprob(token_name(spelling), float(scores[token]), top, tuple(spelling))
-
-    def _ranked(self, token: int, scores: Scores, alternatives: int) -> Mapping[str, Any]:
-        """vLLM's shape: token id → logprob, rank (1 is the likeliest), text."""
-        return {
-            str(item): {
-                "logprob": float(scores[item]),
-                "rank": int((scores > scores[item]).sum()) + 1,
-                "decoded_token": token_name(self._vocabulary.spelling(item)),
-            }
-            for item in dict.fromkeys([token, *_likeliest(scores, alternatives)])
-        }
+        raw, top = self._vocabulary.token_bytes(token), None
+        if self._params.logprobs:
+            tokens = dict.fromkeys([*_likeliest(scores, self._params.logprobs), token])
+            named = [(item, self._vocabulary.token_bytes(item)) for item in tokens]
+            top = tuple((token_name(its), float(scores[item]), tuple(its)) for item, its in named)
+        return TokenLogprob(token_name(raw), float(scores[token]), top, tuple(raw))
 
 
 def _likeliest(scores: Scores, count: int) -> list[int]:
     """The ``count`` best tokens, best first."""
-    if not count:
-        return []
     best = np.argpartition(-scores, min(count, scores.size - 1))[:count]
     return [int(item) for item in best[np.argsort(-scores[best], kind="stable")]]

@@ -1,8 +1,7 @@
-"""How does the model turn tokens into logits?
+"""Tokens → scores: a decoder of the Llama family in float32.
 
-A decoder of the Llama family in float32. One step takes new tokens of many sequences at once:
-their rows are stacked for the matrix products, which cost nearly the same for one row as for ten,
-and parted for attention, where each sequence looks only at its own past.
+One step takes new tokens of many sequences. Their rows are stacked for the matrix products, which cost nearly the same
+for one row as for ten, and separated for attention.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.backend.embedded.architecture import ModelShape
+from gateway.backend.embedded.model_config import ModelShape
 from gateway.backend.embedded.weights import Array, Weights
 
 
-class Cache:
+class KeyValueCache:
     """Keys and values of one sequence, in all layers; grows by doubling up to the context."""
 
     def __init__(self, shape: ModelShape, expected: int) -> None:
@@ -25,7 +24,7 @@ class Cache:
         size = (2, shape.layers, shape.kv_heads, min(max(expected, 16), shape.context), shape.head_dim)
         self._rows: Array = np.empty(size, np.float32)
         self.length = 0
-        """Positions filled so far."""
+        """Positions filled."""
 
     def reserve(self, count: int) -> None:
         """Make room for ``count`` more positions."""
@@ -38,7 +37,7 @@ class Cache:
         self._rows = rows
 
     def extend(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
-        """Put new rows (kv heads, positions, head_dim) behind the others; all keys and values of the layer."""
+        """Append rows (kv heads, positions, head_dim); returns all keys and values of the layer."""
         end = self.length + keys.shape[1]
         self._rows[0, layer, :, self.length : end] = keys
         self._rows[1, layer, :, self.length : end] = values
@@ -47,7 +46,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One block's weights; products that share their input are one matrix."""
+    """The weights of one block; products with the same input are one matrix."""
 
     attention_norm: Array
     qkv: Array
@@ -55,23 +54,20 @@ class _Layer:
     query_norm: Array | None
     key_norm: Array | None
     out: Array
-    out_bias: Array | None
     mlp_norm: Array
     gate_up: Array
-    gate_up_bias: Array | None
     down: Array
-    down_bias: Array | None
 
 
-Span = tuple[Sequence[int], Cache]
-"""New tokens of one sequence, and what it has seen before them."""
+Span = tuple[Sequence[int], KeyValueCache]
+"""New tokens of one sequence, and the cache of those before them."""
 
 
 class Llama:
-    """The weights, and the one computation on them. Holds no state between steps."""
+    """The weights and the computation; holds no state between steps."""
 
     def __init__(self, shape: ModelShape, weights: Weights) -> None:
-        """Raises ``ConfigError`` when the weights are not those that the shape promises."""
+        """Raises ``ConfigError`` if the weights do not fit the shape."""
         self.shape = shape
         self._embedding = weights.take("model.embed_tokens.weight", shape.vocabulary, shape.hidden)
         self._layers = [_layer(shape, weights, f"model.layers.{index}.") for index in range(shape.layers)]
@@ -90,9 +86,9 @@ class Llama:
             cache.reserve(len(tokens))
         ids = np.concatenate([np.asarray(tokens, np.int64) for tokens, _ in spans])
         x = self._embedding[ids]
-        turn = self._turns(spans)
+        rotation = self._rotation(spans)
         for index, layer in enumerate(self._layers):
-            x = x + self._attention(index, layer, x, spans, turn)
+            x = x + self._attention(index, layer, x, spans, rotation)
             x = x + self._mlp(layer, x)
         for tokens, cache in spans:
             cache.length += len(tokens)
@@ -100,9 +96,10 @@ class Llama:
 
     def logits(self, hidden: Array) -> Array:
         """Scores of every token after each of the given states."""
-        return _linear(self._normed(hidden, self._norm), self._head, None)
+        scores: Array = self._normed(hidden, self._norm) @ self._head.T
+        return scores
 
-    def _turns(self, spans: Sequence[Span]) -> tuple[Array, Array]:
+    def _rotation(self, spans: Sequence[Span]) -> tuple[Array, Array]:
         """Cosine and sine of each new row's position, (rows, 1, head_dim / 2)."""
         positions = np.concatenate([np.arange(cache.length, cache.length + len(tokens)) for tokens, cache in spans])
         angles = np.outer(positions, self._frequencies)[:, None, :]
@@ -114,47 +111,45 @@ class Llama:
         return normed
 
     def _attention(
-        self, index: int, layer: _Layer, x: Array, spans: Sequence[Span], turn: tuple[Array, Array]
+        self, index: int, layer: _Layer, x: Array, spans: Sequence[Span], rotation: tuple[Array, Array]
     ) -> Array:
         shape, rows = self.shape, x.shape[0]
-        mixed = _linear(self._normed(x, layer.attention_norm), layer.qkv, layer.qkv_bias)
+        mixed = self._normed(x, layer.attention_norm) @ layer.qkv.T
+        if layer.qkv_bias is not None:
+            mixed = mixed + layer.qkv_bias
         heads = mixed.reshape(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
         q, k, v = np.split(heads, [shape.heads, shape.heads + shape.kv_heads], axis=1)
         if layer.query_norm is not None and layer.key_norm is not None:
             q, k = self._normed(q, layer.query_norm), self._normed(k, layer.key_norm)
-        q, k = _rotated(q, turn), _rotated(k, turn)
-        seen = np.empty((rows, shape.heads * shape.head_dim), np.float32)
+        q, k = _rotated(q, rotation), _rotated(k, rotation)
+        attended = np.empty((rows, shape.heads * shape.head_dim), np.float32)
         start = 0
         for tokens, cache in spans:
             end = start + len(tokens)
             keys, values = cache.extend(index, k[start:end].swapaxes(0, 1), v[start:end].swapaxes(0, 1))
-            seen[start:end] = _look(q[start:end], keys, values)
+            attended[start:end] = _attend(q[start:end], keys, values)
             start = end
-        return _linear(seen, layer.out, layer.out_bias)
+        out: Array = attended @ layer.out.T
+        return out
 
     def _mlp(self, layer: _Layer, x: Array) -> Array:
-        both = _linear(self._normed(x, layer.mlp_norm), layer.gate_up, layer.gate_up_bias)
-        gate, up = np.split(both, 2, axis=-1)
+        gate, up = np.split(self._normed(x, layer.mlp_norm) @ layer.gate_up.T, 2, axis=-1)
         # Very negative gates overflow the exponential to infinity, and x / infinity is the right 0.
         with np.errstate(over="ignore"):
-            opened = gate / (1 + np.exp(-gate))
-        return _linear(opened * up, layer.down, layer.down_bias)
+            activated = gate / (1 + np.exp(-gate))
+        out: Array = (activated * up) @ layer.down.T
+        return out
 
 
-def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
-    product: Array = x @ weight.T
-    return product if bias is None else product + bias
-
-
-def _rotated(x: Array, turn: tuple[Array, Array]) -> Array:
-    """Turn each head's pairs (i, i + half) by its row's angle."""
-    cos, sin = turn
+def _rotated(x: Array, rotation: tuple[Array, Array]) -> Array:
+    """Rotate each head's pairs (i, i + half) by the angle of the row's position."""
+    cos, sin = rotation
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
-def _look(q: Array, keys: Array, values: Array) -> Array:
+def _attend(q: Array, keys: Array, values: Array) -> Array:
     """Attention of new rows (rows, heads, dim) over keys and values (kv heads, positions, dim), themselves included."""
     rows, heads, dim = q.shape
     groups, length = keys.shape[0], keys.shape[1]
@@ -166,8 +161,8 @@ def _look(q: Array, keys: Array, values: Array) -> Array:
         scores = (scores.reshape(groups, heads // groups, rows, length) + future).reshape(groups, -1, length)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
-    looked: NDArray[np.float32] = weights @ values
-    return looked.reshape(groups, heads // groups, rows, dim).transpose(2, 0, 1, 3).reshape(rows, heads * dim)
+    mixed: NDArray[np.float32] = weights @ values
+    return mixed.reshape(groups, heads // groups, rows, dim).transpose(2, 0, 1, 3).reshape(rows, heads * dim)
 
 
 def _layer(shape: ModelShape, weights: Weights, prefix: str) -> _Layer:
@@ -176,25 +171,21 @@ def _layer(shape: ModelShape, weights: Weights, prefix: str) -> _Layer:
     qkv = (("self_attn.q_proj", wide), ("self_attn.k_proj", narrow), ("self_attn.v_proj", narrow))
     gate_up = (("mlp.gate_proj", inner), ("mlp.up_proj", inner))
 
-    def matrix(parts: Sequence[tuple[str, int]], columns: int) -> Array:
-        return np.concatenate([weights.take(f"{prefix}{name}.weight", size, columns) for name, size in parts])
-
-    def bias(parts: Sequence[tuple[str, int]], present: bool) -> Array | None:
-        if not present:
-            return None
-        return np.concatenate([weights.take(f"{prefix}{name}.bias", size) for name, size in parts])
+    def matrix(parts: Sequence[tuple[str, int]]) -> Array:
+        return np.concatenate([weights.take(f"{prefix}{name}.weight", size, hidden) for name, size in parts])
 
     def head_norm(name: str) -> Array | None:
         return weights.take(f"{prefix}self_attn.{name}.weight", shape.head_dim) if shape.head_norms else None
 
+    bias = np.concatenate([weights.take(f"{prefix}{n}.bias", size) for n, size in qkv]) if shape.qkv_bias else None
     return _Layer(
         attention_norm=weights.take(f"{prefix}input_layernorm.weight", hidden),
-        qkv=matrix(qkv, hidden), qkv_bias=bias(qkv, shape.qkv_bias),
-        query_norm=head_norm("q_norm"), key_norm=head_norm("k_norm"),
+        qkv=matrix(qkv),
+        qkv_bias=bias,
+        query_norm=head_norm("q_norm"),
+        key_norm=head_norm("k_norm"),
         out=weights.take(f"{prefix}self_attn.o_proj.weight", hidden, wide),
-        out_bias=bias([("self_attn.o_proj", hidden)], shape.output_bias),
         mlp_norm=weights.take(f"{prefix}post_attention_layernorm.weight", hidden),
-        gate_up=matrix(gate_up, hidden), gate_up_bias=bias(gate_up, shape.mlp_bias),
+        gate_up=matrix(gate_up),
         down=weights.take(f"{prefix}mlp.down_proj.weight", hidden, inner),
-        down_bias=bias([("mlp.down_proj", hidden)], shape.mlp_bias),
-    )  # fmt: skip
+    )

@@ -1,8 +1,7 @@
-"""How do the numbers come out of a folder's ``*.safetensors`` files?
+"""The tensors of a folder's ``*.safetensors`` files.
 
-The format is eight bytes of header length, a JSON header, and the raw tensors. Files are
-memory-mapped; every tensor becomes float32 when it is taken, since that is what CPUs compute
-well (bfloat16 is float32's upper half, so the conversion is exact).
+The format: eight bytes of header length, a JSON header, the raw tensors. Files are memory-mapped; a tensor becomes
+float32 when it is taken (bfloat16 is the upper half of float32, so that conversion is exact).
 """
 
 from __future__ import annotations
@@ -35,15 +34,14 @@ STORED: Mapping[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype("<u2"),
-    "F64": np.dtype("<f8"),
 }
-# Tables that some exporters wrote out although they follow from config.json.
 DERIVED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+"""Tables that some exporters wrote although they follow from config.json."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one tensor lies."""
+class _TensorLocation:
+    """One tensor in a file."""
 
     file: Path
     dtype: str
@@ -56,21 +54,21 @@ class Weights:
     """The tensors of one model folder, taken by name, each once."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ``ConfigError`` when files are missing, cut short or not safetensors."""
+        """Raises ``ConfigError`` if files are missing, incomplete or not safetensors."""
         self._folder = folder
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _TensorLocation] = {}
         for file in _files(folder):
             self._places.update(_header(file))
 
     def take(self, name: str, *shape: int) -> Array:
-        """The tensor ``name`` as float32, checked against the shape that config.json promises."""
+        """The tensor ``name`` as float32; raises ``ConfigError`` if it has not the given shape."""
         place = self._places.pop(name, None)
         if place is None:
-            raise _refusal(self._folder, f"no tensor {name}, which config.json promises; the folder is incomplete")
+            raise _config_error(self._folder, f"no tensor {name}, which config.json promises; the folder is incomplete")
         if place.shape != shape:
-            raise _refusal(place.file, f"{name} has shape {list(place.shape)}, config.json promises {list(shape)}")
+            raise _config_error(place.file, f"{name} has shape {list(place.shape)}, config.json promises {list(shape)}")
         raw = np.asarray(np.memmap(place.file, STORED[place.dtype], "r", place.start, shape))
-        # Aligned: a file may put tensors at odd places, and matrix products would then copy them each time.
+        # Aligned, because matrix products copy a matrix at an unaligned address each time.
         return _from_bf16(raw) if place.dtype == "BF16" else np.require(raw, np.float32, "A")
 
     def drop(self, name: str) -> None:
@@ -78,15 +76,15 @@ class Weights:
         self._places.pop(name, None)
 
     def finish(self) -> None:
-        """Refuse a folder that holds weights nobody took: the model would not be the one that was trained."""
+        """Raise ``ConfigError`` if tensors were not taken: the model would not be the one that was trained."""
         left = sorted(name for name in self._places if not name.endswith(DERIVED))
         if left:
             shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-            raise _refusal(self._folder, f"holds weights that its config.json does not announce ({shown}); "
+            raise _config_error(self._folder, f"holds weights that its config.json does not announce ({shown}); "
                                          "serve it with vLLM or llama.cpp and use speaks: completions")  # fmt: skip
 
 
-def _refusal(file: Path, message: str) -> ConfigError:
+def _config_error(file: Path, message: str) -> ConfigError:
     return ConfigError((Problem(file=str(file), line=0, key="", message=message),))
 
 
@@ -98,18 +96,18 @@ def _files(folder: Path) -> list[Path]:
         try:
             names = set(json.loads(index.read_bytes())["weight_map"].values())
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise _refusal(index, f"cannot be read ({type(error).__name__}); copy the folder again") from None
+            raise _config_error(index, f"cannot be read ({type(error).__name__}); copy the folder again") from None
         if any(not isinstance(name, str) or Path(name).name != name for name in names):
-            raise _refusal(index, "names files outside the folder")
+            raise _config_error(index, "names files outside the folder")
         files = sorted(folder / name for name in names)
     for file in files:
         if not file.is_file():
-            raise _refusal(file, "missing; only safetensors weights are read (other formats can be converted "
+            raise _config_error(file, "missing; only safetensors weights are read (other formats can be converted "
                                  "with save_pretrained)")  # fmt: skip
     return files
 
 
-def _header(file: Path) -> dict[str, _Place]:
+def _header(file: Path) -> dict[str, _TensorLocation]:
     try:
         with file.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
@@ -119,13 +117,13 @@ def _header(file: Path) -> dict[str, _Place]:
             head = json.loads(stream.read(length))
         return {name: _place(file, entry, 8 + length, size) for name, entry in head.items() if name != "__metadata__"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _refusal(file, f"is not a whole safetensors file ({error}); copy it again") from None
+        raise _config_error(file, f"is not a whole safetensors file ({error}); copy it again") from None
 
 
-def _place(file: Path, entry: Mapping[str, Any], base: int, size: int) -> _Place:
+def _place(file: Path, entry: Mapping[str, Any], base: int, size: int) -> _TensorLocation:
     dtype, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     if dtype not in STORED:
         raise ValueError(f"tensors of type {dtype} are not read, only {', '.join(STORED)}")
     if end - start != math.prod(shape) * STORED[dtype].itemsize or start < 0 or base + end > size:
         raise ValueError("a tensor does not lie inside the file")
-    return _Place(file, dtype, shape, base + start)
+    return _TensorLocation(file, dtype, shape, base + start)

@@ -1,7 +1,6 @@
-"""Which parameters does the embedded engine take, and in which ranges?
+"""What the embedded engine accepts: the parameters of a call, and the options of a target.
 
-Everything the engine knows is a row of ``FIELDS``; anything else is refused by name, so that
-no parameter is dropped in silence. Null counts as absent.
+Each parameter is a row of a table; any other is refused by name. Null counts as absent.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.config.snapshot import TargetSpec
+from gateway.core.errors import ConfigError, InvalidValue, Problem, UnsupportedParameter
 
-RAW_MAX_TOKENS = 16
-"""OpenAI's default of ``/v1/completions``; templated calls always bring their own."""
 MAX_ALTERNATIVES = 20
+"""The largest value of ``logprobs``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class SamplingParams:
     """How the next token is chosen; the defaults are OpenAI's."""
 
     temperature: float = 1.0
@@ -33,27 +32,53 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    """Over prompt and answer, as vLLM and transformers have it; 1 is off."""
+    """Over prompt and answer, as in vLLM and transformers; 1 is off."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What one call wants of the engine, checked."""
+class CallParams:
+    """The parameters of one call."""
 
-    sampling: Sampling = Sampling()
-    max_tokens: int = RAW_MAX_TOKENS
+    sampling: SamplingParams = SamplingParams()
+    max_tokens: int = 16
+    """OpenAI's default for ``/v1/completions``; templated calls always have a limit."""
     ignore_eos: bool = False
     echo: bool = False
     logprobs: int | None = None
-    """Alternatives per token; 0 gives the chosen token's alone; None gives nothing."""
-    prompt_logprobs: int | None = None
-    """vLLM's field: alternatives per prompt token, reported beside the choice."""
+    """Alternatives per token; 0: the chosen token only; None: no log probabilities."""
     skip_special_tokens: bool = True
     add_special_tokens: bool | None = None
-    """None: as the template or the engine's habit says."""
+    """None: as the template or the target has it."""
 
+
+@dataclass(frozen=True, slots=True)
+class PromptTokens:
+    """One prompt, tokenized."""
+
+    tokens: tuple[int, ...]
+    text: str | None
+    """As the client wrote it; None if it came as token ids."""
+    added: int = 0
+    """Leading tokens that the tokenizer added (BOS); an echo does not show them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """One call: every prompt ``n`` times."""
+
+    params: CallParams
+    prompts: tuple[PromptTokens, ...]
+    n: int = 1
+    stops: tuple[str, ...] = ()
+    stop_token_ids: frozenset[int] = frozenset()
+    token_delay: float = 0.0
+    """Seconds to wait before each token."""
+
+
+# ---------------------------------------------------------------- parameters of a call
 
 Check = Callable[[Any], Any]
+"""Returns the value as the engine uses it; raises ``ValueError`` with a phrase for people."""
 
 
 def _number(low: float, high: float, *, above_low: bool = False) -> Check:
@@ -106,34 +131,33 @@ SAMPLING: Mapping[str, Check] = {
     "frequency_penalty": _number(-2, 2),
     "repetition_penalty": _number(0, 100, above_low=True),
 }
-FIELDS: Mapping[str, Check] = {
+OTHER: Mapping[str, Check] = {
     "max_tokens": _whole(0),
     "ignore_eos": _flag,
     "echo": _flag,
     "logprobs": _whole(0, MAX_ALTERNATIVES),
-    "prompt_logprobs": _whole(0, MAX_ALTERNATIVES),
     "skip_special_tokens": _flag,
     "add_special_tokens": _flag,
 }
-# Fields that ask for nothing with these values, and cannot be served with others.
-INERT: Mapping[str, Callable[[Any], bool]] = {
+WITHOUT_EFFECT: Mapping[str, Callable[[Any], bool]] = {
     "user": lambda value: isinstance(value, str),
     "best_of": lambda value: value == 1,
     "suffix": lambda value: value == "",
 }
-PARAMS: frozenset[str] = frozenset({*SAMPLING, *FIELDS, *INERT})
-"""Every parameter the engine takes, beside ``n``, the stops and the prompt."""
+"""Accepted with these values only, which change nothing."""
+PARAMS: frozenset[str] = frozenset({*SAMPLING, *OTHER, *WITHOUT_EFFECT})
+"""Every parameter of a call beside ``n``, the stops and the prompt."""
 
 
-def read_ask(params: Mapping[str, Any]) -> Ask:
-    """The call's wishes. Raises ``UnsupportedParameter`` or ``InvalidValue``, naming the field."""
+def read_params(params: Mapping[str, Any]) -> CallParams:
+    """The parameters of a call. Raises ``UnsupportedParameter`` or ``InvalidValue`` with the field's name."""
     given = {name: value for name, value in params.items() if value is not None}
     for name in given:
-        if name not in PARAMS or (name in INERT and not INERT[name](given[name])):
+        if name not in PARAMS or (name in WITHOUT_EFFECT and not WITHOUT_EFFECT[name](given[name])):
             raise UnsupportedParameter(
                 f"the embedded engine does not take {name[:64]!r}; it takes {', '.join(sorted(PARAMS))}", param=name
             )
-    return Ask(sampling=Sampling(**_checked(given, SAMPLING)), **_checked(given, FIELDS))
+    return CallParams(sampling=SamplingParams(**_checked(given, SAMPLING)), **_checked(given, OTHER))
 
 
 def _checked(given: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str, Any]:
@@ -144,3 +168,34 @@ def _checked(given: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str,
         except ValueError as error:
             raise InvalidValue(f"{name} {error}", param=name) from None
     return checked
+
+
+# ---------------------------------------------------------------- options of a target
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedOptions:
+    """The setting ``options`` of a target."""
+
+    token_delay: float = 0.0
+    """Seconds to wait before each token, for demonstrations and tests."""
+    max_model_len: int | None = None
+    """Shortens the context."""
+
+
+OPTIONS: Mapping[str, Check] = {"token_delay": _number(0, 60), "max_model_len": _whole(1)}
+
+
+def read_options(target: TargetSpec) -> EmbeddedOptions:
+    """Raises ``ConfigError`` with all problems of the target's options."""
+    values, problems = {}, []
+    for name, value in target.options.items():
+        try:
+            if name not in OPTIONS:
+                raise ValueError(f"is not an option of embedded targets (known: {', '.join(sorted(OPTIONS))})")
+            values[name] = OPTIONS[name](value)
+        except ValueError as error:
+            problems.append(Problem(target.label, 0, f"options.{name}", str(error)))
+    if problems:
+        raise ConfigError(tuple(problems))
+    return EmbeddedOptions(**values)

@@ -1,9 +1,8 @@
-"""Which text do tokens stand for, and which bytes exactly?
+"""``tokenizer.json`` of a model folder: text ↔ tokens, and the bytes of each token.
 
-A token is bytes, not characters: one character may take three tokens, and one token may end in
-the middle of a character. So text is decoded from bytes as they come, and a character is let go
-when its last byte is there. Two ways of writing bytes as tokens exist in the folders we read:
-byte-level BPE (each byte is a printable character) and byte fallback (``▁`` for blanks, ``<0xE4>`` for lone bytes).
+A token stands for bytes: a character may take three tokens, and a token may end inside a character. Two notations of
+bytes are read: byte-level BPE (a printable character for each byte) and byte fallback (``▁`` for blanks, ``<0xE4>``
+for single bytes).
 """
 
 from __future__ import annotations
@@ -39,35 +38,34 @@ def _byte_fallback(token: str) -> bytes:
     return token.replace("▁", " ").encode()
 
 
-WRITTEN: dict[str, Callable[[str], bytes]] = {"ByteLevel": _byte_level, "ByteFallback": _byte_fallback}
+NOTATIONS: dict[str, Callable[[str], bytes]] = {"ByteLevel": _byte_level, "ByteFallback": _byte_fallback}
 
 
 class Vocabulary:
-    """The tokenizer of one model folder; safe to use from several threads."""
+    """The tokenizer of one model folder; may be used in several threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ``ConfigError`` when there is no tokenizer.json, or one of another kind."""
+        """Raises ``ConfigError`` if tokenizer.json is missing or of another kind."""
         file = folder / "tokenizer.json"
         if not file.is_file():
-            raise _refusal(file, "missing; save the tokenizer in its fast form (AutoTokenizer…save_pretrained)")
+            raise _config_error(file, "missing; save the tokenizer in its fast form (AutoTokenizer…save_pretrained)")
         try:
             self._tokenizer = Tokenizer.from_file(str(file))
             described = json.loads(file.read_bytes())
-        # The library raises plain Exception for a file it cannot use; there is no narrower class.
-        except Exception as error:
-            raise _refusal(file, f"cannot be used ({type(error).__name__}); copy it again") from error
+        except Exception as error:  # the library has no narrower class
+            raise _config_error(file, f"cannot be used ({type(error).__name__}); copy it again") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._bytes = _dialect(file, described)
+        self._bytes_of = _notation(file, described)
         added = described.get("added_tokens") or []
         self._literal = {item["id"]: item["content"].encode() for item in added}
         self._special = frozenset(item["id"] for item in added if item.get("special"))
         self._known: dict[int, bytes] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> tuple[tuple[int, ...], int]:
-        """The tokens, and how many of the first ones the tokenizer put there by itself (BOS)."""
+        """The tokens, and how many leading ones the tokenizer added (BOS)."""
         try:
-            # The batch call lets other threads run meanwhile; the plain one would hold up the event loop.
+            # The batch call releases the interpreter lock; the plain one does not.
             (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         except TypeError:
             raise InvalidUnicode("the prompt holds a lone surrogate, which no tokenizer can read") from None
@@ -80,23 +78,23 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of whole sequences; broken characters become U+FFFD."""
-        return b"".join([self.spelling(token, skip_special_tokens) for token in ids]).decode("utf-8", "replace")
+        return b"".join([self.token_bytes(token, skip_special_tokens) for token in ids]).decode("utf-8", "replace")
 
-    def spelling(self, token: int, skip_special_tokens: bool = False) -> bytes:
-        """The bytes a token stands for; none for a special token when those are skipped."""
+    def token_bytes(self, token: int, skip_special_tokens: bool = False) -> bytes:
+        """The bytes of a token; none for a special token if those are skipped."""
         if skip_special_tokens and token in self._special:
             return b""
         known = self._known.get(token)
         if known is None:
             written = self._tokenizer.id_to_token(token)
-            # Models may have more rows than the tokenizer has tokens; such ids print nothing.
-            known = self._literal.get(token) or (self._bytes(written) if written is not None else b"")
+            # A model may have more rows than the tokenizer has tokens; such ids have no text.
+            known = self._literal.get(token) or (self._bytes_of(written) if written is not None else b"")
             self._known[token] = known
         return known
 
 
-class Unfolding:
-    """Text out of tokens, as they come: never half a character, never a lost byte."""
+class TokenDecoder:
+    """Decodes tokens one by one into whole characters."""
 
     def __init__(self, vocabulary: Vocabulary, skip_special_tokens: bool) -> None:
         self._vocabulary = vocabulary
@@ -105,28 +103,28 @@ class Unfolding:
 
     def feed(self, token: int) -> str:
         """The characters that this token completes."""
-        return self._decoder.decode(self._vocabulary.spelling(token, self._skip))
+        return self._decoder.decode(self._vocabulary.token_bytes(token, self._skip))
 
     def flush(self) -> str:
-        """U+FFFD for a character that never got whole; empty otherwise."""
+        """U+FFFD for an incomplete character at the end; empty otherwise."""
         return self._decoder.decode(b"", True)
 
 
-def token_name(spelling: bytes) -> str:
-    """A token as logprobs show it; lone bytes as OpenAI writes them: ``bytes:\\xe4\\xb8``."""
+def token_name(raw: bytes) -> str:
+    """A token as log probabilities show it; incomplete characters as in OpenAI's API: ``bytes:\\xe4\\xb8``."""
     try:
-        return spelling.decode()
+        return raw.decode()
     except UnicodeDecodeError:
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelling)
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 
-def _dialect(file: Path, described: dict[str, Any]) -> Callable[[str], bytes]:
+def _notation(file: Path, described: dict[str, Any]) -> Callable[[str], bytes]:
     decoder = described.get("decoder") or {}
     for part in (decoder, *(decoder.get("decoders") or ())):
-        if part.get("type") in WRITTEN:
-            return WRITTEN[part["type"]]
-    raise _refusal(file, f"decoder {decoder.get('type')!r} is not read here (only {' and '.join(WRITTEN)})")
+        if part.get("type") in NOTATIONS:
+            return NOTATIONS[part["type"]]
+    raise _config_error(file, f"decoder {decoder.get('type')!r} is not read here (only {' and '.join(NOTATIONS)})")
 
 
-def _refusal(file: Path, message: str) -> ConfigError:
+def _config_error(file: Path, message: str) -> ConfigError:
     return ConfigError((Problem(file=str(file), line=0, key="", message=message),))
