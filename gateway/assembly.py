@@ -143,13 +143,17 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
 
 
 def _route(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Route | None:
-    backend = _stack(model, doors, problems)
+    backend, rows = _stack(model, doors, problems)
+    media = model.policy.media
+    if not all(row.media_addresses for row in rows):
+        media = replace(media, https="refuse")
     with problems.of(model):  # the first target's engine also counts and cuts
-        return replace(bare_route(model, doors.engines), backend=backend, room=_room(model, doors))
+        route = bare_route(model, doors.engines)
+        return replace(route, backend=backend, room=_room(model, doors), media=MediaRule(media))
     return None
 
 
-def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Backend:
+def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> tuple[Backend, list[EngineCapabilities]]:
     delivery = model.policy.delivery
     replicas: list[Replica] = []
     rows: list[EngineCapabilities] = []
@@ -164,7 +168,7 @@ def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Bac
     stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
         stack = FanOut(stack, _capabilities(rows), delivery.total)
-    return stack
+    return stack, rows
 
 
 def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:

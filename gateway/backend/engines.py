@@ -60,6 +60,8 @@ class EngineCapabilities:
     renders: bool = False
     """Its chat endpoint takes ``chat_template_kwargs``, and its ``/tokenize`` returns the number of tokens of a prompt
     and the length of the context."""
+    media_addresses: bool = True
+    """Addresses of media in messages reach the server, which fetches them."""
     chat_stops: int | None = None
     """The number of stop strings that its chat endpoint accepts; None: no limit."""
 

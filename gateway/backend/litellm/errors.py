@@ -1,9 +1,9 @@
-"""Translation of LiteLLM's exceptions into our own errors.
+"""LiteLLM's exceptions → the gateway's errors.
 
-Refused, reset and garbage all surface as LiteLLM's own 500, a 529 too, a status may be the string "overloaded", and a
-used-up account is the same class as a rate limit (``specs/reliability.md`` 5). So the causes come before the class,
-and the provider's own HTTP reply, which LiteLLM keeps at the root of the chain, comes before LiteLLM's reading of it.
-This file knows the classes by name only and imports nothing of LiteLLM.
+A refused connection, a reset, an invalid answer and a 529 all surface as LiteLLM's own 500; a status may be the string
+"overloaded", and an exhausted account has the class of a rate limit (``docs/spec/reliability.md`` 5). So the causes
+come before the class, and the provider's own HTTP reply, which is at the root of the chain, before LiteLLM's
+interpretation. Classes are known by name; nothing of LiteLLM is imported.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from gateway.core.errors import (
 LOG = logging.getLogger("gateway.litellm")
 
 MAX_TEXT = 4096
-"""Characters of a foreign message that are looked at."""
+"""Characters of an exception's message that are read."""
 
-# What LiteLLM puts before a provider's own words: ``litellm.BadRequestError: GeminiException BadRequestError - ``.
+# LiteLLM's prefix of a provider's own words: ``litellm.BadRequestError: GeminiException BadRequestError - ``.
 _CLASS_NAMES = re.compile(r"(?:(?:litellm\.)?\w{1,64}(?:Error|Exception)\b[\s:-]{0,4})+")
 
 # By the name of a class in the chain of causes, the innermost first.
@@ -69,10 +69,10 @@ _CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
 }
 
 
-def named(error: Exception, sent: Collection[str] = ()) -> GatewayError:
-    """A foreign exception as one of our errors: by its causes, its class, the provider's reply, its code, its status.
+def gateway_error(error: Exception, sent: Collection[str] = ()) -> GatewayError:
+    """The gateway's error for an exception: by its causes, its class, the provider's reply, its code, its status.
 
-    ``sent``: the names of the call's parameters, one of which LiteLLM's own refusals name in their text.
+    ``sent``: the names of the call's parameters; LiteLLM's own refusals name one of them in their text.
     """
     if isinstance(error, GatewayError):
         return error
@@ -94,7 +94,7 @@ def named(error: Exception, sent: Collection[str] = ()) -> GatewayError:
     body = _body(chain)
     for link in chain:
         status = str(getattr(link, "status_code", ""))
-        # LiteLLM says 500 whenever it does not know better.
+        # LiteLLM's default is 500.
         if status.isdigit() and 300 <= int(status) < 600 and status != "500":
             told = body or {"error": {"message": text}}
             return error_for_status(int(status), orjson.dumps(told, default=str))
@@ -102,7 +102,7 @@ def named(error: Exception, sent: Collection[str] = ()) -> GatewayError:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception and what led to it, the outermost first."""
+    """The exception and its causes, the outermost first."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -111,11 +111,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _of_reply(error: Any) -> GatewayError:
-    """The error that the provider's own HTTP reply stands for; ``error`` is httpx's."""
+    """The error for the provider's own HTTP reply; ``error`` is an exception of httpx."""
     reply = error.response
     try:
         content = reply.content
-    except RuntimeError:  # the reply of a stream whose body was not read
+    except RuntimeError:  # a stream whose body was not read
         content = b""
     headers = reply.headers
     wait = parse_retry_after(headers.get("retry-after"), headers.get("retry-after-ms"))
@@ -123,11 +123,11 @@ def _of_reply(error: Any) -> GatewayError:
 
 
 def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
-    """LiteLLM's own refusal of a parameter, before anything was sent."""
-    quoted = re.findall(r"['\[](\w{1,64})['=\]]|\b(\w{1,64})=", text)  # as against a name inside the model's name
+    """LiteLLM's own refusal of a parameter; nothing was sent."""
+    quoted = re.findall(r"['\[](\w{1,64})['=\]]|\b(\w{1,64})=", text)  # a bare word may belong to the model's name
     names = [*(first or second for first, second in quoted), *re.findall(r"\w{1,64}", text)]
     param = next((name for name in names if name in sent), None)
-    reason = one_safe_line(text).partition(" To drop ")[0]  # LiteLLM's advice is for its own users
+    reason = one_safe_line(text).partition(" To drop ")[0]  # the rest is advice for users of LiteLLM
     message = f"this model's provider refuses {param or 'a parameter'}: {reason}"
     return UnsupportedParameter(
         f"{message} (the operator can have it left out: omit in the model's entry)" if param else message, param=param
@@ -135,7 +135,7 @@ def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
 
 
 def _body(chain: list[BaseException]) -> dict[str, Any]:
-    """An error inside an answer, as an error body; empty when nothing of it is left."""
+    """An error inside an answer, as an error body; empty if there is none."""
     for link in chain:
         body = getattr(link, "body", None)
         if isinstance(body, dict):
@@ -147,6 +147,6 @@ def _body(chain: list[BaseException]) -> dict[str, Any]:
         ):
             if isinstance(code, str) and not code.isdigit():
                 return {"error": {"message": "", "code": code}}
-    # The provider's own message is at the root; a single word is a code, such as Anthropic's "Overloaded".
+    # The provider's message is at the root; a single word, such as Anthropic's "Overloaded", is a code.
     text = str(getattr(chain[-1], "message", ""))
     return {"error": {"message": "", "code": text}} if re.fullmatch(r"\w{1,64}", text) else {}

@@ -1,0 +1,174 @@
+"""LiteLLM's SDK: imported with telemetry, logs and downloads off, and asked about a target's provider.
+
+The import takes seconds and 200 MB. It happens when a configuration with a litellm target is assembled, in that thread.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import warnings
+from collections.abc import Mapping
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gateway.config.schema.names import quote
+from gateway.config.snapshot import TargetSpec
+from gateway.core.errors import ConfigError, MediaNotAllowed, Problem
+
+OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
+"""Providers with OpenAI's own API, where no parameter is translated."""
+PASSES_ADDRESSES = OPENAI_LIKE | {
+    "anthropic", "azure", "azure_ai", "databricks", "fireworks_ai", "groq", "mistral", "openrouter", "perplexity",
+    "together_ai", "xai",
+}  # fmt: skip
+"""Providers to which LiteLLM passes the address of an image (observed at 1.106.2). For others it downloads the image,
+or leaves it out."""
+
+JSON_FORMATS: tuple[dict[str, Any], ...] = (
+    {"type": "json_object"},
+    {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object", "properties": {}}}},
+)
+"""One example of each ``response_format`` that requests JSON."""
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # the default downloads a price list on import
+    "LITELLM_MODE": "PRODUCTION",  # the default reads .env files
+    "LITELLM_LOG": "ERROR",
+    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What LiteLLM knows of a target's provider."""
+
+    openai_like: bool
+    passes_addresses: bool
+    """Addresses of media in messages reach the provider."""
+    params: frozenset[str] | None
+    """The chat parameters that it accepts; None: all."""
+    dropped_formats: frozenset[str]
+    """Types of ``response_format`` that LiteLLM accepts and then leaves out of the request."""
+
+
+def provider_of(litellm: Any, target: TargetSpec) -> Provider:
+    """The provider of a target's model; raises ``ConfigError`` if LiteLLM knows none."""
+    try:
+        model, name, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
+    except Exception as error:
+        message = f"LiteLLM knows no provider for {quote(target.model)}: write provider/model, such as openai/NAME"
+        raise ConfigError((Problem(target.label, 0, "model", message),)) from error
+    if name in OPENAI_LIKE:
+        return Provider(openai_like=True, passes_addresses=True, params=None, dropped_formats=frozenset())
+    listed = litellm.get_supported_openai_params(model=model, custom_llm_provider=name)
+    params = None if listed is None else frozenset(listed)
+    return Provider(
+        openai_like=False,
+        passes_addresses=name in PASSES_ADDRESSES,
+        params=params,
+        dropped_formats=_dropped_formats(litellm, model, name, params),
+    )
+
+
+def _dropped_formats(litellm: Any, model: str, provider: str, params: frozenset[str] | None) -> frozenset[str]:
+    if params is not None and "response_format" not in params:
+        return frozenset()  # the parameter is refused
+
+    def request(value: Mapping[str, Any]) -> Any:
+        return litellm.get_optional_params(model=model, custom_llm_provider=provider, response_format=value)
+
+    text = request({"type": "text"})
+    return frozenset(value["type"] for value in JSON_FORMATS if request(value) == text)
+
+
+def load_for(target: TargetSpec) -> Any:
+    """The SDK; raises ``ConfigError`` if a package is missing."""
+    try:
+        return load()
+    except ImportError as error:
+        message = f"speaks: litellm needs the package {error.name}: pip install 'meta-gateway[litellm]'"
+        raise ConfigError((Problem(target.label, 0, "speaks", message),)) from error
+
+
+@cache
+def load() -> Any:
+    """The SDK; raises ``ImportError`` if it is not installed."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import httpx
+    import litellm
+    from litellm.litellm_core_utils import url_utils
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    # LiteLLM's own transport without redirects, which would send the key to any server that a provider names.
+    litellm.aclient_session = httpx.AsyncClient(
+        transport=AsyncHTTPHandler.create_async_transport(), follow_redirects=False, trust_env=False
+    )
+    url_utils.validate_url = _refuse_download
+    litellm.telemetry = False
+    litellm.drop_params = False
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    for callbacks in ("callbacks", "success_callback", "failure_callback", "input_callback"):
+        setattr(litellm, callbacks, [])
+    # It warns of its own use of pydantic, which readers of the gateway's log cannot change.
+    for module in ("litellm", "pydantic._internal._generate_schema"):
+        warnings.filterwarnings("ignore", module=module)
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.setLevel(logging.CRITICAL)
+    _keep_missing_finish_reasons()
+    copy_context().run(_import_lazy_modules, litellm)
+    # Half a million permanent objects: without this each full collection would traverse them and delay every call.
+    gc.collect()
+    gc.freeze()
+    return litellm
+
+
+@cache
+def unlogged() -> ContextVar[bool]:
+    """LiteLLM's own switch for internal calls: where it is set, no data are prepared for callbacks.
+
+    There are no callbacks here, and that preparation is a sixth of a call's cost.
+    """
+    from litellm._internal_context import is_internal_call
+
+    return is_internal_call
+
+
+def _import_lazy_modules(litellm: Any) -> None:
+    """Import what LiteLLM and the OpenAI SDK import in the first call, which would block the event loop for seconds."""
+    import openai.resources.chat.completions  # noqa: F401
+
+    unlogged().set(True)
+    messages = [{"role": "user", "content": "hi"}]
+    for stream in (False, True):
+        answer = litellm.completion(model="openai/none", messages=messages, mock_response="hi", stream=stream)
+        if stream:
+            list(answer)
+
+
+def _keep_missing_finish_reasons() -> None:
+    """Stop LiteLLM from giving chunks of a Gemini stream without a finish reason the reason "stop".
+
+    With it, a stream that was cut off could not be distinguished from one that has ended.
+    """
+    from litellm.llms.vertex_ai.gemini.vertex_and_google_ai_studio_gemini import VertexGeminiConfig
+
+    config: Any = VertexGeminiConfig
+    original = config._check_finish_reason
+
+    def check_finish_reason(message: Any, finish_reason: str | None) -> str | None:
+        return original(message, finish_reason) if finish_reason else None
+
+    config._check_finish_reason = staticmethod(check_finish_reason)
+
+
+def _refuse_download(url: str) -> tuple[str, str]:
+    """Replaces LiteLLM's check of an address that it is about to download, for example for a token count."""
+    raise MediaNotAllowed("the gateway fetches no addresses; send the media as a data: URI")
