@@ -24,7 +24,7 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.scripted import ScriptedBackend
-from gateway.backend.tokenizer import LocalTokens, Tokens
+from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
 from gateway.calls.prepare import Route
 from gateway.config.files.locate import locate
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
@@ -186,14 +186,14 @@ def _all(answers: list[bool | None]) -> bool | None:
     return None if None in answers else True
 
 
-def _tokens(model: ModelSpec, engines: EngineCache) -> Tokens | None:
+def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
     if model.tokenizer is not None:
-        return LocalTokens(model.tokenizer)
+        return LocalTokenizer(model.tokenizer)
     first = model.targets[0]
     return engines.get(first) if BACKEND_KINDS[first.speaks].in_process else None
 
 
-def _eos_stops(model: ModelSpec, tokens: Tokens | None) -> tuple[str, ...]:
+def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
     """The text of the template's ``eos_token_id``, for engines that take no ids (design 4.2)."""
     eos = model.template.eos_token_id
     text = tokens.detokenize([eos]) if tokens is not None and eos is not None else ""

@@ -1,0 +1,11 @@
+"""Backends: how each kind of target is called. A kind is one file or package here and one row in ``kinds``.
+
+kinds         how each kind is constructed
+engines       what each family of engines understands
+openai/       completions, chat: OpenAI-compatible servers
+litellm/      litellm: providers with an API of their own
+embedded/     embedded: a model computed in this process
+scripted      scripted: plays a script, for tests and documentation
+http_client/  the HTTP client of the OpenAI backends
+tokenizer     a model's tokenizer from a local file
+"""

@@ -1,4 +1,4 @@
-"""How many tokens is a text, and what text is a token? Asked of a model's own tokenizer, where a local file has it."""
+"""A model's tokenizer, read from a local file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from gateway.core.errors import ConfigError, Problem
 
 
-class Tokens(Protocol):
+class Tokenizer(Protocol):
     """A model's tokenizer; the embedded engine is one too."""
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
@@ -21,24 +21,24 @@ class Tokens(Protocol):
         ...
 
 
-LONG = 8_000
-"""Characters from which a text is counted in a thread: a few milliseconds' work."""
+MIN_THREADED = 8_000
+"""Characters from which a text is tokenized in a thread: a few milliseconds of work."""
 
 
-async def count(tokens: Tokens, text: str, *, special: bool = True) -> int:
-    """How many tokens the text is; long texts do not hold up the event loop."""
-    return len(await token_ids(tokens, text, special=special))
+async def count(tokenizer: Tokenizer, text: str, *, special: bool = True) -> int:
+    """The number of tokens of a text."""
+    return len(await token_ids(tokenizer, text, special=special))
 
 
-async def token_ids(tokens: Tokens, text: str, *, special: bool = True) -> list[int]:
-    """The text's token ids, found like ``count``."""
-    if len(text) < LONG:
-        return tokens.tokenize(text, special)
-    return await asyncio.to_thread(tokens.tokenize, text, special)
+async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:
+    """The token ids of a text; ``special``: with those that the tokenizer adds. Does not block the event loop."""
+    if len(text) < MIN_THREADED:
+        return tokenizer.tokenize(text, special)
+    return await asyncio.to_thread(tokenizer.tokenize, text, special)
 
 
-class LocalTokens:
-    """A ``tokenizer.json``, or the folder that holds one. ``tokenizers`` is an extra and imported here only."""
+class LocalTokenizer:
+    """A ``tokenizer.json``, or the folder that holds one; needs the optional package ``tokenizers``."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
@@ -46,22 +46,22 @@ class LocalTokens:
         try:
             from tokenizers import Tokenizer
         except ModuleNotFoundError:
-            raise _refusal(path, "a tokenizer needs a package: pip install 'meta-gateway[embedded]'") from None
+            raise _config_error(path, "a tokenizer needs a package: pip install 'meta-gateway[embedded]'") from None
         try:
             self._tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises bare exceptions, for a missing file as for a broken one
-            raise _refusal(file, f"cannot be read as a tokenizer.json: {error}") from None
+            raise _config_error(file, f"cannot be read as a tokenizer.json: {error}") from None
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """See ``Tokens``."""
-        # The batch call lets other threads run meanwhile; the plain one does not.
+        """See ``Tokenizer``."""
+        # The batch call releases the interpreter lock; the plain one does not.
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         return list(encoding.ids)
 
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
-        """See ``Tokens``."""
+        """See ``Tokenizer``."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
 
-def _refusal(path: Path, message: str) -> ConfigError:
+def _config_error(path: Path, message: str) -> ConfigError:
     return ConfigError((Problem(str(path), 0, "tokenizer", message),))

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
-from gateway.backend.tokenizer import Tokens, count
+from gateway.backend.tokenizer import Tokenizer, count
 from gateway.calls.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec
@@ -66,7 +66,7 @@ class Route:
     """``name@sha256:12hex``, for ``x-gateway-template``."""
     eos_stops: tuple[str, ...] = ()
     """The text of the template's ``eos_token_id``, when a tokenizer knows it."""
-    tokens: Tokens | None = None
+    tokens: Tokenizer | None = None
     """The model's tokenizer, when it has one here."""
     max_model_len: int | None = None
     """The context in tokens; None when unknown."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.backend.engines import declared_capabilities
-from gateway.backend.tokenizer import Tokens
+from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.prompt import Bos
 
@@ -21,7 +21,7 @@ class Habit:
     """Is there one where the template expects it from them (``bos: engine``)?"""
 
 
-def bos_of(tokens: Tokens | None) -> str:
+def bos_of(tokens: Tokenizer | None) -> str:
     """The text of the one token that a tokenizer puts before every text; empty if there is none."""
     if tokens is None:
         return ""
@@ -29,7 +29,7 @@ def bos_of(tokens: Tokens | None) -> str:
     return tokens.detokenize(full[:1]) if full[1 : 1 + len(plain)] == plain else ""
 
 
-def habit_of(model: ModelSpec | None, tokens: Tokens | None) -> Habit:
+def habit_of(model: ModelSpec | None, tokens: Tokenizer | None) -> Habit:
     """The habit that all targets of a model share; nothing is known of a template without a model."""
     if model is None:
         return Habit()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.backend.tokenizer import LocalTokens, Tokens
+from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
 from gateway.calls.prepare import Route
 from gateway.cli.bos_habit import Habit, bos_of, habit_of, writer
 from gateway.cli.options import NotFound
@@ -58,7 +58,7 @@ class Comparison:
     bos: str
     tokenizer: str
     results: tuple[CaseResult, ...]
-    tokens: Tokens | None = None
+    tokens: Tokenizer | None = None
     """To show what a token is."""
     notes: tuple[str, ...] = ()
     """Where files of either side disagree, and which one counts."""
@@ -230,10 +230,10 @@ def _our_reference(route: Route) -> _Reference:
 # ---------------------------------------------------------------- tokens
 
 
-def _tokens(asked: Asked, route: Route, reference: _Reference) -> tuple[Tokens | None, str]:
+def _tokens(asked: Asked, route: Route, reference: _Reference) -> tuple[Tokenizer | None, str]:
     """The tokenizer, and where it comes from or why there is none."""
     if asked.tokenizer is not None:
-        return LocalTokens(asked.tokenizer), _shown(asked.tokenizer)
+        return LocalTokenizer(asked.tokenizer), _shown(asked.tokenizer)
     if route.tokens is not None:
         path = route.spec.tokenizer or route.spec.targets[0].path
         assert path is not None
@@ -242,7 +242,7 @@ def _tokens(asked: Asked, route: Route, reference: _Reference) -> tuple[Tokens |
     if beside is None or not beside.is_file():
         return None, "none, so only bytes are compared (--tokenizer gives one)"
     try:
-        return LocalTokens(beside), _shown(beside)
+        return LocalTokenizer(beside), _shown(beside)
     except ConfigError as error:  # nobody asked for it, so it is told and not refused
         return None, f"none, so only bytes are compared; {error.problems[0].message}"
 

@@ -184,7 +184,9 @@ def test_only_the_text_itself_is_learnt() -> None:
     """Another string of the same value and the same key, spaced otherwise, is none of the choice's."""
     frames: list[bytes] = []
     passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
-    passes = passing("completions", passage)
+    reader = ChunkReader(COMPLETIONS, "m/0", 1)
+    reader.read(chunk("completions", "a", more={"text": "a"}))
+    passes = SseSplicer(reader, SseParser(), passage).take
     choice = b'{"index":0,"text" :"%b","logprobs":null,"finish_reason":null}'
     for other, text in ((b"a", b"a"), (b"LEAK", b"a"), (b"LEAK", b"b")):
         passes(b'data: {"text":"' + other + b'","choices":[' + choice % text + b"]}\n\n")
@@ -216,3 +218,9 @@ def test_the_first_event_shows_what_the_second_looks_like(shape: str) -> None:
 def test_nothing_is_learnt_for_a_choice_without_a_lane() -> None:
     passes = passing("completions", TextSplice(lambda frame: True, {}), sample_of("completions", "one"))
     assert not passes(event(chunk("completions", "two")))
+
+
+def test_a_key_that_no_chunk_had_before_ends_the_forwarding() -> None:
+    passes = passing("completions", TextSplice(lambda frame: True, lanes()))
+    assert passes(event(chunk("completions", "a")))
+    assert not passes(event(chunk("completions", "b", more={"new": 1})))

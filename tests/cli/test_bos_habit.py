@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.tokenizer import LocalTokens
+from gateway.backend.tokenizer import LocalTokenizer
 from gateway.cli.bos_habit import WRITERS, Habit, bos_of, habit_of, writer
 from gateway.config.sections.templates import CHAT
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
@@ -24,7 +24,7 @@ class Without:
         return "".join(map(chr, ids))
 
 
-WITH = LocalTokens(ROOT / "demo" / "model")
+WITH = LocalTokenizer(ROOT / "demo" / "model")
 
 
 def model(*targets: dict[str, Any]) -> ModelSpec:
