@@ -1,4 +1,4 @@
-"""What if a backend only played a script? The double for tests and docs, a real backend all the same.
+"""Backend that plays a script: for tests, demonstrations and documentation.
 
 A script is a list of steps, written in YAML or Python::
 
@@ -8,8 +8,8 @@ A script is a list of steps, written in YAML or Python::
     - {fields: {reasoning_content: hm}} # other keys of a chat delta
     - {finish: stop}                    # end of choice 0; {finish: length, index: 1} of another
     - {usage: [7, 2]}                   # prompt and completion tokens
-    - {error: upstream_disconnected}    # any code of gateway/core/errors.py
-    - {document: {object: list}}        # an answer that is no completion
+    - {error: upstream_disconnected}    # any code in gateway/core/errors.py
+    - {document: {object: list}}        # an answer that is not a completion
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from gateway.stream.batches import Singles
 Step = str | Mapping[str, Any]
 Script = Sequence[Step]
 
-KEPT = 64
-"""How many exchanges a backend remembers: plenty for a test, little for a gateway that serves for weeks."""
+MAX_HEARD = 64
+"""Exchanges that a backend remembers."""
 
 HELLO: Script = ("Hello", " world", {"finish": "stop"}, {"usage": [7, 2]})
 
@@ -42,8 +42,8 @@ HELLO: Script = ("Hello", " world", {"finish": "stop"}, {"usage": [7, 2]})
 class ScriptedBackend:
     """Plays ``scripts`` in turn, one for each exchange; the last one repeats.
 
-    ``heard`` holds the last exchanges it was asked (``KEPT`` of them), ``active`` how many are open,
-    ``left_early`` how many were left before their script had ended.
+    ``heard`` holds the last ``MAX_HEARD`` exchanges, ``active`` is the number of open ones, ``left_early`` the number
+    of those that were left before the end of their script.
     """
 
     capabilities = ENGINES["openai"]
@@ -54,7 +54,7 @@ class ScriptedBackend:
         for script in self._scripts:
             _check(script)
         self.heard: list[Exchange] = []
-        self._asked = 0
+        self._opened = 0
         self.active = 0
         self.left_early = 0
 
@@ -77,12 +77,12 @@ class ScriptedBackend:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """Play the next script; a pause or an error may come before the first event."""
-        script = self._scripts[min(self._asked, len(self._scripts) - 1)]
-        self._asked += 1
-        self.heard = [*self.heard[1 - KEPT :], exchange]
+        """See ``Backend``."""
+        script = self._scripts[min(self._opened, len(self._scripts) - 1)]
+        self._opened += 1
+        self.heard = [*self.heard[1 - MAX_HEARD :], exchange]
         if exchange.endpoint == "embeddings" and not any(_makes_embeddings(step) for step in script):
-            raise UpstreamInvalidResponse("the script has no document, and an embedding is nothing else")
+            raise UpstreamInvalidResponse("the script has no document step, which an embeddings request needs")
         self.active += 1
         played = _Played()
         events = self._play(script, played)
@@ -101,7 +101,7 @@ class ScriptedBackend:
                 continue
             if isinstance(step, Mapping) and "error" in step:
                 played.ended = True
-                raise ERRORS[step["error"]](f"the script says {step['error']}")
+                raise ERRORS[step["error"]](f"error {step['error']} of the script")
             if not begun:
                 begun = True
                 yield Begun(self._label)
@@ -110,7 +110,7 @@ class ScriptedBackend:
 
 
 class _Played:
-    """Whether a script came to its end."""
+    """Whether a script was played to its end."""
 
     ended = False
 
@@ -144,50 +144,50 @@ def _all_errors(kind: type[GatewayError]) -> dict[str, type[GatewayError]]:
     found = {kind.code: kind}
     for below in kind.__subclasses__():
         if below is not ConfigError:
-            found = _all_errors(below) | found  # a refinement of an error elsewhere shares its code, not its place
+            found = _all_errors(below) | found  # a subclass may share its parent's code, which then means the parent
     return found
 
 
 ERRORS = _all_errors(GatewayError)
-"""Every error a script can play, by its code."""
+"""Code → error."""
 
 
-def _whole(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _listed(value: Any, fits: Callable[[Any], bool]) -> bool:
+def _is_list_of(value: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(item) for item in value)
 
 
-_WANTS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "text": (lambda value: isinstance(value, str), "a text; put quotes around it"),
     "fields": (lambda value: isinstance(value, Mapping), "a mapping"),
     "extras": (lambda value: isinstance(value, Mapping), "a mapping"),
     "logprobs": (
-        lambda value: _listed(value, lambda item: isinstance(item, TokenLogprob)),
+        lambda value: _is_list_of(value, lambda item: isinstance(item, TokenLogprob)),
         "a list of TokenLogprob, which only Python can write",
     ),
     "finish": (lambda value: isinstance(value, str), "a finish reason, such as stop"),
-    "usage": (lambda value: _listed(value, _whole) and len(value) == 2, "two whole numbers, such as [7, 2]"),
+    "usage": (lambda value: _is_list_of(value, _is_count) and len(value) == 2, "two whole numbers, such as [7, 2]"),
     "document": (lambda value: isinstance(value, Mapping), "a mapping"),
-    "index": (_whole, "a whole number"),
-    "pause": (lambda value: _whole(value) or (isinstance(value, float) and 0 <= value < math.inf), "seconds"),
+    "index": (_is_count, "a whole number"),
+    "pause": (lambda value: _is_count(value) or (isinstance(value, float) and 0 <= value < math.inf), "seconds"),
     "error": (lambda value: isinstance(value, str), "the code of an error"),
 }
-"""Word of a step → what it may be, tested and in words."""
+"""Key of a step → the test of its value, and the value in words."""
 
 
 def _check(script: Script) -> None:
-    """Raise ``ValueError`` for the first step that could not be played."""
+    """Raise ``ValueError`` for the first invalid step."""
     for step in script:
         if isinstance(step, str):
             continue
         if not isinstance(step, Mapping):
             raise ValueError(f"a step is a text or a mapping, not {step!r}; put quotes around a text")
         for word, value in step.items():
-            if word in _WANTS and not _WANTS[word][0](value):
-                raise ValueError(f"{word} wants {_WANTS[word][1]}")
+            if word in _VALUES and not _VALUES[word][0](value):
+                raise ValueError(f"{word} must be {_VALUES[word][1]}")
         if "error" in step and step["error"] not in ERRORS:
             raise ValueError(f"no error with the code {step['error']}")
         if not step.keys() & {"pause", "error"}:

@@ -14,7 +14,7 @@ from gateway.backend.openai.error_mapping import (
     error_in_body,
     one_safe_line,
     parse_retry_after,
-    read_complaint,
+    read_error_body,
 )
 
 COMPLAINTS = {  # body: what it says
@@ -32,7 +32,7 @@ COMPLAINTS = {  # body: what it says
 
 @pytest.mark.parametrize("body", COMPLAINTS)
 def test_every_shape_of_complaint_is_read(body: str) -> None:
-    assert read_complaint(body.encode()) == COMPLAINTS[body]
+    assert read_error_body(body.encode()) == COMPLAINTS[body]
 
 
 LINES = {  # what the server said: what a client may read

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backend.scripted import KEPT, ScriptedBackend
+from gateway.backend.scripted import MAX_HEARD, ScriptedBackend
 from gateway.core.errors import ConfigError
 from gateway.core.events import Begun, Delta, Document, Finish, Usage
 from tests.backend.ask import exchange, listen
@@ -63,10 +63,10 @@ def test_what_was_heard_is_not_kept_for_ever() -> None:
     backend = ScriptedBackend(["first"], ["then"])
 
     async def run() -> list[str]:
-        return [(await listen(backend, exchange())).text() for _ in range(KEPT + 10)]
+        return [(await listen(backend, exchange())).text() for _ in range(MAX_HEARD + 10)]
 
-    assert asyncio.run(run()) == ["first"] + ["then"] * (KEPT + 9)
-    assert len(backend.heard) == KEPT
+    assert asyncio.run(run()) == ["first"] + ["then"] * (MAX_HEARD + 9)
+    assert len(backend.heard) == MAX_HEARD
 
 
 def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
 WRONG = {
     "no list": ("hello", "a script is a list"),
     "unknown step": ("- {say: a}", "no such step: say"),
-    "no text": ("- {text: 5}", "text wants a text"),
-    "no seconds": ("- {pause: soon}", "pause wants seconds"),
-    "an endless pause": ("- {pause: .inf}", "pause wants seconds"),
-    "no counts": ("- {usage: 7}", "usage wants two whole numbers"),
-    "no index": ("- {text: a, index: b}", "index wants a whole number"),
-    "no mapping": ("- {fields: [a]}", "fields wants a mapping"),
-    "no code": ("- {error: [a]}", "error wants the code of an error"),
+    "no text": ("- {text: 5}", "text must be a text"),
+    "no seconds": ("- {pause: soon}", "pause must be seconds"),
+    "an endless pause": ("- {pause: .inf}", "pause must be seconds"),
+    "no counts": ("- {usage: 7}", "usage must be two whole numbers"),
+    "no index": ("- {text: a, index: b}", "index must be a whole number"),
+    "no mapping": ("- {fields: [a]}", "fields must be a mapping"),
+    "no code": ("- {error: [a]}", "error must be the code of an error"),
     "a key that is no text": ("- {5: a}", "no such step: 5"),
     "unknown error": ("- {error: tired}", "no error with the code tired"),
     "no yaml": ("- {", "while parsing"),

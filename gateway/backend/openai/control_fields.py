@@ -1,8 +1,8 @@
-"""Fields by which a request steers an engine, not its completion. A client may send them where its policy lists them.
+"""Fields by which a request steers an engine instead of its completion; refused unless the policy allows them.
 
-They choose adapters, workers, cache entries and queue places, name hosts to connect to, load code, or go round the
-limits of a policy. Read in the public sources of each engine, at the versions named; a field that only one engine knows
-is refused for all, because many engines are reached through a router or a server that is not declared.
+They choose adapters, workers, cache entries and queue places, name hosts to connect to, load code, or circumvent the
+limits of a policy. Collected from the public sources of each engine, at the versions named. A field of one engine is
+refused for all, because an engine may stand behind a router or a server that is not declared.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 
 def words(text: str) -> frozenset[str]:
-    """The names in a text, which blanks and line breaks separate."""
+    """The names in a text, separated by white space."""
     return frozenset(text.split())
 
 
@@ -56,7 +56,7 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
         "several servers": words("engine_args extra_args"),
     }
 )
-"""By engine."""
+"""Engine → its fields."""
 
 STEERING: frozenset[str] = frozenset().union(*CONTROL_FIELDS.values())
-"""All of them."""
+"""The fields of all engines."""

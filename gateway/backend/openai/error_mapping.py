@@ -1,12 +1,12 @@
-"""What does a model's server mean by its error? Status and body in, one of our errors out.
+"""A server's error, as status and body → one of the gateway's errors.
 
-Servers complain in many shapes (``specs/clients.md`` 2.1): ``{"error": {…}}`` with a string or a numeric
-code, ``{"error": "text"}``, ``{"detail": …}``, ``{"object": "error", …}``, plain text, HTML, tracebacks. They become
-one ``UpstreamErrorBody``, and tables name the error. Only a refusal of the *request* passes on a line of the
-server's own words, made safe by ``one_safe_line``, because a client has to learn what to change.
+Bodies have many forms: ``{"error": {…}}`` with a string or a numeric code, ``{"error": "text"}``, ``{"detail": …}``,
+``{"object": "error", …}``, plain text, HTML, tracebacks. They become an ``UpstreamErrorBody``, and tables choose the
+error. Only a refusal of the *request* passes on a line of the server's own words, made safe by ``one_safe_line``,
+because a client has to learn what to change.
 
-A client may choose these words, through a server that echoes its request. So every expression is matched against
-``MAX_SEARCHED`` characters at most: some of them take time in the square of the length.
+A client can choose these words, if a server echoes its request. So each expression searches at most ``MAX_SEARCHED``
+characters: some need quadratic time.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from gateway.core.errors import (
 )
 
 MAX_ERROR_BODY = 64 * 1024
-"""Bytes of an error body that are looked at."""
+"""Bytes of an error body that are read."""
 MAX_SEARCHED = 500
-"""Characters of a server's own words, of its codes and types, that any expression is matched against."""
+"""Characters of a message, a code or a type that expressions search."""
 MIN_ANYWHERE = 8
-"""Characters from which a private text is removed inside words too."""
+"""Characters from which a private text is also removed inside words."""
 MAX_LINE = 200
-"""Characters of a server's own words that may reach a client."""
+"""Characters of a server's message that reach a client."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamErrorBody:
-    """A server's error, whatever its shape."""
+    """A server's error in one form."""
 
     message: str = ""
     code: str = ""
@@ -59,7 +59,7 @@ class UpstreamErrorBody:
 
 # ---------------------------------------------------------------- the tables
 
-# The word that decides, wherever it stands: code, type or message. First match wins.
+# Expressions over code, type and message that decide the error at these statuses; the first match wins.
 _MEANINGS: tuple[tuple[re.Pattern[str], type[GatewayError], frozenset[int]], ...] = (
     (
         # OpenAI and vLLM ("maximum context length"), llama.cpp ("available context size", exceed_context_size_error),
@@ -93,18 +93,18 @@ _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
     403: (UpstreamAuthFailed, "the model's server refused the gateway's key; the operator has to check it"),
     404: (
         UpstreamModelMissing,
-        "the model's server knows no such model or path; the operator has to check url and model",
+        "the model's server has no such model or path; the operator has to check url and model",
     ),
     408: (UpstreamTimeout, "the model's server timed out"),
-    413: (UpstreamRejectedRequest, "the model's server finds the request too large"),
-    415: (UpstreamRejectedRequest, "the model's server refused the request's form"),
+    413: (UpstreamRejectedRequest, "the model's server refused the request as too large"),
+    415: (UpstreamRejectedRequest, "the model's server refused the request's content type"),
     422: (UpstreamRejectedRequest, "the model's server refused the request"),
     429: (UpstreamRateLimited, "the model's server limits the rate of requests"),
     503: (UpstreamOverloaded, "the model's server is overloaded or not ready"),
     529: (UpstreamOverloaded, "the model's server is overloaded or not ready"),
 }
 
-# Errors inside a 200 carry no status; their code or type stands for one.
+# Errors inside a 200 have no status; their code or type implies one.
 _WORDS: Mapping[str, int] = {
     "overloaded": 503, "overloaded_error": 503, "service_unavailable": 503, "serviceunavailableerror": 503,
     "rate_limit_error": 429, "rate_limit_exceeded": 429, "ratelimiterror": 429, "insufficient_quota": 429,
@@ -128,31 +128,30 @@ def error_for_status(
     target: str = "",
     private: tuple[str, ...] = (),
 ) -> GatewayError:
-    """The error that a reply other than 200 stands for.
+    """The error for a response without success.
 
-    ``target``: the label of the target that sent it, for a reply that gives no reason. ``private``: see
-    ``one_safe_line``.
+    ``target``: the target's label, shown if the response has no usable reason. ``private``: see ``one_safe_line``.
     """
     size = f"a body of {len(body)} bytes" if body else "an empty body"
     reply = f" (target {target} sent status {status} with {size})" if target else ""
-    return _judge(status, read_complaint(body, content_type), retry_after, private, reply)
+    return _error(status, read_error_body(body, content_type), retry_after, private, reply)
 
 
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
-    """The error inside a JSON object that came with status 200, or None when it is none (row B20).
+    """The error inside a JSON object that came with status 200; None if it is not an error.
 
     ``private``: see ``one_safe_line``.
     """
-    complaint = _from_json(value)
-    if complaint is None:
+    parsed = _from_json(value)
+    if parsed is None:
         return None
-    return _judge(_status_of(complaint), complaint, None, private)
+    return _error(_status_of(parsed), parsed, None, private)
 
 
 def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: float | None = None) -> float | None:
-    """Seconds to wait, within 1 to 3600; None when the server said nothing sensible (row B14).
+    """Seconds to wait, from 1 to 3600; None if neither header has a valid value.
 
-    ``now`` is in seconds since the epoch and only matters for dates.
+    ``now``: seconds since the epoch, for dates.
     """
     for text, scale in ((retry_after_ms, 0.001), (retry_after, 1.0)):
         if text is not None and re.fullmatch(r"\s*-?\d{1,12}(\.\d{1,9})?\s*", text):
@@ -166,8 +165,8 @@ def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: 
     return _clamp(when - (time.time() if now is None else now))
 
 
-def read_complaint(body: bytes, content_type: str = "") -> UpstreamErrorBody:
-    """A server's error body as a ``UpstreamErrorBody``; empty when it says nothing that we can use."""
+def read_error_body(body: bytes, content_type: str = "") -> UpstreamErrorBody:
+    """An error body; empty if nothing of it is usable."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -179,27 +178,25 @@ def read_complaint(body: bytes, content_type: str = "") -> UpstreamErrorBody:
 def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
     """The first line of a server's message without addresses, host names, paths, keys and markup; may be empty.
 
-    ``private``: what is known to be private, such as the target's key and host name; removed in any letter case.
+    ``private``: texts known to be private, such as the target's key and host name; removed in any letter case.
     """
     begun = text[: 64 * MAX_SEARCHED].lstrip()[: MAX_SEARCHED + 1]
     line = begun.splitlines()[0] if begun else ""
     if line.startswith(("<", "Traceback", "{", "[")):
         return ""
-    if (
-        len(line) > MAX_SEARCHED
-    ):  # without the last word, which is cut off: half of a key does not match the patterns for keys
+    if len(line) > MAX_SEARCHED:  # without the last word: a part of a key does not match the expressions for keys
         line = line[: max(line.rfind(" "), 0)] + " …"
     line = "".join(character for character in line if character.isprintable())
     for known in private:
-        line = _known(known).sub("…", line)
+        line = _expression(known).sub("…", line)
     for pattern in _PRIVATE:
         line = pattern.sub("…", line)
     line = line.strip()
     return line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…"
 
 
-def _known(text: str) -> re.Pattern[str]:
-    """A short one only as a word of its own: a host may be called ``a``."""
+def _expression(text: str) -> re.Pattern[str]:
+    """Matches a short text only as a whole word: a host may be called ``a``."""
     escaped = re.escape(text)
     return re.compile(escaped if len(text) >= MIN_ANYWHERE else rf"(?<!\w){escaped}(?!\w)", re.IGNORECASE)
 
@@ -210,7 +207,7 @@ _PRIVATE = (
     re.compile(r"\b(?:localhost|[a-z0-9]+(?:[.-][a-z0-9]+)+):\d{2,5}\b", re.IGNORECASE),  # a host and its port
     re.compile(r"\b(?:[a-z0-9-]+\.)+(?:internal|intranet|local|localdomain|lan|corp|svc)\b", re.IGNORECASE),
     re.compile(r"(?<![\w/])(?:/[\w.@+-]+){2,}"),  # file paths
-    # Keys: by their issuers' prefixes, behind the word, and anything long that is nothing but letters and digits.
+    # Keys: by their issuers' prefixes, after the word, and long words of letters and digits.
     re.compile(r"\b(?:sk|pk|rk|key|hf|api|gsk|xai|nvapi|fw|r8|gh[opsu])[-_][\w*.-]{6,}", re.IGNORECASE),
     re.compile(r"\b(?:AIza|ya29\.|AKIA|ASIA|eyJ)[\w*.-]{8,}"),
     re.compile(r"\bBearer\s+\S+|\bapi[ _-]?key\s*[:=]\s*\S+", re.IGNORECASE),
@@ -221,23 +218,23 @@ _PRIVATE = (
 # ---------------------------------------------------------------- inside
 
 
-def _judge(
-    status: int, complaint: UpstreamErrorBody, retry_after: float | None, private: tuple[str, ...], reply: str = ""
+def _error(
+    status: int, parsed: UpstreamErrorBody, retry_after: float | None, private: tuple[str, ...], reply: str = ""
 ) -> GatewayError:
-    """``reply``: what a client reads of a refusal that gives no reason."""
-    words = f"{complaint.code}\n{complaint.type}\n{complaint.message[:MAX_SEARCHED].lower()}"
+    """``reply``: shown to the client if the response has no usable reason."""
+    words = f"{parsed.code}\n{parsed.type}\n{parsed.message[:MAX_SEARCHED].lower()}"
     for pattern, kind, statuses in _MEANINGS:
         if status in statuses and pattern.search(words):
-            return kind(_FIXED[kind], param=_param(complaint) if kind is ContextLengthExceeded else None)
+            return kind(_FIXED[kind], param=_param(parsed) if kind is ContextLengthExceeded else None)
     if 300 <= status < 400:
         return UpstreamRedirect(
             "the model's server answered with a redirect; the operator has to configure the final url"
         )
     kind, message = _STATUSES.get(status, (UpstreamError, f"the model's server answered with status {status}"))
     if kind is UpstreamRejectedRequest:
-        said = one_safe_line(complaint.message, private)
-        reason = f": {said}" if said else f" without a usable reason{reply}"
-        return kind(message + reason, param=_param(complaint))
+        line = one_safe_line(parsed.message, private)
+        reason = f": {line}" if line else f" without a usable reason{reply}"
+        return kind(message + reason, param=_param(parsed))
     error = kind(message, retry_after=retry_after if status in (429, 503, 529) else None)
     if kind is UpstreamError and 400 <= status < 500 and status not in _RETRY_OTHER_4XX:
         error.retryable = False  # the same request would be refused again
@@ -254,19 +251,19 @@ _FIXED: Mapping[type[GatewayError], str] = {
 def _from_json(value: Mapping[str, Any]) -> UpstreamErrorBody | None:
     error = value.get("error")
     if isinstance(error, dict):
-        return _complaint(error)
+        return _from_object(error)
     if isinstance(error, str) and error:
-        return UpstreamErrorBody(error, type=_word(value.get("error_type")))
+        return UpstreamErrorBody(message=error, type=_word(value.get("error_type")))
     if value.get("object") == "error":
-        return _complaint(value)
+        return _from_object(value)
     if "choices" in value or "data" in value:
         return None
     if "detail" in value:
-        return UpstreamErrorBody(_detail(value["detail"]))
-    return _complaint(value) if isinstance(value.get("message"), str) else None
+        return UpstreamErrorBody(message=_detail(value["detail"]))
+    return _from_object(value) if isinstance(value.get("message"), str) else None
 
 
-def _complaint(error: Mapping[str, Any]) -> UpstreamErrorBody:
+def _from_object(error: Mapping[str, Any]) -> UpstreamErrorBody:
     message, param = error.get("message"), error.get("param")
     return UpstreamErrorBody(
         message=message if isinstance(message, str) else "",
@@ -282,23 +279,23 @@ def _word(value: object) -> str:
 
 
 def _detail(detail: object) -> str:
-    """FastAPI's ``detail``: a string, or a list of findings of which the first is told without its input."""
+    """FastAPI's ``detail``: a string, or a list whose first entry is shown without its input."""
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
-        steps, said = detail[0].get("loc"), detail[0].get("msg")
+        steps, message = detail[0].get("loc"), detail[0].get("msg")
         steps = steps if isinstance(steps, list) else []
         place = ".".join([str(step) for step in steps if isinstance(step, str | int) and step != "body"])
-        return f"{place}: {said if isinstance(said, str) else 'invalid'}"
+        return f"{place}: {message if isinstance(message, str) else 'invalid'}"
     return detail if isinstance(detail, str) else ""
 
 
-def _status_of(complaint: UpstreamErrorBody) -> int:
-    if re.fullmatch(r"[45]\d\d", complaint.code):
-        return int(complaint.code)
-    return _WORDS.get(complaint.code) or _WORDS.get(complaint.type) or 500
+def _status_of(parsed: UpstreamErrorBody) -> int:
+    if re.fullmatch(r"[45]\d\d", parsed.code):
+        return int(parsed.code)
+    return _WORDS.get(parsed.code) or _WORDS.get(parsed.type) or 500
 
 
-def _param(complaint: UpstreamErrorBody) -> str | None:
-    return complaint.param if complaint.param and re.fullmatch(r"[\w.\[\]]{1,64}", complaint.param) else None
+def _param(parsed: UpstreamErrorBody) -> str | None:
+    return parsed.param if parsed.param and re.fullmatch(r"[\w.\[\]]{1,64}", parsed.param) else None
 
 
 def _clamp(seconds: float) -> float:
