@@ -15,8 +15,7 @@ A script is a list of steps, written in YAML or Python::
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ import yaml
 from gateway.backend.engines import ENGINES
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, GatewayError, Problem, UpstreamInvalidResponse
-from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.stream.batches import Singles
 
@@ -39,6 +38,34 @@ MAX_HEARD = 64
 HELLO: Script = ("Hello", " world", {"finish": "stop"}, {"usage": [7, 2]})
 
 
+def _errors(kind: type[GatewayError]) -> dict[str, type[GatewayError]]:
+    found = {kind.code: kind}
+    for below in kind.__subclasses__():
+        if below is not ConfigError:
+            found = _errors(below) | found  # a subclass may share its parent's code, which then means the parent
+    return found
+
+
+ERRORS = _errors(GatewayError)
+"""Code → error."""
+
+TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "text": str,
+    "fields": Mapping,
+    "extras": Mapping,
+    "logprobs": tuple,
+    "finish": str,
+    "usage": (list, tuple),
+    "document": Mapping,
+    "pause": (int, float),
+    "error": str,
+}
+"""Key of a step → the types of its value."""
+
+Action = Event | float | GatewayError
+"""An event; seconds to pause; an error that ends the script."""
+
+
 class ScriptedBackend:
     """Plays ``scripts`` in turn, one for each exchange; the last one repeats.
 
@@ -49,10 +76,9 @@ class ScriptedBackend:
     capabilities = ENGINES["openai"]
 
     def __init__(self, *scripts: Script, label: str = "scripted/0") -> None:
-        self._scripts = scripts or (HELLO,)
+        """Raises ``ValueError`` for an invalid step."""
+        self._scripts = [[_action(step) for step in script] for script in scripts or (HELLO,)]
         self._label = label
-        for script in self._scripts:
-            _check(script)
         self.heard: list[Exchange] = []
         self._opened = 0
         self.active = 0
@@ -81,114 +107,59 @@ class ScriptedBackend:
         script = self._scripts[min(self._opened, len(self._scripts) - 1)]
         self._opened += 1
         self.heard = [*self.heard[1 - MAX_HEARD :], exchange]
-        if exchange.endpoint == "embeddings" and not any(_makes_embeddings(step) for step in script):
+        if exchange.endpoint == "embeddings" and not any(isinstance(act, Document | GatewayError) for act in script):
             raise UpstreamInvalidResponse("the script has no document step, which an embeddings request needs")
         self.active += 1
-        played = _Played()
-        events = self._play(script, played)
+        self.left_early += 1
+        events = self._play(script)
         try:
             yield Singles(events)
         finally:
             self.active -= 1
-            self.left_early += not played.ended
             await events.aclose()
 
-    async def _play(self, script: Script, played: _Played) -> AsyncGenerator[Event, None]:
+    async def _play(self, script: Sequence[Action]) -> AsyncGenerator[Event, None]:
         begun = False
-        for step in script:
-            if isinstance(step, Mapping) and "pause" in step:
-                await asyncio.sleep(float(step["pause"]))
+        for action in script:
+            if isinstance(action, float):
+                await asyncio.sleep(action)
                 continue
-            if isinstance(step, Mapping) and "error" in step:
-                played.ended = True
-                raise ERRORS[step["error"]](f"error {step['error']} of the script")
+            if isinstance(action, GatewayError):
+                self.left_early -= 1
+                raise type(action)(action.message)
             if not begun:
                 begun = True
                 yield Begun(self._label)
-            yield _event(step)
-        played.ended = True
+            yield action
+        self.left_early -= 1
 
 
-class _Played:
-    """Whether a script was played to its end."""
-
-    ended = False
-
-
-def _makes_embeddings(step: Step) -> bool:
-    return isinstance(step, Mapping) and ("document" in step or "error" in step)
-
-
-def _event(step: Step) -> Event:
+def _action(step: Step) -> Action:
     if isinstance(step, str):
         return Delta(0, step)
-    index = int(step.get("index", 0))
-    for name, make in _STEPS.items():
-        if name in step:
-            return make(step[name], index)
-    raise ValueError(f"no such step: {', '.join(map(str, step))}; known: {', '.join(_STEPS)}, pause, error")
-
-
-_STEPS: Mapping[str, Callable[[Any, int], Event]] = {
-    "text": lambda value, index: Delta(index, value),
-    "fields": lambda value, index: Delta(index, fields=value),
-    "extras": lambda value, index: Delta(index, extras=value),
-    "logprobs": lambda value, index: Delta(index, logprobs=tuple(value)),
-    "finish": lambda value, index: Finish(index, value),
-    "usage": lambda value, index: Usage(value[0], value[1]),
-    "document": lambda value, index: Document(value),
-}
-
-
-def _all_errors(kind: type[GatewayError]) -> dict[str, type[GatewayError]]:
-    found = {kind.code: kind}
-    for below in kind.__subclasses__():
-        if below is not ConfigError:
-            found = _all_errors(below) | found  # a subclass may share its parent's code, which then means the parent
-    return found
-
-
-ERRORS = _all_errors(GatewayError)
-"""Code → error."""
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_list_of(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(item) for item in value)
-
-
-_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "text": (lambda value: isinstance(value, str), "a text; put quotes around it"),
-    "fields": (lambda value: isinstance(value, Mapping), "a mapping"),
-    "extras": (lambda value: isinstance(value, Mapping), "a mapping"),
-    "logprobs": (
-        lambda value: _is_list_of(value, lambda item: isinstance(item, TokenLogprob)),
-        "a list of TokenLogprob, which only Python can write",
-    ),
-    "finish": (lambda value: isinstance(value, str), "a finish reason, such as stop"),
-    "usage": (lambda value: _is_list_of(value, _is_count) and len(value) == 2, "two whole numbers, such as [7, 2]"),
-    "document": (lambda value: isinstance(value, Mapping), "a mapping"),
-    "index": (_is_count, "a whole number"),
-    "pause": (lambda value: _is_count(value) or (isinstance(value, float) and 0 <= value < math.inf), "seconds"),
-    "error": (lambda value: isinstance(value, str), "the code of an error"),
-}
-"""Key of a step → the test of its value, and the value in words."""
-
-
-def _check(script: Script) -> None:
-    """Raise ``ValueError`` for the first invalid step."""
-    for step in script:
-        if isinstance(step, str):
-            continue
-        if not isinstance(step, Mapping):
-            raise ValueError(f"a step is a text or a mapping, not {step!r}; put quotes around a text")
-        for word, value in step.items():
-            if word in _VALUES and not _VALUES[word][0](value):
-                raise ValueError(f"{word} must be {_VALUES[word][1]}")
-        if "error" in step and step["error"] not in ERRORS:
-            raise ValueError(f"no error with the code {step['error']}")
-        if not step.keys() & {"pause", "error"}:
-            _event(step)
+    if not isinstance(step, Mapping):
+        raise ValueError(f"a step is a text or a mapping, not {step!r}; put quotes around a text")
+    name = next((name for name in TYPES if name in step), None)
+    if name is None:
+        raise ValueError(f"no such step: {', '.join(map(str, step))}; known: {', '.join(TYPES)}")
+    value, index = step[name], step.get("index", 0)
+    fits = isinstance(value, TYPES[name]) and type(index) is int
+    if not fits:
+        raise ValueError(f"the step {dict(step)} has a value of the wrong type")
+    match name:
+        case "text":
+            return Delta(index, value)
+        case "finish":
+            return Finish(index, value)
+        case "document":
+            return Document(value)
+        case "usage":
+            prompt, completion = value
+            return Usage(prompt, completion)
+        case "pause":
+            return float(value)
+        case "error":
+            if value not in ERRORS:
+                raise ValueError(f"no error with the code {value}")
+            return ERRORS[value](f"error {value} of the script")
+    return Delta(index, **{name: value})
