@@ -120,7 +120,7 @@ async def ours(pieces: list[bytes]) -> tuple[Read, bool]:
             if not connection.is_closed and piece:
                 connection.data_received(piece)
         reusable = connection.is_reusable
-        if not connection.ended:
+        if not connection.response_complete:
             connection.connection_lost(None)
         told = await finish(connection)
         connection.close()

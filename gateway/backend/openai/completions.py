@@ -50,13 +50,12 @@ class CompletionsBackend(OpenAIBackend):
         if not capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in prompts):
             raise UnsupportedParameter("this model's engine takes strings only, not token ids", param="prompt")
         rule = bos_rule(exchange, capabilities.bos_switch, self._adds_bos)
-        sent = [prompt_under(rule, prompt) for prompt in prompts]
-        body = {
-            "model": self.model,
-            **exchange.params,
-            **rule.fields,
-            "prompt": sent if exchange.prompt_is_list or len(sent) > 1 else sent[0],
-        }
+        prompt: object
+        if exchange.prompt_is_list or len(prompts) > 1:
+            prompt = [prompt_under(rule, one) for one in prompts]
+        else:
+            prompt = prompt_under(rule, prompts[0])
+        body = {"model": self.model, **exchange.params, **rule.fields, "prompt": prompt}
         add_common_fields(body, exchange, capabilities)
         if exchange.keep_special and SKIP_SPECIAL in self._known:
             body.setdefault(SKIP_SPECIAL, False)  # tool calls may be written in special tokens

@@ -249,6 +249,8 @@ def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStre
 
 def _other_keys(value: Mapping[str, Any], known: frozenset[str]) -> Mapping[str, Any]:
     """The entries beside the known keys, in their order; null values, which engines write for absent ones, left out."""
+    if value.keys() <= known:
+        return EMPTY_MAPPING
     for key in value.keys() - known:
         if value[key] is not None:
             return {key: item for key, item in value.items() if key not in known and item is not None}
