@@ -130,7 +130,7 @@ def _progress() -> CallTimeline:
     progress.admitted()
     progress.render = 0.00001
     progress.asked()
-    progress.saw((Begun("m/0", attempts=1), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
+    progress.saw((Begun("m/0"), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
     progress.upstream_ended()
     return progress
 

@@ -36,9 +36,11 @@ from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import readings
 from gateway.policy.admit.parameters import ParameterPolicy
-from gateway.policy.deliver.failover import Failover, Replica
+from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.fan_out import FanOut, UpstreamCapabilities
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
+from gateway.policy.deliver.load_balancer import Replica, RoundRobin
+from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.metrics import Metrics
 from gateway.template.registry import awaited, build
@@ -164,7 +166,7 @@ def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> tup
             rows.append(backend.capabilities)
 
     observe = partial(doors.metrics.attempt, model.name)
-    failover = Failover(tuple(replicas), delivery.attempts, observe=observe)
+    failover = Failover(RoundRobin(replicas), RetryPolicy(delivery.attempts), observe)
     stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
         stack = FanOut(stack, _capabilities(rows), delivery.total)

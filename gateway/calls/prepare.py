@@ -124,6 +124,7 @@ class Run:
 
     async def __aenter__(self) -> ResponseStream:
         exchange = self._prepared.exchange
+        self._progress.attempt_log = exchange.attempts
         self._progress.asked()
         try:
             self._opened = self._route.backend.open(exchange)

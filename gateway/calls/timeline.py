@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from operator import sub
 
-from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
+from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage, is_content
+from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
-from gateway.policy.deliver.first_token_gate import is_content
 
 
 class CallTimeline:
@@ -22,7 +22,7 @@ class CallTimeline:
         "_upstream_first",
         "_written",
         "admission",
-        "attempts",
+        "attempt_log",
         "bos_anomaly",
         "cut_by_gateway",
         "delivery_notices",
@@ -34,7 +34,6 @@ class CallTimeline:
         "role_rewrites",
         "stop_cuts",
         "stream",
-        "target",
         "template",
         "tool_parse_failures",
         "tool_parser",
@@ -54,10 +53,11 @@ class CallTimeline:
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = "unknown"
-        self.template = self.kind = self.target = self.tool_parser = ""
+        self.template = self.kind = self.tool_parser = ""
         self.tool_parse_failures = 0
         self.stream = self.cut_by_gateway = self.bos_anomaly = False
-        self.attempts = 0
+        self.attempt_log = AttemptLog()
+        """The exchange's own once there is one."""
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
@@ -107,8 +107,6 @@ class CallTimeline:
             elif isinstance(event, Usage):
                 self.usage = event
             elif isinstance(event, Begun):
-                self.target = event.target or self.target
-                self.attempts = max(self.attempts, event.attempts)
                 for notice in event.notices:
                     self.delivery_notices.append(notice)
                     self.bos_anomaly = self.bos_anomaly or notice.startswith("bos:")
@@ -116,6 +114,16 @@ class CallTimeline:
                 self._upstream_first = self._now()
 
     # ------------------------------------------------ sums
+
+    @property
+    def target(self) -> str:
+        """Label of the target of the latest attempt; empty before the first."""
+        return self.attempt_log.target
+
+    @property
+    def attempts(self) -> int:
+        """Upstream attempts so far."""
+        return self.attempt_log.count
 
     @property
     def begun(self) -> bool:
@@ -153,8 +161,8 @@ class CallTimeline:
             self._now() - self._received,
             self.template,
             self.kind,
-            self.target,
-            self.attempts,
+            self.attempt_log.target,
+            self.attempt_log.count,
             self.admission,
             self.render,
             None if asked is None or first is None else first - asked,

@@ -74,10 +74,8 @@ class GatewayError(Exception):
         self.param = param
         self.retry_after = retry_after
         """Seconds after which another call makes sense; only for 429 and 503."""
-        self.attempts = 0
-        """How many attempts at the upstream had been made when this one ended the call."""
-        self.target = ""
-        """The label of the target that failed; empty when none was asked."""
+        self.retried = False
+        """True: the gateway has repeated the call already, so the client is advised not to."""
 
 
 def drop_tracebacks(error: BaseException) -> None:

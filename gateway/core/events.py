@@ -1,8 +1,8 @@
-"""What comes back from a backend: a small vocabulary for every engine and API.
+"""Events of an answer: one vocabulary for every engine and API.
 
-A backend yields any number of ``Delta`` for each choice, one ``Finish`` for each
-choice, and at most one ``Usage``. ``Document`` stands alone: an answer that is
-no completion (embeddings). Non-streaming answers are the same events at once.
+A backend yields any number of ``Delta`` for each choice, one ``Finish`` for each choice, and at most one ``Usage``.
+``Document`` is a whole answer that is no completion (embeddings). An answer that is not streamed is the same events,
+in one batch.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """One token with its log probability; lossless for both OpenAI shapes."""
+    """One token with its log probability; holds all that both of OpenAI's formats can express."""
 
     token: str
     logprob: float | None
     """None for the first token of an echoed prompt."""
     top: tuple[tuple[str, float, tuple[int, ...] | None], ...] | None = None
-    """Alternatives as (token, logprob, bytes), in the engine's order; None when it gave none."""
+    """Alternatives as (token, logprob, bytes), in the engine's order; None when the engine gave none."""
     bytes: tuple[int, ...] | None = None
     """UTF-8 bytes of the token, when the engine gave them."""
     offset: int | None = None
-    """``text_offset`` of the completions shape, when the engine gave it."""
+    """``text_offset`` of the completions format, when the engine gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Delta:
     text: str = ""
     logprobs: tuple[TokenLogprob, ...] | None = None
     fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Other keys of a chat delta, word for word: ``tool_calls``, ``reasoning_content``, ``refusal`` …"""
+    """Other keys of a chat delta, unchanged: ``tool_calls``, ``reasoning_content``, ``refusal`` …"""
     extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Other keys of the choice, word for word: ``prompt_logprobs``, ``token_ids`` …"""
+    """Other keys of the choice, unchanged: ``prompt_logprobs``, ``token_ids`` …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Finish:
     reason: str
     """One of OpenAI's: ``stop``, ``length``, ``tool_calls``, ``content_filter``, ``function_call``."""
     matched: str | int | None = None
-    """The stop string (or token id) that ended it, when known."""
+    """The stop string (or token id) that ended the choice, when known."""
     source: str = "engine"
-    """Who found the end: ``engine`` or ``gateway`` (the gateway's own cut)."""
+    """``engine``, or ``gateway`` where the gateway cut the text at a stop."""
     extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
 
 
@@ -64,29 +64,37 @@ class Usage:
     prompt: int
     completion: int
     source: str = "upstream"
-    """``upstream``, or ``estimated`` when counted here."""
+    """``upstream``, or ``estimated`` when the gateway counted."""
     details: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """``prompt_tokens_details`` and the like, word for word."""
+    """``prompt_tokens_details`` and the like, unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A target took the call; comes first, and once per attempt that got so far."""
+    """A target has begun its answer; the first event."""
 
     target: str
     """The target's label from the configuration, such as ``my-sft-7b/0``."""
-    attempts: int = 1
     fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """``system_fingerprint``, ``service_tier``: answer-level keys worth passing on."""
+    """``system_fingerprint``, ``service_tier``: keys of the whole answer that clients receive."""
     notices: tuple[str, ...] = ()
-    """What the delivery changed, in the words of ``x-gateway-notice``."""
+    """What the delivery changed, for ``x-gateway-notice``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole answer that is not a completion; for embeddings."""
+    """A whole answer that is no completion: embeddings."""
 
     body: Mapping[str, Any]
 
 
 Event = Begun | Delta | Finish | Usage | Document
+
+
+def is_content(event: Event) -> bool:
+    """False for events without anything for the client to read: a role alone, an empty delta, a token count."""
+    if isinstance(event, Delta):
+        if event.text or event.logprobs:
+            return True
+        return bool(event.extras) or (event.fields is not EMPTY_MAPPING and any(event.fields.values()))
+    return not isinstance(event, Begun | Usage)

@@ -1,4 +1,4 @@
-"""What is asked of one backend: the effective request, after template and policy."""
+"""The request to one backend, after template and policy, and the two protocols of delivery: `Backend` and `Events`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,33 @@ Endpoint = Literal["chat", "completions", "embeddings"]
 ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
 
 RawPrompt = str | tuple[int, ...]
-"""One prompt of ``/v1/completions``: a string, or token ids that pass untouched."""
+"""One prompt of ``/v1/completions``: a string, or token ids, which are sent unchanged."""
+
+
+class AttemptLog:
+    """Upstream attempts of one call: retries, other targets and split calls included."""
+
+    __slots__ = ("count", "retries", "target")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.retries = 0
+        """Attempts that repeated a failed one."""
+        self.target = ""
+        """Label of the target of the latest attempt; empty before the first."""
+
+    def begin(self, target: str, *, retry: bool = False) -> None:
+        """Count an attempt; called before the target is opened."""
+        self.count += 1
+        self.retries += retry
+        self.target = target
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One request to one model, in OpenAI's parameter names.
 
-    ``prompts`` is set for text targets, ``messages`` for message targets,
-    ``params["input"]`` carries an embeddings request.
+    ``prompts`` is set for text targets, ``messages`` for message targets, ``params["input"]`` for embeddings.
     Choices are numbered prompt-major: prompt i, copy j has index ``i * n + j``.
     """
 
@@ -33,62 +51,62 @@ class Exchange:
     request_id: str
     prompts: tuple[RawPrompt, ...] = ()
     prompt_is_list: bool = False
-    """The client sent a list of prompts, even if it holds one."""
+    """The client sent a list of prompts, which may hold one prompt only."""
     messages: tuple[Mapping[str, Any], ...] = ()
     params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Everything else that goes into the body (``temperature``, ``seed``, ``logprobs`` …),
-    in OpenAI's names for ``endpoint``; never ``model``, ``messages``, ``prompt``, ``n``, ``stop``,
-    ``stream``, ``stream_options``."""
+    """All other fields of the body (``temperature``, ``seed``, ``logprobs`` …) in OpenAI's names for ``endpoint``;
+    never ``model``, ``messages``, ``prompt``, ``n``, ``stop``, ``stream``, ``stream_options``."""
     n: int = 1
     stops: tuple[str, ...] = ()
-    """The template's stops first, then the client's own."""
+    """The template's stops first, then the client's."""
     stop_token_ids: tuple[int, ...] = ()
     stream: bool = False
-    """Ask the upstream for a stream; the events are the same either way."""
+    """Request a stream from the upstream; the events are the same either way."""
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """The client's, without ``include_usage``: the gateway always asks for counts."""
+    """The client's options without ``include_usage``: the gateway always requests token counts."""
     bos: Bos = "none"
     bos_text: str = ""
     keep_special: bool = False
-    """Special tokens are to stay in the text, because something here reads them."""
+    """The engine must leave special tokens in the text, because the output parser reads them."""
     deadline: float | None = None
-    """Loop time at which everything must be over; None: the policy's total from when it is opened."""
+    """Loop time at which the call must be over; None: the policy's total, counted from ``Backend.open``."""
+    attempts: AttemptLog = field(default_factory=AttemptLog, compare=False, repr=False)
+    """Shared by all copies of this exchange that ``dataclasses.replace`` makes."""
 
 
 class Events(Protocol):
-    """The events of one answer, in the batches in which they arrive."""
+    """The events of one answer, in batches as they arrive."""
 
     @property
     def exhausted(self) -> bool:
-        """True: nothing more will come, the next ``next_batch()`` would be empty, and to leave takes no time.
-        False says nothing: ask.
+        """True: the next ``next_batch()`` would be empty and closing takes no time. False: unknown.
 
-        Spares whoever looks at it a call for nothing; it changes with ``next_batch()`` only.
+        Saves a call of ``next_batch()``, and changes only with it.
         """
         ...
 
     async def next_batch(self) -> Sequence[Event]:
-        """The events that have come together, in order; empty once the answer is over, and ever after.
+        """The events that have arrived together, in order; empty once the answer is over, and on every later call.
 
-        Raises a ``GatewayError``, never a foreign exception; what came before a failure is handed out first.
-        A batch is only read by whoever gets it: layers may pass on the one they got.
+        Raises a ``GatewayError``, never a foreign exception; events received before a failure are returned first.
+        The batch must not be changed: layers may pass on the same object.
         """
         ...
 
     async def forward_text(self, passage: TextSplice) -> None:
-        """Let text pass without waking the caller, as long as the passage lets it.
+        """Forward plain text directly to the client while ``passage`` allows it.
 
-        Ends with the first thing that does not pass, which is then there for ``next_batch``; ends at once where
-        there is no such short way. Raises only if it is cancelled: whatever went wrong is told by ``next_batch``.
+        Returns at the first event that cannot be forwarded, which ``next_batch`` then returns; returns at once where
+        direct forwarding is not possible. Raises only on cancellation: ``next_batch`` reports failures.
         """
         ...
 
 
 class Backend(Protocol):
-    """A door to a model, or a backend around a backend."""
+    """A model's server, or a delivery layer around another backend."""
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """Open the exchange; leaving by any road releases the upstream at once.
+        """Open the exchange; leaving the context releases the upstream at once.
 
         Raises a ``GatewayError`` on entry, never a foreign exception.
         """

@@ -215,8 +215,7 @@ async def _unsaid(asked: HttpRequest, progress: CallTimeline) -> bytes:
 
 def _report(asked: HttpRequest, error: GatewayError, progress: CallTimeline, last: bytes = b"") -> None:
     """Tell the client: with a real status if nothing is out yet, else as the last event, behind what is ``last``."""
-    progress.attempts = max(progress.attempts, error.attempts)
-    progress.target = progress.target or error.target
+    error.retried = progress.attempt_log.retries > 0
     if not asked.status:
         send_error(asked, error, _known(asked, progress))
     else:

@@ -44,7 +44,7 @@ def error_headers(error: GatewayError) -> bytes:
         # Ours are spread a little, so that clients turned away together do not come back together.
         seconds = error.retry_after if error.retry_after is not None else random.randint(1, 3)
         rows = b"retry-after: %d\r\n" % min(max(round(seconds), 1), 3600)
-    if error.status >= 500 and (not error.retryable or error.attempts > 1):
+    if error.status >= 500 and (not error.retryable or error.retried):
         rows += NO_RETRY
     return rows
 

@@ -47,13 +47,15 @@ def test_a_call_that_got_nowhere_leaves_a_duration_and_no_more(progress: CallTim
 
 def test_the_times_of_a_stream_are_measured_where_they_happen(progress: CallTimeline, clock: Clock) -> None:
     story: list[tuple[float, Event]] = [
-        (101.0, Begun("m/0", attempts=2)), (101.0, Delta(0, "")), (102.0, Delta(0, "a")),
+        (101.0, Begun("m/0")), (101.0, Delta(0, "")), (102.0, Delta(0, "a")),
         (102.5, Delta(0, "b")), (103.5, Delta(0, "c")), (104.0, Finish(0, "stop")), (104.0, Usage(7, 3)),
     ]  # fmt: skip
     clock.now = 100.25
     progress.admitted()
     clock.now = 100.5
     progress.asked()
+    progress.attempt_log.begin("m/1")
+    progress.attempt_log.begin("m/0", retry=True)
     for clock.now, event in story:
         progress.saw([event])
         progress.wrote([event])
@@ -105,9 +107,8 @@ def test_stops_are_told_by_who_found_them(progress: CallTimeline) -> None:
 
 
 def test_what_the_delivery_changed_is_gathered(progress: CallTimeline) -> None:
-    progress.saw([Begun("m/1", attempts=3, notices=("bos: not verified",))])
+    progress.saw([Begun("m/1", notices=("bos: not verified",))])
     progress.saw([Begun("", notices=("filled_choices: 1",))])
-    assert (progress.target, progress.attempts) == ("m/1", 3)
     assert progress.delivery_notices == ["bos: not verified", "filled_choices: 1"]
     assert progress.freeze("ok", 200).bos_anomaly
 

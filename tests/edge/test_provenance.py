@@ -60,7 +60,9 @@ def test_a_call_under_way_tells_its_target_and_its_times() -> None:
     now = [100.0]
     progress = CallTimeline("chat", "r", 100.0, lambda: now[0])
     progress.asked()
-    progress.saw([Begun("m/0", attempts=2, notices=("filled_choices: 1",))])
+    progress.attempt_log.begin("m/1")
+    progress.attempt_log.begin("m/0", retry=True)
+    progress.saw([Begun("m/0", notices=("filled_choices: 1",))])
     now[0] = 100.0104
     progress.upstream_ended()
     now[0] = 100.0116

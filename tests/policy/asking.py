@@ -20,6 +20,12 @@ class Heard:
     events: list[Event] = field(default_factory=list)
     error: GatewayError | None = None
     seconds: float = 0.0
+    log: tuple[str, int, int] = ("", 0, 0)
+    """The last target, attempts, and retries among them."""
+
+    @property
+    def attempts(self) -> int:
+        return self.log[1]
 
     @property
     def code(self) -> str | None:
@@ -60,16 +66,17 @@ def ask(backend: Backend, asked: Exchange | None = None) -> Heard:
 
 async def listen(backend: Backend, asked: Exchange | None = None) -> Heard:
     """One exchange inside a running loop."""
-    heard = Heard()
+    heard, asked = Heard(), asked or exchange()
     loop = asyncio.get_running_loop()
     start = loop.time()
     try:
-        async with asyncio.timeout(10), backend.open(asked or exchange()) as events:
+        async with asyncio.timeout(10), backend.open(asked) as events:
             async for event in singly(events):
                 heard.events.append(event)
     except GatewayError as error:
         heard.error = error
     heard.seconds = loop.time() - start
+    heard.log = (asked.attempts.target, asked.attempts.count, asked.attempts.retries)
     return heard
 
 

@@ -1,4 +1,4 @@
-"""Who is asked next, what may be asked again, and what is counted."""
+"""Which failures are repeated, at which target, and how attempts are counted."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 
 from gateway.backend.scripted import ERRORS, Script, ScriptedBackend
 from gateway.core.errors import UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
-from gateway.core.events import Begun
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.policy.deliver.failover import Failover, Replica
+from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from tests.policy.asking import Heard, ask, cancel_after, leave_after, listen
+from gateway.policy.deliver.load_balancer import Replica, RoundRobin
+from gateway.policy.deliver.retry import RetryPolicy
+from gateway.policy.deliver.timeouts import Timeouts
+from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after, listen
 
 FINE: Script = ("fine", {"finish": "stop"})
 
@@ -47,11 +49,13 @@ AGAIN = {
 }  # fmt: skip
 
 
-def failover(*backends: ScriptedBackend, attempts: int = 3, seen: list[tuple[str, str]] | None = None) -> Failover:
-    """Replicas behind their gates, as assembly puts them."""
-    replicas = tuple(Replica(f"m/{number}", FirstTokenGate(backend, 1.0)) for number, backend in enumerate(backends))
+def failover(
+    *backends: Backend, attempts: int = 3, seen: list[tuple[str, str]] | None = None, wait: float = 1.0
+) -> Failover:
+    """Replicas behind their gates, as assembly builds them."""
+    replicas = [Replica(f"m/{number}", FirstTokenGate(backend, wait)) for number, backend in enumerate(backends)]
     observe = (lambda target, outcome: seen.append((target, outcome))) if seen is not None else (lambda *_: None)
-    return Failover(replicas, attempts, observe=observe, rng=random.Random(1))
+    return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), observe)
 
 
 def failing(code: str, times: int = 1) -> ScriptedBackend:
@@ -69,12 +73,11 @@ def test_an_error_is_answered_by_another_target_where_that_may_help(code: str) -
     heard = ask(failover(first, second, seen=seen))
     if AGAIN[code] == NEVER:
         assert (heard.code, len(first.heard), len(second.heard)) == (code, 1, 0)
-        assert heard.error is not None
-        assert heard.error.attempts == 1
+        assert heard.log == ("m/0", 1, 0)
         assert seen == [("m/0", code)]
     else:
         assert (heard.code, heard.texts, len(first.heard), len(second.heard)) == (None, {0: "fine"}, 1, 1)
-        assert [(begun.target, begun.attempts) for begun in heard.begun] == [("m/1", 2)]
+        assert heard.log == ("m/1", 2, 1)
         assert seen == [("m/0", code), ("m/1", "ok")]
 
 
@@ -83,35 +86,32 @@ def test_an_only_target_is_asked_again_once_or_never(code: str) -> None:
     mended, broken = failing(code), failing(code, 9)
     heard, failed = ask(failover(mended)), ask(failover(broken))
     assert failed.code == code
-    assert failed.error is not None
     if AGAIN[code] == SAME:
-        assert (heard.texts, heard.begun[0].attempts, len(mended.heard)) == ({0: "fine"}, 2, 2)
-        assert (failed.error.attempts, len(broken.heard)) == (2, 2)
+        assert (heard.texts, heard.attempts, len(mended.heard)) == ({0: "fine"}, 2, 2)
+        assert (failed.attempts, len(broken.heard)) == (2, 2)
     else:
         assert (heard.code, len(mended.heard)) == (code, 1)
-        assert (failed.error.attempts, len(broken.heard)) == (1, 1)
+        assert (failed.attempts, len(broken.heard)) == (1, 1)
 
 
 def test_a_target_that_limits_its_rate_is_not_asked_twice_in_one_call() -> None:
     one, other = failing("upstream_rate_limited", 9), failing("upstream_unreachable", 9)
     heard = ask(failover(one, other))
     assert (heard.code, len(one.heard), len(other.heard)) == ("upstream_unreachable", 1, 1)
-    assert heard.error is not None
-    assert heard.error.attempts == 2
+    assert heard.attempts == 2
 
 
 def test_attempts_are_an_upper_limit_over_all_targets() -> None:
     backends = [failing("upstream_unreachable", 9) for _ in range(4)]
     heard = ask(failover(*backends, attempts=2))
     assert [len(backend.heard) for backend in backends] == [1, 1, 0, 0]
-    assert heard.error is not None
-    assert heard.error.attempts == 2
+    assert heard.attempts == 2
 
 
 def test_failures_of_different_kinds_are_counted_apart() -> None:
     only = ScriptedBackend([{"error": "upstream_overloaded"}], [{"error": "upstream_disconnected"}], FINE)
     heard = ask(failover(only))
-    assert (heard.texts, heard.begun[0].attempts) == ({0: "fine"}, 3)
+    assert (heard.texts, heard.attempts) == ({0: "fine"}, 3)
 
 
 class Stale:
@@ -137,21 +137,15 @@ def test_one_stale_connection_is_repeated_at_once_and_counted(
     times: int, attempts: int, opened: int, code: str | None
 ) -> None:
     stale, seen = Stale(times), list[tuple[str, str]]()
-    stack = Failover(
-        (Replica("m/0", FirstTokenGate(stale, 1.0)),),
-        attempts,
-        observe=lambda *one: seen.append(one),
-        rng=random.Random(1),
-    )
-    heard = ask(stack)
+    heard = ask(failover(stale, attempts=attempts, seen=seen))
     assert (heard.code, stale.opened, len(seen)) == (code, opened, opened)
-    assert (heard.error.attempts if heard.error else heard.begun[0].attempts) == opened
+    assert heard.attempts == opened
 
 
 def test_a_stale_connection_is_repeated_at_the_same_target() -> None:
     stale, other = Stale(1), ScriptedBackend(FINE)
-    heard = ask(Failover((Replica("m/0", FirstTokenGate(stale, 1.0)), Replica("m/1", FirstTokenGate(other, 1.0))), 3))
-    assert heard.begun == [Begun("m/0", attempts=2)]
+    heard = ask(failover(stale, other))
+    assert heard.log == ("m/0", 2, 1)
 
 
 def test_each_call_starts_one_target_further_on() -> None:
@@ -159,7 +153,7 @@ def test_each_call_starts_one_target_further_on() -> None:
     stack = failover(*backends)
 
     async def run() -> list[str]:
-        return [(await listen(stack)).begun[0].target for _ in range(4)]
+        return [(await listen(stack)).log[0] for _ in range(4)]
 
     assert asyncio.run(run()) == ["m/0", "m/1", "m/2", "m/0"]
 
@@ -172,9 +166,8 @@ def test_nothing_is_retried_once_the_answer_has_begun() -> None:
 
 def test_an_answer_that_never_begins_is_retried_elsewhere_and_the_first_is_closed() -> None:
     slow, fine = ScriptedBackend([{"pause": 9}, "late"]), ScriptedBackend(FINE)
-    stack = Failover((Replica("m/0", FirstTokenGate(slow, 0.03)), Replica("m/1", FirstTokenGate(fine, 1.0))), 3)
-    heard = ask(stack)
-    assert (heard.texts, heard.begun) == ({0: "fine"}, [Begun("m/1", attempts=2)])
+    heard = ask(failover(slow, fine, wait=0.03))
+    assert (heard.texts, heard.log) == ({0: "fine"}, ("m/1", 2, 1))
     assert (slow.active, slow.left_early) == (0, 1)
 
 
@@ -191,7 +184,7 @@ class Refusing:
 
 
 def refused(backend: Refusing) -> Heard:
-    return ask(Failover((Replica("m/0", backend),), 3))  # type: ignore[arg-type]
+    return ask(failover(backend))  # type: ignore[arg-type]
 
 
 def test_an_only_target_is_asked_again_after_the_time_it_names() -> None:
@@ -205,7 +198,7 @@ def test_a_long_wait_is_the_clients_to_do() -> None:
     backend = Refusing(UpstreamOverloaded, 30.0)
     heard = refused(backend)
     assert heard.error is not None
-    assert (heard.error.retry_after, heard.error.attempts, backend.asked) == (30.0, 1, 1)
+    assert (heard.error.retry_after, heard.attempts, backend.asked) == (30.0, 1, 1)
     assert heard.seconds < 10  # not slept through
 
 
@@ -221,3 +214,16 @@ def test_leaving_during_a_retry_asks_nobody_else() -> None:
     third = ScriptedBackend(FINE)
     cancel_after(failover(first, second, third), 0.03)
     assert (second.active, second.left_early, len(third.heard)) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("attempts", [1, 3], ids=["at the first target", "in the pause before a repeat"])
+def test_a_call_that_runs_out_of_time_knows_its_attempts_and_its_target(attempts: int) -> None:
+    refusing = Refusing(UpstreamOverloaded, 1.0) if attempts == 3 else ScriptedBackend([{"pause": 9}, "late"])
+    heard = ask(Timeouts(failover(refusing, attempts=attempts, wait=5.0), 5.0, 0.05))  # type: ignore[arg-type]
+    assert (heard.code, heard.log) == ("upstream_timeout", ("m/0", 1, 0))
+
+
+def test_a_cancelled_call_knows_its_attempts_and_its_target() -> None:
+    asked = exchange()
+    cancel_after(failover(failing("upstream_unreachable"), ScriptedBackend([{"pause": 9}, "late"])), 0.03, asked)
+    assert (asked.attempts.target, asked.attempts.count) == ("m/1", 2)

@@ -13,8 +13,11 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.errors import DeadlineExceeded
 from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange
+from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.fan_out import FanOut, UpstreamCapabilities
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
+from gateway.policy.deliver.load_balancer import Replica, RoundRobin
+from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after
 
@@ -121,6 +124,13 @@ def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either
     assert [(one.prompts, one.params["seed"]) for one in inner.heard] == [
         (("p",), 5), (("p",), 6), (("q",), 5), (("q",), 6),
     ]  # fmt: skip
+
+
+def test_every_call_of_a_split_request_counts_as_an_attempt() -> None:
+    inner = ScriptedBackend(script("a"), [{"error": "upstream_overloaded"}], script("b"), script("c"))
+    stack = Failover(RoundRobin([Replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3))
+    heard = ask(FanOut(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
+    assert (heard.texts, heard.log) == ({0: "a", 1: "b", 2: "c"}, ("m/0", 4, 1))
 
 
 def test_token_ids_keep_their_order_too() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.backend.scripted import Script, ScriptedBackend
 from gateway.core.errors import UpstreamTimeout
-from gateway.core.events import Begun, Delta, Finish, Usage
-from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate, is_content
+from gateway.core.events import Begun, Delta, Finish, Usage, is_content
+from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
 from tests.events import singly
 from tests.policy.asking import ask, cancel_after, exchange, leave_after
 

@@ -151,7 +151,7 @@ class ChunkReader:
         if self._keys is None:
             self._keys = RESPONSE_KEYS | chunk.keys()
             fields = _other_keys(chunk, RESPONSE_KEYS)
-            events.append(Begun(self._target, 1, replace_lone(fields) if surrogates else fields, self._notices))
+            events.append(Begun(self._target, replace_lone(fields) if surrogates else fields, self._notices))
         usage = chunk.get("usage")
         if usage is not None:
             self._usage = read_usage(usage, self._invalid) or self._usage

@@ -1,7 +1,7 @@
-"""How many calls does one request need? One, if the engine takes lists and ``n``; else one for each choice.
+"""Fan-out: several upstream calls for one request, where an engine takes no list of prompts or ignores ``n``.
 
-Engines differ (``specs/clients.md`` 2.1): some answer 500 to a list of prompts, some ignore ``n``
-and say nothing. The client gets all its choices either way, in order, and is told how.
+Engines differ (``docs/spec/clients.md`` 2.1): some answer 500 to a list of prompts, some ignore ``n`` without an error.
+The client receives all its choices in order either way, with a notice.
 """
 
 from __future__ import annotations
@@ -10,46 +10,47 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tracebacks
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Events, Exchange
+from gateway.policy.deliver.layer import Layer
 from gateway.stream.batches import Singles
 from gateway.stream.stop_cutter import Cutter
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCapabilities:
-    """What the targets of a model take in one call."""
+    """What the targets of a model accept in one call."""
 
     lists: bool | None
-    """Several prompts; None: try, and fall back."""
+    """Several prompts; None: unknown, so a list is tried first."""
     choices: bool | None
-    """``n`` above one; None: try, and fill up."""
+    """``n`` above one; None: unknown, so ``n`` is tried and missing choices are requested."""
     streamed_choices: bool = True
     """``n`` above one in a stream."""
 
 
-MAY_MEAN_LIST = frozenset({UpstreamRejectedRequest.code, UpstreamError.code})
-"""How engines refuse a list of prompts: llama_cpp.server with a 500, transformers with a 400."""
+LIST_REFUSALS = frozenset({UpstreamRejectedRequest.code, UpstreamError.code})
+"""Errors with which engines refuse a list of prompts: llama_cpp.server a 500, transformers a 400."""
 
 
-class FanOut:
-    """A backend that gives every choice, whatever the engine takes at once.
+class FanOut(Layer):
+    """A backend that returns every choice, however many upstream calls that takes.
 
-    Stands outside the clocks, so that each further call has its own silences; the total is one for all of them.
+    Stands outside ``Timeouts``, so each call has its own idle time; the total time is one for all calls.
     """
 
-    def __init__(self, inner: Backend, habits: UpstreamCapabilities, total: float) -> None:
-        self._inner = inner
-        self._habits = habits
+    def __init__(self, inner: Backend, capabilities: UpstreamCapabilities, total: float) -> None:
+        """``total``: seconds for all calls together."""
+        super().__init__(inner)
+        self._capabilities = capabilities
         self._total = total
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """One call for one choice is passed on as it is; for more, further calls follow inside the iteration."""
-        if len(exchange.prompts) == 1 and exchange.prompt_is_list and not self._habits.lists:
+        """One choice is passed on as it is; of several, further calls are opened during the iteration."""
+        if len(exchange.prompts) == 1 and exchange.prompt_is_list and not self._capabilities.lists:
             exchange = replace(exchange, prompt_is_list=False)
         if exchange.n == 1 and len(exchange.prompts) < 2:
             return self._inner.open(exchange)
@@ -57,131 +58,112 @@ class FanOut:
 
     @asynccontextmanager
     async def _open_many(self, exchange: Exchange) -> AsyncIterator[Events]:
-        total = max(len(exchange.prompts), 1) * exchange.n
         exchange = replace(exchange, deadline=asyncio.get_running_loop().time() + self._total)
         async with AsyncExitStack() as first_call:
-            events = await self._try_whole(first_call, exchange)
-            if events is not None:
-                answer = self._filled(exchange, first_call, events, _Told(total))
-            else:
+            events = await self._open_whole(first_call, exchange)
+            split = events is None
+            if events is None:
                 events = await first_call.enter_async_context(self._inner.open(_single(exchange, 0)))
-                answer = self._one_by_one(exchange, first_call, events, total)
-            async with aclosing(answer):  # further calls are opened inside the iteration; leaving closes those too
+            answer = self._all_choices(exchange, first_call, events, split=split)
+            async with aclosing(answer):  # leaving closes calls that were opened during the iteration too
                 yield Singles(answer)
 
-    async def _try_whole(self, stack: AsyncExitStack, exchange: Exchange) -> Events | None:
-        """The events of one call for everything; None where the engine does not take that."""
-        if not self._takes_whole(exchange):
+    async def _open_whole(self, stack: AsyncExitStack, exchange: Exchange) -> Events | None:
+        """The events of one call for all choices; None where the engine does not accept that."""
+        if not self._accepts_whole(exchange):
             return None
         try:
             return await stack.enter_async_context(self._inner.open(exchange))
         except (UpstreamRejectedRequest, UpstreamError) as error:
-            unsure = len(exchange.prompts) > 1 and self._habits.lists is None
-            if unsure and error.code in MAY_MEAN_LIST:
+            unknown = len(exchange.prompts) > 1 and self._capabilities.lists is None
+            if unknown and error.code in LIST_REFUSALS:
                 drop_tracebacks(error)
                 return None
             raise
 
-    def _takes_whole(self, exchange: Exchange) -> bool:
-        lists_fit = len(exchange.prompts) < 2 or self._habits.lists is not False
-        habits = self._habits
-        choices_fit = exchange.n < 2 or (
-            habits.choices is not False and (habits.streamed_choices or not exchange.stream)
-        )
-        # An engine that takes the list and ignores ``n`` numbers by prompt, one that does not by choice:
-        # where its habit is not known, the numbers of such an answer would mean either.
-        clear = len(exchange.prompts) < 2 or exchange.n < 2 or self._habits.choices is True
-        return lists_fit and choices_fit and clear
+    def _accepts_whole(self, exchange: Exchange) -> bool:
+        can = self._capabilities
+        if len(exchange.prompts) > 1 and can.lists is False:
+            return False
+        if exchange.n == 1:
+            return True
+        if can.choices is False or (exchange.stream and not can.streamed_choices):
+            return False
+        # An engine that ignores n numbers its choices by prompt, another by choice: unless its behaviour is known,
+        # the numbers in an answer to a list with n are ambiguous.
+        return len(exchange.prompts) < 2 or can.choices is True
 
-    async def _filled(
-        self, exchange: Exchange, first_call: AsyncExitStack, events: Events, told: _Told
+    async def _all_choices(
+        self, exchange: Exchange, first_call: AsyncExitStack, events: Events, *, split: bool
     ) -> AsyncGenerator[Event, None]:
-        async with aclosing(_cut_short(events, exchange)) as said:
-            async for event in said:
-                told.hear(event)
-                if not isinstance(event, Usage):
-                    yield event
-        told.call_ended()
-        await first_call.aclose()  # an engine that runs on past its stops must not hold up the other choices
-        missing = told.missing()
-        if missing:
-            yield Begun("", notices=(f"filled_choices: {len(missing)}",))
-        for index in missing:
-            async for event in self._single_call(exchange, index, told):
-                yield event
-        if told.usage is not None:
-            yield told.usage
+        """The events of the first call, then those of a further call for each choice it did not bring.
 
-    async def _one_by_one(
-        self, exchange: Exchange, first_call: AsyncExitStack, events: Events, total: int
-    ) -> AsyncGenerator[Event, None]:
-        told = _Told(total)
-        async with aclosing(_cut_short(events, exchange)) as said:
-            async for event in said:
-                told.hear(event)
-                if isinstance(event, Begun):
-                    yield replace(event, notices=(*event.notices, f"split_calls: {total}"))
+        ``split``: the first call was for the first choice only.
+        """
+        seen = _SeenChoices(max(len(exchange.prompts), 1) * exchange.n)
+        async with aclosing(_cut_short(events, exchange)) as answer:
+            async for event in answer:
+                seen.add(event)
+                if split and isinstance(event, Begun):
+                    yield replace(event, notices=(*event.notices, f"split_calls: {seen.total}"))
                 elif not isinstance(event, Usage):
                     yield event
-        told.call_ended()
-        await first_call.aclose()
-        for index in range(1, total):
-            async for event in self._single_call(exchange, index, told):
-                yield event
-        if told.usage is not None:
-            yield told.usage
+        seen.end_call()
+        await first_call.aclose()  # an engine that runs on past its stops must not delay the other choices
+        missing = range(1, seen.total) if split else seen.missing()
+        if missing and not split:
+            yield Begun("", notices=(f"filled_choices: {len(missing)}",))
+        for index in missing:
+            async with (
+                self._inner.open(_single(exchange, index)) as events,
+                aclosing(_cut_short(events, exchange)) as answer,
+            ):
+                async for event in answer:
+                    seen.add(event)
+                    if isinstance(event, Delta | Finish):
+                        yield replace(event, index=index)
+            seen.end_call()
+        if seen.complete_usage and seen.usage is not None:
+            yield seen.usage
 
-    async def _single_call(self, exchange: Exchange, index: int, told: _Told) -> AsyncGenerator[Event, None]:
-        async with (
-            self._inner.open(_single(exchange, index)) as events,
-            aclosing(_cut_short(events, exchange)) as said,
-        ):
-            async for event in said:
-                told.hear(event)
-                if isinstance(event, Delta | Finish):
-                    yield replace(event, index=index)
-        told.call_ended()
 
-
-class _Told:
-    """Which choices have been heard of, and the sum of all counts."""
+class _SeenChoices:
+    """The choices that have appeared, and the sum of the calls' token counts."""
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self._seen: set[int] = set()
-        self._counts: list[Usage | None] = []
+        self.usage: Usage | None = None
+        self.complete_usage = True
+        """False once a call has ended without counts: the sum of the others would be wrong."""
+        self._indexes: set[int] = set()
         self._count: Usage | None = None
 
-    def hear(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         if isinstance(event, Delta | Finish):
-            self._seen.add(event.index)
+            self._indexes.add(event.index)
         elif isinstance(event, Usage):
             self._count = event
 
-    def call_ended(self) -> None:
-        self._counts.append(self._count)
+    def end_call(self) -> None:
+        if self._count is None:
+            self.complete_usage = False
+        else:
+            self.usage = self._count if self.usage is None else _sum(self.usage, self._count)
         self._count = None
 
     def missing(self) -> list[int]:
-        return [index for index in range(self.total) if index not in self._seen]
-
-    @property
-    def usage(self) -> Usage | None:
-        """The sum; None if a call gave no counts, because a part is no sum."""
-        counts = [count for count in self._counts if count is not None]
-        return reduce(_sum, counts) if counts and len(counts) == len(self._counts) else None
+        return [index for index in range(self.total) if index not in self._indexes]
 
 
 async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event, None]:
-    """The events of one call as they come, as long as it has to go on.
+    """The events of one call, unchanged, until all choices that appeared have ended and one was cut at a stop.
 
-    Ends the call as soon as every choice heard of has ended and one of them had to be cut at a stop: an engine that
-    runs past a stop would go on for ever (row C19). What it never said is asked for again. Text is cut and held behind
-    all this (``Watched``), in one place, so that none is lost with a call that breaks off, however it does.
+    An engine that runs past a stop would never end (row C19). Choices that have not appeared are requested again.
+    ``ResponseStream`` cuts the text itself, in one place, so that no text is lost with a call that fails.
     """
     stops = exchange.stops if exchange.stream and not exchange.params.get("echo") else ()
     cutter = Cutter(stops) if stops else None
-    heard: set[int] = set()
+    seen: set[int] = set()
     ended: set[int] = set()
     cut = False
     while batch := await events.next_batch():
@@ -189,17 +171,17 @@ async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event
             yield event
         if cutter is None:
             continue
-        heard.update(event.index for event in batch if isinstance(event, Delta | Finish))
+        seen.update(event.index for event in batch if isinstance(event, Delta | Finish))
         for event in cutter.cut(batch):
             if isinstance(event, Finish):
                 ended.add(event.index)
                 cut = cut or event.source == "gateway"
-        if cut and ended == heard:
+        if cut and ended == seen:
             return
 
 
 def _single(exchange: Exchange, index: int) -> Exchange:
-    """The call for one choice; a seed is moved on for each further copy, or all would be alike."""
+    """The call for one choice; each further copy of a prompt has another seed, as all would be alike."""
     prompt, copy = divmod(index, exchange.n)
     params = exchange.params
     if copy and isinstance(params.get("seed"), int):

@@ -1,129 +1,101 @@
-"""When is the point of no return? When the first meaningful event is in hand.
+"""First-token gate: an exchange counts as open only when its answer has begun (``docs/spec/reliability.md`` 4.3).
 
-Until then nothing has gone to the client: a failure is a real status, and may be retried.
-The gate holds what comes before it (a role, an empty delta), and lets all of it go at once
-(``specs/reliability.md`` 4.3).
+Until then nothing has been sent to the client, so a failure keeps its real HTTP status and may be retried.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any
 
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
-from gateway.core.events import Begun, Delta, Event, Usage
+from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.deadline import Deadline
+from gateway.policy.deliver.layer import Layer, LayerStream
 
 MAX_HELD = 64
+"""Events held without content, after which the gate opens anyway."""
 
 
-class FirstTokenGate:
-    """A backend whose ``open`` returns only once the answer has begun."""
+class FirstTokenGate(Layer):
+    """A backend whose exchanges are open once their first content has arrived."""
 
     def __init__(self, inner: Backend, first_token: float) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._first_token = first_token
 
     def open(self, exchange: Exchange) -> GatedStream:
         """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
 
-        A whole answer comes at its end, however long the model writes: only the total bounds it.
+        An answer that is not streamed arrives at its end, so only the total time bounds it.
         """
         return GatedStream(self._inner.open(exchange), self._first_token if exchange.stream else None)
 
 
-class GatedStream:
-    """One exchange, entered when its answer has begun; then its events: those the gate has kept, and the rest."""
+class GatedStream(LayerStream):
+    """Events of one exchange: first those that arrived up to the first content, then the rest."""
 
-    __slots__ = ("_first_token", "_inner", "_rest", "held")
+    __slots__ = ("_first_token", "_held")
 
     def __init__(self, inner: AbstractAsyncContextManager[Events], first_token: float | None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._first_token = first_token
-        self.held: Sequence[Event] = ()
-        """What the gate has kept; the first of them says who answers."""
+        self._held: Sequence[Event] = ()
+
+    def __aenter__(self) -> Coroutine[Any, Any, Events]:
+        return self._begin() if self._first_token is None else self._begin_within(self._first_token)
 
     @property
     def exhausted(self) -> bool:
         """See ``Events``."""
-        return self._rest.exhausted and not self.held
-
-    def __aenter__(self) -> Coroutine[Any, Any, GatedStream]:
-        return self._begin() if self._first_token is None else self._begin_within(self._first_token)
-
-    def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Coroutine[Any, Any, bool | None]:
-        return self._inner.__aexit__(kind, error, trace)
+        return self._events.exhausted and not self._held
 
     def next_batch(self) -> Coroutine[Any, Any, Sequence[Event]]:
-        """See ``Events``: the held events first, then those of the upstream, without a coroutine in between."""
-        return self._take_held() if self.held else self._rest.next_batch()
+        """See ``Events``; the upstream's own coroutine where no events are held, which saves one per batch."""
+        return self._take_held() if self._held else self._events.next_batch()
 
     async def forward_text(self, passage: TextSplice) -> None:
         """See ``Events``."""
-        if not self.held:
-            await self._rest.forward_text(passage)
+        if not self._held:
+            await self._events.forward_text(passage)
 
-    async def _begin_within(self, seconds: float) -> GatedStream:
-        clock = _FirstToken(seconds)
+    async def _begin_within(self, seconds: float) -> Events:
+        deadline = Deadline(
+            asyncio.get_running_loop().time() + seconds,
+            lambda: UpstreamTimeout(f"the model's server sent no content within {seconds:g} s"),
+        )
         try:
             return await self._begin()
         except BaseException as error:
-            clock.convert(error)
+            deadline.translate(error)
             raise
         finally:
-            clock.stop()
+            deadline.stop()
 
-    async def _begin(self) -> GatedStream:
-        self._rest = events = await self._inner.__aenter__()
+    async def _begin(self) -> Events:
+        self._events = events = await self._inner.__aenter__()
         try:
-            self.held = held = await events.next_batch()
+            self._held = held = await events.next_batch()
             for event in held:  # nearly always the first batch has text
                 if type(event) is Delta and event.text:
                     return self
-            self.held = await _until_meaningful(held, events)
+            self._held = await _until_content(held, events)
             return self
         except BaseException as error:
             await self._inner.__aexit__(type(error), error, error.__traceback__)
             raise
 
     async def _take_held(self) -> Sequence[Event]:
-        held, self.held = self.held, ()
+        held, self._held = self._held, ()
         return held
 
 
-class _FirstToken(Deadline):
-    """Bounds the wait for the first content, from now on."""
-
-    __slots__ = ("_seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds = seconds
-        self.set(self._loop.time() + seconds)
-
-    def look(self) -> None:
-        """See ``Deadline``."""
-        self.ring(UpstreamTimeout(f"the model's server sent no content within {self._seconds:g} s"))
-
-
-def is_content(event: Event) -> bool:
-    """Does this event tell the client anything? A role alone, an empty delta or a count does not."""
-    if isinstance(event, Delta):
-        if event.text or event.logprobs:
-            return True
-        return bool(event.extras) or (event.fields is not EMPTY_MAPPING and any(event.fields.values()))
-    return not isinstance(event, Begun | Usage)
-
-
-async def _until_meaningful(batch: Sequence[Event], events: Events) -> Sequence[Event]:
-    """Everything from ``batch`` on, up to the batch that tells the client something."""
+async def _until_content(batch: Sequence[Event], events: Events) -> Sequence[Event]:
+    """The events from ``batch`` on, up to the first batch that has content."""
     held: Sequence[Event] = ()
     while batch:
         held = [*held, *batch] if held else batch

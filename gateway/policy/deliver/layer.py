@@ -1,0 +1,59 @@
+"""Bases of a delivery layer: a backend around a backend, and an event stream around an event stream."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any
+
+from gateway.core.events import Event
+from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.text_splice import TextSplice
+
+
+class Layer:
+    """A backend that passes everything on to ``inner``; a subclass overrides ``open``."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+
+    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
+        """See ``Backend``."""
+        return self._inner.open(exchange)
+
+
+class LayerStream:
+    """One open exchange and its events, passed on unchanged; a subclass overrides what it changes.
+
+    A subclass that changes or drops text in ``next_batch`` overrides ``forward_text`` too, because forwarded text
+    does not pass through ``next_batch``.
+    """
+
+    __slots__ = ("_events", "_inner")
+
+    def __init__(self, inner: AbstractAsyncContextManager[Events]) -> None:
+        self._inner = inner
+        self._events: Events
+
+    async def __aenter__(self) -> Events:
+        self._events = await self._inner.__aenter__()
+        return self
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Coroutine[Any, Any, bool | None]:
+        return self._inner.__aexit__(kind, error, trace)
+
+    @property
+    def exhausted(self) -> bool:
+        """See ``Events``."""
+        return self._events.exhausted
+
+    def next_batch(self) -> Coroutine[Any, Any, Sequence[Event]]:
+        """See ``Events``."""
+        return self._events.next_batch()
+
+    async def forward_text(self, passage: TextSplice) -> None:
+        """See ``Events``."""
+        await self._events.forward_text(passage)

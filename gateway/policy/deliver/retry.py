@@ -1,0 +1,97 @@
+"""Retry policy: which failures of an attempt are repeated, how often, and after which pause.
+
+The rules are those of ``docs/spec/reliability.md`` 4.1. Only failures before the first token are repeated.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from gateway.core.errors import (
+    GatewayError,
+    UpstreamConnectTimeout,
+    UpstreamDisconnected,
+    UpstreamDnsError,
+    UpstreamError,
+    UpstreamOverloaded,
+    UpstreamRateLimited,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """How one kind of failure is repeated."""
+
+    limit: int
+    """Failures of this kind that one call may survive."""
+    same_target: bool
+    """True: once every target has been tried, the first one is tried again."""
+
+
+RULES: tuple[tuple[type[GatewayError], RetryRule], ...] = (
+    # the first row that fits applies; subclasses stand before their base
+    (UpstreamUnreachable, RetryRule(limit=9, same_target=False)),
+    (UpstreamDnsError, RetryRule(limit=9, same_target=False)),
+    (UpstreamConnectTimeout, RetryRule(limit=9, same_target=False)),
+    (UpstreamRateLimited, RetryRule(limit=9, same_target=False)),
+    (UpstreamTimeout, RetryRule(limit=1, same_target=False)),
+    (UpstreamOverloaded, RetryRule(limit=1, same_target=True)),
+    (UpstreamError, RetryRule(limit=1, same_target=True)),
+)
+
+BACKOFF = 0.25
+"""Seconds; upper end of the jittered pause before the same target is tried again."""
+MAX_WAIT = 2.0
+"""Seconds; a longer ``retry-after`` is passed to the client instead of being waited for."""
+
+
+class RetryPolicy:
+    """The retry rules with a limit on attempts."""
+
+    def __init__(self, attempts: int, rng: random.Random | None = None) -> None:
+        self.attempts = attempts
+        """Attempts that one call may make, at least one; the repeat after a stale connection is not counted."""
+        self._rng = rng or random.Random()
+
+    def backoff(self, error: GatewayError) -> float:
+        """Seconds to wait before the same target is tried again."""
+        return error.retry_after if error.retry_after is not None else self._rng.uniform(0, BACKOFF)
+
+
+class RetryState:
+    """Failures of one call so far."""
+
+    def __init__(self, policy: RetryPolicy, targets: int) -> None:
+        self._policy = policy
+        self._targets = targets
+        self._failures: dict[type[GatewayError], int] = {}
+        self._stale = False
+        self.position = 0
+        """Number of the next attempt, from 0; a repeat after a stale connection keeps the number."""
+
+    def pause_after(self, error: GatewayError) -> float | None:
+        """Seconds to wait before the next attempt; None: the failure is final.
+
+        A request that met a reused connection which the server had closed (``UpstreamDisconnected.stale``) is
+        repeated once, at once, at the same target.
+        """
+        if isinstance(error, UpstreamDisconnected) and error.stale and not self._stale:
+            self._stale = True
+            return 0.0
+        self.position += 1
+        untried = self.position < self._targets
+        if self.position == self._policy.attempts or not self._allows(error, untried):
+            return None
+        pause = 0.0 if untried else self._policy.backoff(error)
+        return pause if pause <= MAX_WAIT else None
+
+    def _allows(self, error: GatewayError, untried: bool) -> bool:
+        row = next((row for row in RULES if isinstance(error, row[0])), None)
+        if row is None or not error.retryable:
+            return False
+        kind, rule = row
+        self._failures[kind] = self._failures.get(kind, 0) + 1
+        return self._failures[kind] <= rule.limit and (untried or rule.same_target)
