@@ -22,7 +22,8 @@ import orjson
 from bench.conversation import TEMPLATES
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.prepare import Prepared, Route, prepare
+from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template

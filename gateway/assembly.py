@@ -25,7 +25,7 @@ from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
-from gateway.calls.prepare import Route
+from gateway.calls.route import Route
 from gateway.config.files.locate import locate
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.templates import output_form
@@ -34,7 +34,7 @@ from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINTS, Backend
 from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.media import MediaRule
-from gateway.policy.admit.output_parsing import readings
+from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.fan_out import FanOut, UpstreamCapabilities
@@ -118,9 +118,9 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         spec=model,
         form=takes,
         template=template,
-        awaited=awaited(template),
+        render_async=awaited(template),
         backend=ScriptedBackend(),
-        terms={
+        parameters={
             endpoint: ParameterPolicy(
                 model.policy.params,
                 endpoint,
@@ -140,7 +140,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
             BACKEND_KINDS[target.speaks].form == "messages" and declared_capabilities(target).renders
             for target in model.targets
         ),
-        readings=readings(model.template),
+        output_parsing=output_parsing(model.template),
     )
 
 
@@ -151,7 +151,9 @@ def _route(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Rou
         media = replace(media, https="refuse")
     with problems.of(model):  # the first target's engine also counts and cuts
         route = bare_route(model, doors.engines)
-        return replace(route, backend=backend, room=_room(model, doors), media=MediaRule(media))
+        return replace(
+            route, backend=backend, engine_tokenizer=_engine_tokenizer(model, doors), media=MediaRule(media)
+        )
     return None
 
 
@@ -202,7 +204,7 @@ def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
     return (text,) if text.strip() else ()
 
 
-def _room(model: ModelSpec, doors: SharedResources) -> EngineTokenizer | None:
+def _engine_tokenizer(model: ModelSpec, doors: SharedResources) -> EngineTokenizer | None:
     """Asks the first target's engine, where no tokenizer here counts, or the context is not known."""
     first = model.targets[0]
     counted = model.tokenizer is not None and model.max_model_len is not None

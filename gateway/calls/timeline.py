@@ -1,4 +1,4 @@
-"""How far is a call? The notes its owner takes on the way, frozen into a ``Record`` at the end."""
+"""Times and counts of one call, collected by its task and frozen into a ``Record`` at the end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from operator import sub
 
-from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage, is_content
+from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
 
 
 class CallTimeline:
-    """One call's times and counts; written by the task that owns the call, and by no other."""
+    """Times and counts of one call; only the task that owns the call writes to it."""
 
     __slots__ = (
-        "_asked",
         "_now",
+        "_opened",
         "_received",
         "_upstream_end",
         "_upstream_first",
@@ -45,11 +45,12 @@ class CallTimeline:
     ) -> None:
         self._now = now
         self._received = received
-        self._asked: float | None = None
+        self._opened: float | None = None
+        """When the backend was opened."""
         self._upstream_first: float | None = None
         self._upstream_end: float | None = None
         self._written: list[float] = []
-        """When each piece of content went to the client's connection."""
+        """When each piece of content was written to the client's connection."""
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = "unknown"
@@ -57,7 +58,7 @@ class CallTimeline:
         self.tool_parse_failures = 0
         self.stream = self.cut_by_gateway = self.bos_anomaly = False
         self.attempt_log = AttemptLog()
-        """The exchange's own once there is one."""
+        """The exchange's own, once there is an exchange."""
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
@@ -65,37 +66,32 @@ class CallTimeline:
         self.delivery_notices: list[str] = []
         self.role_rewrites: tuple[str, ...] = ()
 
-    # ------------------------------------------------ moments
-
     def admitted(self) -> None:
-        """The body is read, checked and turned into a call."""
+        """The body is parsed and checked."""
         self.admission = self._now() - self._received
 
     def asked(self) -> None:
-        """The backend is about to be asked."""
-        self._asked = self._now()
+        """The backend is about to be opened."""
+        self._opened = self._now()
 
     def upstream_ended(self) -> None:
         """The backend is closed."""
         self._upstream_end = self._now()
 
     def wrote(self, events: Sequence[Event]) -> None:
-        """A batch of a stream has been handed to the client's connection; only content counts, its end does not.
-
-        What left together has no gaps in between.
-        """
+        """A batch of a stream was written to the client's connection; content written together has no gaps."""
         count = 0
         for event in events:
-            if (type(event) is Delta and event.text) or _is_text(event):
+            if type(event) is not Finish and ((type(event) is Delta and event.text) or is_content(event)):
                 count += 1
         self._written += [self._now()] * count
 
     def passed(self, moments: Sequence[float]) -> None:
-        """At these moments text has gone to the client's connection by itself."""
+        """Text was forwarded directly at these times."""
         self._written += moments
 
     def saw(self, events: Sequence[Event]) -> None:
-        """A batch on its way to the client."""
+        """A batch is on its way to the client."""
         for event in events:
             if isinstance(event, Delta):
                 if self._upstream_first is None and (event.text or is_content(event)):
@@ -113,8 +109,6 @@ class CallTimeline:
             elif self._upstream_first is None:  # a document
                 self._upstream_first = self._now()
 
-    # ------------------------------------------------ sums
-
     @property
     def target(self) -> str:
         """Label of the target of the latest attempt; empty before the first."""
@@ -127,7 +121,7 @@ class CallTimeline:
 
     @property
     def begun(self) -> bool:
-        """Has content gone to the client?"""
+        """True: content was written to the client."""
         return bool(self._written)
 
     def elapsed(self) -> float:
@@ -139,47 +133,43 @@ class CallTimeline:
         return self.spent()[1]
 
     def spent(self) -> tuple[float, float]:
-        """``elapsed`` and ``overhead`` of the same moment."""
+        """``elapsed`` and ``overhead`` at the same moment."""
         now = self._now()
-        elapsed, asked = now - self._received, self._asked
-        if asked is None:
+        elapsed, opened = now - self._received, self._opened
+        if opened is None:
             return elapsed, elapsed
-        overhead = elapsed - ((self._upstream_end or self._upstream_first or now) - asked)
+        overhead = elapsed - ((self._upstream_end or self._upstream_first or now) - opened)
         return elapsed, overhead if overhead > 0.0 else 0.0
 
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
         """The record of the finished call."""
-        asked, usage = self._asked, self.usage
+        opened, usage = self._opened, self.usage
         first, ended, written = self._upstream_first, self._upstream_end, self._written
-        return Record(  # by position: two dozen names would cost more than the rest
-            self.request_id,
-            self.endpoint,
-            self.model,
-            outcome,
-            status,
-            self.stream,
-            self._now() - self._received,
-            self.template,
-            self.kind,
-            self.attempt_log.target,
-            self.attempt_log.count,
-            self.admission,
-            self.render,
-            None if asked is None or first is None else first - asked,
-            None if asked is None or ended is None else ended - asked,
-            written[0] - self._received if written else None,
-            tuple(map(sub, written[1:], written)),
-            usage.prompt if usage is not None else None,
-            usage.completion if usage is not None else None,
-            usage.source if usage is not None else "",
-            tuple(self.stop_cuts),
-            self.role_rewrites,
-            self.bos_anomaly,
-            gone_phase,
-            self.tool_parser,
-            self.tool_parse_failures,
+        return Record(
+            request_id=self.request_id,
+            endpoint=self.endpoint,
+            model=self.model,
+            outcome=outcome,
+            status=status,
+            stream=self.stream,
+            duration=self._now() - self._received,
+            template=self.template,
+            kind=self.kind,
+            target=self.attempt_log.target,
+            attempts=self.attempt_log.count,
+            admission=self.admission,
+            render=self.render,
+            upstream_first=None if opened is None or first is None else first - opened,
+            upstream=None if opened is None or ended is None else ended - opened,
+            first_token=written[0] - self._received if written else None,
+            gaps=tuple(map(sub, written[1:], written)),
+            prompt_tokens=usage.prompt if usage is not None else None,
+            completion_tokens=usage.completion if usage is not None else None,
+            usage_source=usage.source if usage is not None else "",
+            stop_cuts=tuple(self.stop_cuts),
+            role_rewrites=self.role_rewrites,
+            bos_anomaly=self.bos_anomaly,
+            gone_phase=gone_phase,
+            tool_parser=self.tool_parser,
+            tool_parse_failures=self.tool_parse_failures,
         )
-
-
-def _is_text(event: Event) -> bool:
-    return isinstance(event, Delta | Document) and is_content(event)

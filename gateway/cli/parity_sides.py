@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
-from gateway.calls.prepare import Route
+from gateway.calls.route import Route
 from gateway.cli.bos_habit import Habit, bos_of, habit_of, writer
 from gateway.cli.options import NotFound
 from gateway.cli.render_prompt import find_either, find_route

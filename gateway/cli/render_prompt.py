@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.prepare import Route
+from gateway.calls.route import Route
 from gateway.cli.options import NotFound
 from gateway.config.files.reader import Files
 from gateway.config.library import Library

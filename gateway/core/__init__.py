@@ -1,0 +1,15 @@
+"""Values that cross packages, and errors.
+
+``call``         a client's request, parsed
+``dialogue``     its conversation
+``prompt``       what a template renders: segments, stops, notices
+``exchange``     the request to a backend; the protocols ``Backend`` and ``Events``; the log of attempts
+``events``       the events of an answer
+``completion``   a whole answer
+``record``       the record of a finished call
+``errors``       the tree of errors
+``text_splice``  direct forwarding of streamed text
+``json_depth``   nesting depth of JSON values
+``frozen``       ``dataclass`` for values created on every call
+``fast_paths``   the switch of all fast paths
+"""

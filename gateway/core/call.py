@@ -1,4 +1,4 @@
-"""What a client asked for: the request, parsed once, in our own words."""
+"""A client's request, parsed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request as the client meant it; nothing of it has been changed yet."""
+    """One request as the client sent it, before any policy."""
 
     endpoint: Endpoint
     model: str
@@ -26,16 +26,16 @@ class Call:
     """The prompts of a completions request."""
     prompt_is_list: bool = False
     params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Fields that go to the target if it knows them, in OpenAI's names; null fields are left out."""
+    """Fields for the target, in OpenAI's names; null fields are left out."""
     unknown: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Fields that OpenAI's API does not have; the policy decides about them."""
+    """Fields that are not in OpenAI's API; the policy decides about them."""
     given: frozenset[str] = frozenset()
-    """Every field the body gave a value, whatever became of it."""
+    """Names of all fields of the body that are not null."""
     n: int = 1
     stops: tuple[str, ...] = ()
     stream: bool = False
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Its keys beside ``include_usage``."""
+    """Its keys except ``include_usage``."""
     include_usage: bool = False
     explain: bool = False
-    """The body shall carry the provenance, prompt included, under ``gateway``."""
+    """The response's body must hold the provenance, prompt included, under ``gateway``."""

@@ -1,4 +1,4 @@
-"""A whole answer: what a stream of events comes to once it is folded."""
+"""A whole answer: the events of a call, folded."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Choice:
     text: str
     finish: Finish
     logprobs: tuple[TokenLogprob, ...] | None = None
-    """All tokens of the choice; None when none were asked for or given."""
+    """All tokens of the choice; None when none were received."""
     fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The other keys of the chat message (``tool_calls``, ``reasoning_content`` …), merged."""
     extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """The other keys of the choice, word for word."""
+    """The other keys of the choice, unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Every choice in order of its index, and what was counted."""
+    """All choices in order of their indexes, and the token counts."""
 
     choices: tuple[Choice, ...]
     usage: Usage | None = None

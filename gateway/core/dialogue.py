@@ -1,4 +1,4 @@
-"""What was said: the conversation of a request, before any template has seen it."""
+"""The conversation of a request, before a template renders it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, overload
 
+from gateway.core import fast_paths
 from gateway.core.frozen import dataclass
 
 
-class _Nothing(dict[str, Any]):
-    """An empty mapping that is hashable, so that a frozen dataclass takes it as a default, and that stays empty."""
+class _EmptyMapping(dict[str, Any]):
+    """A dict that stays empty and is hashable, so that a frozen dataclass accepts it as a default."""
 
     __slots__ = ()
 
@@ -18,13 +19,13 @@ class _Nothing(dict[str, Any]):
         return 0
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("this mapping is shared, and stays empty")
+        raise TypeError("this mapping is shared and stays empty")
 
     __setitem__ = setdefault = update = __ior__ = _refuse
 
 
-EMPTY_MAPPING: Mapping[str, Any] = _Nothing()
-"""The empty mapping, shared, because frozen values cannot default to ``{}``."""
+EMPTY_MAPPING: Mapping[str, Any] = _EmptyMapping()
+"""The shared empty mapping; default of mappings in frozen values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +40,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn: who speaks, and what.
-
-    ``raw`` is the message as it came over the wire, for targets that take
-    messages untouched; string templates read ``text`` and ``parts`` only.
-    """
+    """One turn of a conversation."""
 
     role: str
     text: str
     """The content as one string: text parts joined with nothing between, ``""`` for null."""
     parts: tuple[Part, ...] = ()
-    """Set when the content came as a list; empty when it was a string or null."""
+    """Set when the content was a list; empty when it was a string or null."""
     raw: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Two keys and a text: the message holds nothing else. Without a text the second key may be another one."""
+    """The message as received, for targets that receive messages unchanged."""
 
 
 class PlainMessages(Sequence[Message]):
-    """Messages of a role and a text and nothing else, in columns: nearly every conversation is of such.
+    """Messages of a role and a text only, in columns, which renderers may read and must not change.
 
-    A renderer in a hurry takes the columns, which are its own to read and nobody's to change. Whoever asks for a
-    message gets a ``Message``; all are made when somebody looks at the first.
+    A sequence of ``Message``, all of which are created on the first access to one.
     """
 
     __slots__ = ("_made", "raws", "roles", "texts")
@@ -67,15 +63,15 @@ class PlainMessages(Sequence[Message]):
         self.roles = roles
         self.texts = texts
         self.raws = raws
-        """As they came over the wire."""
+        """The messages as received."""
         self._made: tuple[Message, ...] | None = None
 
     @property
     def made(self) -> tuple[Message, ...]:
-        """The messages, each a ``Message``."""
+        """The messages as ``Message``."""
         if self._made is None:
-            said = zip(self.roles, self.texts, self.raws, strict=True)
-            self._made = tuple([Message(role, text, (), raw) for role, text, raw in said])
+            rows = zip(self.roles, self.texts, self.raws, strict=True)
+            self._made = tuple([Message(role, text, (), raw) for role, text, raw in rows])
         return self._made
 
     def __len__(self) -> int:
@@ -102,11 +98,16 @@ class PlainMessages(Sequence[Message]):
 
 
 ROLES = {role: role for role in ("system", "user", "assistant", "developer")}
-"""The usual roles, each one object: whoever compares columns of them need not look at letters."""
+"""The usual roles, each one shared object, so that comparing columns of roles compares identities."""
 
 
 def plain_messages(raws: list[Any]) -> PlainMessages | None:
-    """The messages, if each is an object of a usual role and a text and nothing else; None: not all are."""
+    """The messages, if each is an object of a usual role and a text and nothing else; otherwise None.
+
+    A fast path: with fast paths off always None.
+    """
+    if not fast_paths.ENABLED:
+        return None
     roles, texts = [], []
     try:
         for raw in raws:
@@ -115,51 +116,51 @@ def plain_messages(raws: list[Any]) -> PlainMessages | None:
                 return None
             texts.append(text)
             roles.append(ROLES[raw["role"]])
-    except (KeyError, TypeError):  # a key is missing, that is no object at all, or the role is another one
+    except (KeyError, TypeError):  # a missing key, no object, or another role
         return None
     return PlainMessages(tuple(roles), texts, raws)
 
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """What a request asks of its prompt beside the messages."""
+    """Options of a request that affect its prompt."""
 
     continue_final: bool = False
     """True: the last message is an unfinished assistant turn to be continued."""
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
-    """As the client sent it; ``template/tools.py`` reads it for templates that write tools."""
+    """As the client sent it; ``template/tools.py`` parses it."""
     parallel_calls: bool = True
-    """False: the answer may hold one call at most."""
+    """False: the answer may hold one tool call at most."""
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Values for the slots of a template that has some (``gateway: {variables: …}``); others refuse them."""
+    """Values for a template's slots (``gateway: {variables: …}``); a template without slots refuses them."""
     template_kwargs: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """``chat_template_kwargs`` of the request: variables for a chat template that takes them; others refuse."""
+    """``chat_template_kwargs`` of the request; a template that takes no variables refuses them."""
 
 
 NO_WISHES = RenderOptions()
-"""Of most requests, and shared by them: whoever is in a hurry asks whether it is this one."""
+"""The default options, shared by most requests, so that renderers can compare by identity."""
 
 
 def wishes_of(**asked: Any) -> RenderOptions:
-    """The wishes with these fields, as a request has them: those of most requests where nothing is asked."""
+    """The options with these fields; ``NO_WISHES`` itself if all have their defaults."""
     wishes = RenderOptions(**asked)
     return NO_WISHES if wishes == NO_WISHES else wishes
 
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """The conversation to render, and how it is meant."""
+    """The conversation to render, and its options."""
 
     messages: Sequence[Message]
-    """A tuple, or the columns of plain ones."""
+    """A tuple, or ``PlainMessages``."""
     wishes: RenderOptions = NO_WISHES
 
     @property
     def texts(self) -> Sequence[str]:
-        """What is said, message by message."""
-        said = self.messages
-        return said.texts if type(said) is PlainMessages else [message.text for message in said]
+        """The text of each message."""
+        messages = self.messages
+        return messages.texts if type(messages) is PlainMessages else [message.text for message in messages]
 
     @property
     def continue_final(self) -> bool:

@@ -1,7 +1,7 @@
-"""What can go wrong, once for the whole gateway.
+"""All errors of the gateway.
 
 GatewayError                          500 internal_error
-├── RequestError                      400 the client can mend it
+├── RequestError                      400 the request must be changed
 │   ├── InvalidJson                   400 invalid_json
 │   ├── JsonTooDeep                   400 json_too_deep
 │   ├── InvalidBody                   400 invalid_body
@@ -25,7 +25,7 @@ GatewayError                          500 internal_error
 │   ├── UnsupportedMediaType          415 unsupported_media_type
 │   ├── UnsupportedEncoding           415 unsupported_encoding
 │   └── HeadTooLarge                  431 head_too_large
-├── Overloaded                        503 overloaded: we cannot now
+├── Overloaded                        503 overloaded: retry later
 │   └── ServerDraining                503 server_draining
 ├── TemplateError                     500 template_error: a template cannot be applied
 ├── UpstreamError                     502 upstream_error: the model's server failed
@@ -49,10 +49,9 @@ GatewayError                          500 internal_error
 │       └── DeadlineExceeded          504 deadline_exceeded
 └── ConfigError                       a file an operator wrote; never reaches a client
 
-Status, code, type and ``retryable`` are facts of the class, so nobody decides
-them twice. ``retryable`` means that another attempt, before the first event, may
-help (``specs/reliability.md`` 4.1). Messages never hold client text beyond a
-short, escaped name, nor an upstream's body, address or key.
+Status, code, type and ``retryable`` are facts of the class. ``retryable`` means that another attempt, before the first
+event, may help (``docs/spec/reliability.md`` 4.1). Messages never hold client text beyond a short, escaped name, nor an
+upstream's body, address or key.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from dataclasses import dataclass
 
 
 class GatewayError(Exception):
-    """Anything the gateway reports; the base says *we* failed."""
+    """Base of all errors; itself an internal error of the gateway."""
 
     status = 500
     code = "internal_error"
@@ -73,16 +72,16 @@ class GatewayError(Exception):
         self.message = message
         self.param = param
         self.retry_after = retry_after
-        """Seconds after which another call makes sense; only for 429 and 503."""
+        """Seconds after which the client may retry; for 429 and 503 only."""
         self.retried = False
         """True: the gateway has repeated the call already, so the client is advised not to."""
 
 
 def drop_tracebacks(error: BaseException) -> None:
-    """Release the frames that an error has passed through, and those of the errors it replaced.
+    """Release the frames of a handled error and of the errors it replaced.
 
-    For an error that has been handled. An object that keeps it (a failed connection) is referred to by those frames:
-    a reference cycle, which would keep everything that the call has held in memory until the collector runs.
+    The frames refer to objects that refer to the error (a failed connection): a reference cycle, which would keep the
+    call's memory until the garbage collector runs.
     """
     one: BaseException | None = error
     while one is not None:
@@ -90,11 +89,11 @@ def drop_tracebacks(error: BaseException) -> None:
         one = one.__context__
 
 
-# ---------------------------------------------------------------- the client's side
+# ---------------------------------------------------------------- requests
 
 
 class RequestError(GatewayError):
-    """The request cannot be served as it is; the same bytes will fail again."""
+    """The request cannot be served; the same bytes will fail again."""
 
     status = 400
     code = "invalid_request"
@@ -156,13 +155,13 @@ class MediaNotSupported(RequestError):
 
 
 class MediaNotAllowed(RequestError):
-    """A media address that the gateway will not pass on."""
+    """A media address that the policy or the gateway's rules refuse."""
 
     code = "media_not_allowed"
 
 
 class ContextLengthExceeded(RequestError):
-    """Prompt and answer do not fit the model; harnesses look for this code."""
+    """Prompt and answer do not fit the model; evaluation harnesses rely on this code."""
 
     code = "context_length_exceeded"
 
@@ -174,19 +173,19 @@ class ContentFiltered(RequestError):
 
 
 class UpstreamRejectedRequest(RequestError):
-    """The model's server called the request invalid (a 4xx of its own)."""
+    """The model's server refused the request with a 4xx."""
 
     code = "upstream_rejected_request"
 
 
 class BadHost(RequestError):
-    """The Host header names a host this gateway does not answer for."""
+    """The Host header names a host that the gateway does not serve."""
 
     code = "bad_host"
 
 
 class InvalidApiKey(RequestError):
-    """No key, a wrong key or an expired key: one answer for all three."""
+    """No key, a wrong key or an expired key; the response is the same for all three."""
 
     status = 401
     code = "invalid_api_key"
@@ -236,24 +235,24 @@ class UnsupportedMediaType(RequestError):
 
 
 class UnsupportedEncoding(RequestError):
-    """The body is compressed; request bodies are taken as they are only."""
+    """The body is compressed; only uncompressed bodies are accepted."""
 
     status = 415
     code = "unsupported_encoding"
 
 
 class HeadTooLarge(RequestError):
-    """The request line and the header fields, or the framing of a chunked body, are larger than we read."""
+    """The request line and header fields, or the framing of a chunked body, exceed their limit."""
 
     status = 431
     code = "head_too_large"
 
 
-# ---------------------------------------------------------------- our side
+# ---------------------------------------------------------------- the gateway
 
 
 class Overloaded(GatewayError):
-    """The gateway has no room for this call now."""
+    """The gateway cannot take this call now."""
 
     status = 503
     code = "overloaded"
@@ -261,7 +260,7 @@ class Overloaded(GatewayError):
 
 
 class ServerDraining(Overloaded):
-    """The process leaves, and could not wait for this call to end."""
+    """The process shuts down before this call has ended."""
 
     code = "server_draining"
     retryable = False
@@ -277,7 +276,7 @@ class TemplateError(GatewayError):
 
 
 class UpstreamError(GatewayError):
-    """The model's server failed with a 5xx, or in a way no other class names."""
+    """The model's server failed with a 5xx, or in a way that no other class describes."""
 
     status = 502
     code = "upstream_error"
@@ -301,30 +300,30 @@ class UpstreamDisconnected(UpstreamError):
 
     code = "upstream_disconnected"
     stale = False
-    """True: it was a reused connection that the server had closed before it can have read the request."""
+    """True: a reused connection, which the server had closed before it can have read the request."""
 
 
 class UpstreamInvalidResponse(UpstreamError):
-    """What came back is not HTTP, not JSON, or not a completion."""
+    """The response is not HTTP, not JSON, or not a completion."""
 
     code = "upstream_invalid_response"
 
 
 class UpstreamInvalidStream(UpstreamError):
-    """An event in the stream cannot be read; skipping it would lose text."""
+    """An event of the stream cannot be parsed; skipping it would lose text."""
 
     code = "upstream_invalid_stream"
 
 
 class UpstreamTooLarge(UpstreamError):
-    """The answer exceeds the size we are willing to hold."""
+    """The answer exceeds the size limit."""
 
     code = "upstream_response_too_large"
     retryable = False
 
 
 class UpstreamIncomplete(UpstreamError):
-    """The stream ended without saying why; calling that "stop" would be a lie."""
+    """The stream ended without a finish_reason."""
 
     code = "upstream_incomplete"
 
@@ -337,7 +336,7 @@ class UpstreamRedirect(UpstreamError):
 
 
 class UpstreamAuthFailed(UpstreamError):
-    """The server refused the operator's key: not the client's fault."""
+    """The server refused the operator's key."""
 
     code = "upstream_auth_failed"
     retryable = False
@@ -358,7 +357,7 @@ class UpstreamQuotaExhausted(UpstreamError):
 
 
 class UpstreamIgnoredParameter(UpstreamError):
-    """The server answered 200 but left out what was asked for; such an answer would mislead."""
+    """The server answered 200 without what the request asked for."""
 
     code = "upstream_ignored_parameter"
     retryable = False
@@ -405,16 +404,16 @@ class DeadlineExceeded(UpstreamTimeout):
     retryable = False
 
 
-# ---------------------------------------------------------------- the operator's side
+# ---------------------------------------------------------------- configuration
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a file: where it is, what it is, and what to do."""
+    """One mistake in a file: place, description and remedy."""
 
     file: str
     line: int
-    """1-based; 0 when the whole file is meant."""
+    """1-based; 0: the whole file."""
     key: str
     """Dotted path inside the file, such as ``models.my-model.template``; may be empty."""
     message: str

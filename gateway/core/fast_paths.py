@@ -1,7 +1,7 @@
-"""The one switch of all fast paths.
+"""The switch of all fast paths.
 
-A fast path is a second implementation of something, named ``fast_…`` beside its general form. It takes the cases that
-it knows completely and leaves every other case to the general form, so switching it off changes speed and nothing else.
+A fast path is a second implementation of something, named ``fast_…`` beside its general form. It handles the cases that
+it knows completely and leaves all others to the general form, so switching it off changes speed and nothing else.
 """
 
 from __future__ import annotations
@@ -9,6 +9,4 @@ from __future__ import annotations
 import os
 
 ENABLED = os.environ.get("GATEWAY_FAST_PATHS", "1") != "0"
-"""False if ``GATEWAY_FAST_PATHS=0`` was set when the process started: only general forms run.
-
-The test suite runs both ways."""
+"""False if ``GATEWAY_FAST_PATHS=0`` was set when the process started. The test suite runs both ways."""

@@ -1,4 +1,4 @@
-"""How deep JSON nests, measured without recursion."""
+"""Nesting depth of JSON values, measured without recursion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def deeper_than(value: object, limit: int) -> bool:
         items = list(chain.from_iterable(map(dict.values, objects)))
         if len(objects) < len(level):
             items.extend(chain.from_iterable([item for item in level if type(item) is list]))
-        if CONTAINERS.isdisjoint(map(type, items)):  # a level of plain values, which ends nearly every body
+        if CONTAINERS.isdisjoint(map(type, items)):  # only plain values, as at the end of nearly every body
             return False
         level = [item for item in items if type(item) in CONTAINERS]
     return True

@@ -1,4 +1,4 @@
-"""What a template makes of a dialogue: segments that remember where they came from."""
+"""The result of rendering a dialogue: a prompt of segments with their origins."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.frozen import dataclass
 
 Bos = Literal["none", "text", "engine"]
-"""Who writes the begin-of-sequence token (design 4.3).
+"""Origin of the begin-of-sequence token.
 
-``none``    the template says nothing about it; the engine's habit stands
+``none``    the template does not define it; the engine's behaviour stands
 ``text``    the template writes it as text; the engine must not add another
 ``engine``  the engine is expected to add it
 """
@@ -20,14 +20,14 @@ Bos = Literal["none", "text", "engine"]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of a prompt that remembers where it came from."""
+    """A piece of a prompt with its origin."""
 
     text: str
     role: str
-    """The template's role that speaks; empty for the template's own begin and end."""
+    """The template's role; empty for the template's own begin and end."""
     origin: str
     """``template`` (meta begin or end, default prompts), ``messages[2]``, ``tools[0]``, ``tool_choice``,
-    ``generate``; ``mixed`` where a template has worked on the very words, so that nobody can tell.
+    ``generate``; ``mixed`` where a template has changed the text itself, so that the origin is unknown.
     """
     scaffold: bool
     """True: written by the template. False: content from the client."""
@@ -35,10 +35,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A rewrite that the client should know of; shown in ``x-gateway-notice``."""
+    """One change of a request by the gateway, reported in ``x-gateway-notice``."""
 
     rule: str
-    """A closed set of words: ``fallback_role``, ``merged_turns``, ``default_prompt`` …"""
+    """The kind of change: ``fallback_role``, ``merged_turns``, ``default_prompt`` …"""
     detail: str = ""
     """ASCII, short, and free of client text: ``messages[0].role=HUMAN``."""
 
@@ -47,76 +47,70 @@ class Notice:
 
 
 SegmentLabel = tuple[str, str, bool]
-"""Where a piece of a prompt comes from: a segment's ``role``, ``origin`` and ``scaffold``."""
+"""A segment's ``role``, ``origin`` and ``scaffold``."""
 
 
 Segments = tuple[Segment, ...]
-"""All of a prompt's text, in order."""
+"""The whole text of a prompt, in order."""
 Messages = tuple[Mapping[str, Any], ...]
-"""OpenAI messages, as they go on the wire."""
+"""OpenAI messages as they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What a text was joined from, with a mark for each."""
+    """The pieces of a text, with a label for each."""
 
     texts: tuple[str, ...] = ()
     marks: tuple[SegmentLabel | None, ...] = ()
-    """None: an empty piece that is no segment."""
+    """None: an empty piece without a segment."""
 
     def segments(self) -> Segments:
-        """The pieces with their marks."""
+        """The pieces as segments."""
         return tuple([Segment(text, *mark) for text, mark in zip(self.texts, self.marks, strict=True) if mark])
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredSegments:
-    """What a text was made of, where it takes more renderings to find out."""
+    """Segments that are computed on request, because that takes more renderings."""
 
     segments: Callable[[], Segments] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMetadata:
-    """What prompts of one template have in common when their speakers follow each other in the same order.
-
-    It is made once for such an order, so that a prompt itself is little more than its text.
-    """
+    """What all prompts of one template share when their roles follow in the same order; created once per order."""
 
     stops: tuple[str, ...] = ()
-    """The template's stop strings, in order of precedence (design 4.2)."""
+    """The template's stop strings, in order of precedence."""
     stop_token_ids: tuple[int, ...] = ()
     bos: Bos = "none"
     bos_text: str = ""
     """With ``bos: text``: the BOS as the template writes it."""
     notices: tuple[Notice, ...] = ()
     opened: str = ""
-    """What the text ends with on the model's behalf: the beginning of a call that ``tool_choice`` demands."""
+    """End of the text that belongs to the answer: the beginning of a call that ``tool_choice`` requires."""
     segments_of: Callable[[Dialogue], Segments] | None = field(default=None, compare=False, repr=False)
-    """Finds the segments of a dialogue's prompt, for texts that are made without looking at their pieces."""
+    """Computes the segments of a dialogue's prompt, for prompts rendered without segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the model will see, and where its answer ends.
-
-    A string template makes a text; a message template makes messages, which are then the ``source``.
-    """
+    """The prompt of a call: a text from a string template, or messages (in ``source``) from a message template."""
 
     text: str = ""
     """The exact string; ``""`` for message templates."""
     manner: PromptMetadata = PromptMetadata()
     source: Dialogue | Pieces | DeferredSegments | Messages = field(default=Pieces(), hash=False)
-    """What it was made of. With a dialogue, ``manner`` finds the segments when somebody asks."""
+    """Pieces, deferred segments or messages; with a dialogue, ``manner.segments_of`` computes the segments."""
 
     @property
     def messages(self) -> Messages | None:
-        """What a message template makes; None for string templates."""
+        """The messages of a message template; None for string templates."""
         return self.source if isinstance(self.source, tuple) else None
 
     @property
     def segments(self) -> Segments | None:
-        """The pieces with their marks, made when somebody looks at them; None for message templates."""
+        """The segments, computed on access; None for message templates."""
         source = self.source
         if isinstance(source, tuple):
             return None

@@ -1,4 +1,4 @@
-"""What remains of a call: one frozen value, from which every metric and log line is made."""
+"""The record of a finished call, from which its metrics, span and log line are made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Record:
     outcome: str
     """``ok``, ``client_gone``, ``client_stalled``, ``cancelled``, or the ``code`` of the error that ended the call."""
     status: int
-    """The HTTP status; 499 when the client left or stalled."""
+    """The HTTP status; 499 when the client disconnected or stalled."""
     stream: bool
     duration: float
     template: str = ""
@@ -27,9 +27,9 @@ class Record:
     """From the request's head to the parsed call."""
     render: float | None = None
     upstream_first: float | None = None
-    """From sending the request upstream to its first content."""
+    """From opening the backend to its first content."""
     upstream: float | None = None
-    """From sending the request upstream to its end."""
+    """From opening the backend to its end."""
     first_token: float | None = None
     """From the request's head to the first content written; streams only."""
     gaps: tuple[float, ...] = ()
@@ -38,13 +38,13 @@ class Record:
     completion_tokens: int | None = None
     usage_source: str = ""
     stop_cuts: tuple[str, ...] = ()
-    """Where each stop came from: ``gateway`` or ``engine``."""
+    """Source of each ``stop``: ``gateway`` or ``engine``."""
     role_rewrites: tuple[str, ...] = ()
-    """The template's notices, by rule."""
+    """Rules of the template's notices."""
     bos_anomaly: bool = False
     gone_phase: str = ""
     """With ``client_gone``: ``before_first`` or ``mid_stream``; with ``client_stalled``: ``stalled``."""
     tool_parser: str = ""
-    """The format in which tool calls were looked for; empty: in none."""
+    """The format in which tool calls were searched; empty: none."""
     tool_parse_failures: int = 0
-    """How often text looked like a call and was none."""
+    """Texts that looked like a tool call and were none."""

@@ -1,7 +1,7 @@
-"""How does text pass from an engine's socket to a client's while nobody looks at it?
+"""Forwarding of plain text from an engine's socket to a client's without waking the task of the call.
 
-Whoever stands between the two says beforehand what may not pass, and reads afterwards what has passed; on the way
-itself nobody is called. Anything but the plainest text ends the passage, and is then looked at by everybody.
+Before, the layers set what may not pass; afterwards they read what has passed. Everything but plain text ends the
+forwarding and takes the general path.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ from time import monotonic
 
 
 class ChoiceFrame:
-    """The way of one choice's text."""
+    """Frame around one choice's text in the client's stream."""
 
     __slots__ = ("before", "behind", "passed")
 
     def __init__(self, before: bytes, behind: bytes) -> None:
         self.before = before
-        """What stands before the text's JSON string in the client's frame."""
+        """Bytes of the frame before the text's JSON string."""
         self.behind = behind
-        """What stands behind it."""
+        """Bytes behind it."""
         self.passed = 0
-        """Characters that have passed."""
+        """Characters forwarded."""
 
 
 class TextSplice:
-    """One passage: from when a stream is left to itself until something has to be looked at.
+    """One stretch of direct forwarding.
 
-    The edge makes it, with a lane for each choice that it has introduced; the cut takes lanes away and says what
-    halts; the backend lets text pass, and notes it. Afterwards the cut reads the characters, the clock and the
-    progress the moments.
+    The edge creates it with a frame for each choice whose first frame is sent; ``ResponseStream`` removes frames and
+    sets ``halts``; the backend forwards text and records it.
     """
 
     __slots__ = ("halts", "lanes", "moments", "now", "write")
@@ -39,12 +38,12 @@ class TextSplice:
         self, write: Callable[[bytes], bool], lanes: dict[int, ChoiceFrame], now: Callable[[], float] = monotonic
     ) -> None:
         self.write = write
-        """Takes a frame for the client; False: it has done nothing, because the client reads too slowly."""
+        """Sends a frame to the client. Returns False, and sends nothing, while the client applies back-pressure."""
         self.lanes = lanes
-        """By choice; the text of other choices does not pass."""
+        """Frames by choice; text of other choices is not forwarded."""
         self.now = now
         """Monotonic seconds."""
         self.halts: re.Pattern[str] | None = None
-        """Text in which this is found does not pass."""
+        """Text in which this matches is not forwarded."""
         self.moments: list[float] = []
-        """When text has passed, in order."""
+        """Times of forwarding, in order."""

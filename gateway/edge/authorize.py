@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.assembly import Stack
-from gateway.calls.prepare import Route
+from gateway.calls.route import Route
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import ModelNotFound
 from gateway.wire.error_object import quoted

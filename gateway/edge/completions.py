@@ -11,8 +11,10 @@ from typing import Any, NoReturn
 
 import orjson
 
-from gateway.calls.prepare import PREPARE, Prepared, Route, Run
+from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.response import ResponseStream
+from gateway.calls.route import Route
+from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.completion import Completion
@@ -27,7 +29,7 @@ from gateway.edge.http_request import HttpRequest
 from gateway.edge.provenance import explanation, provenance, rendering
 from gateway.edge.replies import JSON, error_event, send_error, send_json
 from gateway.runtime import Runtime
-from gateway.stream.fold import Fold, folded
+from gateway.stream.fold import Fold, fast_fold
 from gateway.telemetry.call_log import log_call
 from gateway.wire.error_object import quoted
 from gateway.wire.json import parse_object
@@ -157,12 +159,12 @@ class Calls:
 
     async def _answer(self, asked: HttpRequest, progress: CallTimeline) -> None:
         call, route = await self.read(asked, progress.endpoint, progress)
-        prepared = await PREPARE[call.endpoint](route, call)
+        prepared = await prepare(route, call)
         asked.known = route, prepared
         progress.render = prepared.render_seconds
         if prepared.prompt is not None and prepared.prompt.manner.notices:
             progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.manner.notices)
-        async with Run(route, prepared, progress) as events:
+        async with CallRun(route, prepared, progress) as events:
             if call.stream:
                 speaker = _speaker(call, route, prepared, progress)
                 asked.telling = events, speaker
@@ -250,7 +252,7 @@ async def _stream(
 
 async def _whole(events: Events) -> Completion | Document:
     batch = await events.next_batch()
-    if events.exhausted and (completion := folded(batch)) is not None:
+    if events.exhausted and (completion := fast_fold(batch)) is not None:
         return completion
     fold = Fold()
     document: Document | None = None

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from gateway.edge.cancellation import Cancellation
 
 if TYPE_CHECKING:
-    from gateway.calls.prepare import Prepared, Route
+    from gateway.calls.prepare import Prepared
     from gateway.calls.response import ResponseStream
+    from gateway.calls.route import Route
     from gateway.wire.responses import ResponseWriter
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")

@@ -77,7 +77,7 @@ class Catalogue:
         route = self._stack().routes[name]
         if route.spec.description:
             card["description"] = route.spec.description
-        length = route.room.length if route.room is not None else route.max_model_len
+        length = route.engine_tokenizer.length if route.engine_tokenizer is not None else route.max_model_len
         if length is not None:
             card["max_model_len"] = length
         return card

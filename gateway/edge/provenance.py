@@ -8,7 +8,8 @@ from hashlib import sha256
 from typing import Any
 
 from gateway.backend.tokenizer import token_ids
-from gateway.calls.prepare import Prepared, Route, prepare
+from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue

@@ -1,0 +1,1 @@
+"""Policies: ``admit`` decides what is sent upstream, ``deliver`` how it is delivered."""

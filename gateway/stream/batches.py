@@ -1,7 +1,4 @@
-"""How do the few layers that are generators give batches? One event each.
-
-The way of every call does not come through here: a batch is handed on as it is.
-"""
+"""An event stream made from an async iterator of events, for backends and layers that are generators."""
 
 from __future__ import annotations
 
@@ -12,18 +9,18 @@ from gateway.core.text_splice import TextSplice
 
 
 class Singles:
-    """The events of an iterator, each a batch of its own."""
+    """``Events`` whose batches hold one event each."""
 
     __slots__ = ("_events",)
 
     exhausted = False
-    """See ``Events``: an iterator does not tell."""
+    """Always False: the end of an iterator is not known before it is reached."""
 
     def __init__(self, events: AsyncIterator[Event]) -> None:
         self._events = events
 
     async def forward_text(self, passage: TextSplice) -> None:
-        """See ``Events``: there is no short way."""
+        """Returns at once: nothing can be forwarded directly."""
 
     async def next_batch(self) -> Sequence[Event]:
         """See ``Events``."""

@@ -1,7 +1,7 @@
-"""Why did the answer end? Engines' finish reasons in OpenAI's five words.
+"""Engines' finish reasons, translated to OpenAI's five.
 
-Letter case, ``-`` and ``_`` make no difference. A reason that means "broken off" is an error, as calling it
-``stop`` would be a lie; so is a reason nobody here knows, for the same cause: whoever knows what it means adds a row.
+Letter case, ``-`` and ``_`` make no difference. A reason that means "aborted" is an error, because ``stop`` would be
+wrong; an unknown reason is an error for the same cause, until it has a row here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FINISH_REASONS = {
     "tool_calls": "tool_calls",
     "content_filter": "content_filter",
     "function_call": "function_call",
-    # the model's own end, or a stop string
+    # the model's end of text, or a stop string
     "eos": "stop",
     "eos_token": "stop",
     "end": "stop",
@@ -25,7 +25,7 @@ FINISH_REASONS = {
     "stop_sequence": "stop",
     "stop_str": "stop",
     "stop_token": "stop",
-    # out of room
+    # limit reached
     "max_tokens": "length",
     "max_new_tokens": "length",
     "max_output_tokens": "length",
@@ -43,7 +43,7 @@ FINISH_REASONS = {
     "guardrail_intervened": "content_filter",
 }
 
-BROKEN_OFF: dict[str, type[UpstreamError]] = {
+ABORTED: dict[str, type[UpstreamError]] = {
     "abort": UpstreamIncomplete,
     "aborted": UpstreamIncomplete,
     "cancel": UpstreamIncomplete,
@@ -55,23 +55,21 @@ BROKEN_OFF: dict[str, type[UpstreamError]] = {
 
 
 def finish_reason(raw: object) -> str | None:
-    """OpenAI's word for an engine's reason; None while the choice goes on (null, or ``""``).
+    """OpenAI's finish reason for an engine's; None while the choice goes on (null, or ``""``).
 
-    Raises ``UpstreamIncomplete`` or ``UpstreamError`` for an answer broken off, ``UpstreamInvalidResponse`` for
-    a reason that is no string or not in the table.
+    Raises ``UpstreamIncomplete`` or ``UpstreamError`` for an aborted answer, ``UpstreamInvalidResponse`` for a reason
+    that is not a string or not in the table.
     """
     if raw is None or raw == "":
         return None
     if not isinstance(raw, str):
         raise UpstreamInvalidResponse("the model's server sent a finish_reason that is not a string")
-    reason = FINISH_REASONS.get(raw)  # nearly always OpenAI's own word
+    reason = FINISH_REASONS.get(raw)  # nearly always OpenAI's own
+    if reason is None:
+        reason = FINISH_REASONS.get(word := raw.lower().replace("-", "_"))
     if reason is not None:
         return reason
-    word = raw.lower().replace("-", "_")
-    reason = FINISH_REASONS.get(word)
-    if reason is not None:
-        return reason
-    error = BROKEN_OFF.get(word)
+    error = ABORTED.get(word)
     if error is not None:
-        raise error(f"the model's server broke the answer off (finish_reason {word})")
+        raise error(f"the model's server aborted the answer (finish_reason {word})")
     raise UpstreamInvalidResponse(f"the model's server sent an unknown finish_reason {raw[:32]!a}")

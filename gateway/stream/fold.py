@@ -1,8 +1,8 @@
-"""What is the whole answer? Folds a call's events to one value, for non-streaming clients and the record.
+"""Folding of a call's events to one ``Completion``, for clients that do not stream.
 
-Deltas are increments: under the same key of ``fields`` strings and lists are joined, under the same key of ``extras``
-lists. Of other values the last one that is not null stands. Tool calls are put together by their index.
-Pieces are joined once, at the end: the work is linear. What is gathered is bounded by ``MAX_FOLDED``.
+Under the same key of ``fields`` strings and lists are joined, under the same key of ``extras`` lists. Of other values
+the last one that is not null stands. Tool calls are joined by their index. Pieces are joined once, at the end, so the
+work is linear; their size is bounded by ``MAX_FOLDED``.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gateway.core import fast_paths
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 
 MAX_FOLDED = 16 * 1024 * 1024
-"""Characters that are gathered for one answer, all choices together; each piece and each value counts as ``PIECE``
-more. The same number as the bytes that an answer without a stream may have."""
+"""Characters of one answer, all choices together; each piece and each value counts as ``PIECE`` more. Equals the bytes
+that an answer without a stream may have."""
 PIECE = 8
 
 WHOLE = frozenset({"role", "id", "type", "name"})
-"""Strings that arrive whole, and perhaps again in each delta; never joined."""
+"""Strings that arrive whole, possibly again in each delta; never joined."""
 OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
 """Objects that arrive in fragments; their strings are joined in turn."""
 
 
-def folded(batch: Sequence[Event]) -> Completion | None:
-    """What ``Fold`` makes of a whole answer with one choice, in one text and nothing beside it; None: of any other."""
+def fast_fold(batch: Sequence[Event]) -> Completion | None:
+    """The completion of an answer with one choice in one text and nothing else; None for every other answer."""
+    if not fast_paths.ENABLED:
+        return None
     begun = delta = finish = usage = None
     for event in batch:
         if isinstance(event, Delta) and delta is None:
@@ -42,13 +45,13 @@ def folded(batch: Sequence[Event]) -> Completion | None:
             return None
     if delta is None or finish is None or finish.index != delta.index or finish.extras is not EMPTY_MAPPING:
         return None
-    if delta.fields is not EMPTY_MAPPING or delta.extras is not EMPTY_MAPPING:
+    if delta != Delta(delta.index, delta.text, delta.logprobs):  # a field that this form does not know
         return None
     return Completion((Choice(delta.index, delta.text, finish, delta.logprobs),), usage, begun)
 
 
 class Fold:
-    """Takes events one by one, gives the completion at the end."""
+    """Folds events one by one."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _Parts] = {}
@@ -66,9 +69,7 @@ class Fold:
             if event.logprobs is not None or event.fields is not EMPTY_MAPPING or event.extras is not EMPTY_MAPPING:
                 self._size += _size_beside(event)
             if self._size > MAX_FOLDED:
-                raise UpstreamTooLarge(
-                    f"the model's server streamed more text and fields for one answer than {MAX_FOLDED} bytes hold"
-                )
+                raise UpstreamTooLarge(f"the model's server streamed an answer of more than {MAX_FOLDED} bytes")
             self._parts(event.index).add(event)
         elif isinstance(event, Finish):
             parts = self._parts(event.index)
@@ -78,12 +79,12 @@ class Fold:
         elif isinstance(event, Begun):
             self._begun = self._begun or event
         else:
-            raise TypeError("a Document is a whole answer; there is nothing to fold")
+            raise TypeError("a Document is a whole answer and cannot be folded")
 
     def result(self) -> Completion:
-        """The answer; ``UpstreamIncomplete`` if there is no choice, or one without a finish."""
+        """The answer. Raises ``UpstreamIncomplete`` without a choice, or for one without a finish."""
         if not self._choices:
-            raise UpstreamIncomplete("the model's server ended its answer without a single choice")
+            raise UpstreamIncomplete("the model's server ended its answer without a choice")
         choices = tuple(self._choices[index].choice() for index in sorted(self._choices))
         return Completion(choices, self._usage, self._begun)
 
@@ -95,7 +96,7 @@ class Fold:
 
 
 class _Parts:
-    """What has come of one choice."""
+    """Pieces of one choice."""
 
     __slots__ = ("extras", "fields", "finish", "index", "logprobs", "text")
 
@@ -133,7 +134,7 @@ class _Parts:
 
 
 def _size_beside(delta: Delta) -> int:
-    """What a delta holds beside its text, on the scale of ``MAX_FOLDED``."""
+    """Size of a delta without its text, as ``MAX_FOLDED`` counts it."""
     tokens = sum([1 + len(token.top or ()) for token in delta.logprobs or ()])
     return PIECE * tokens + _size(delta.fields) + _size(delta.extras)
 
@@ -152,27 +153,27 @@ def _gather(into: dict[str, list[Any]], values: Mapping[str, Any]) -> None:
 
 
 def _joined(key: str, values: list[Any]) -> Any:
-    """All that came under one key, as one value."""
-    said = [value for value in values if value is not None]
-    if not said:
+    """The values of one key as one value."""
+    values = [value for value in values if value is not None]
+    if not values:
         return None
-    if len(said) == 1 and key != "tool_calls":
-        return said[0]
-    if all(isinstance(value, str) for value in said):
-        return next((value for value in reversed(said) if value), "") if key in WHOLE else "".join(said)
-    if all(isinstance(value, list) for value in said):
-        items = [item for value in said for item in value]
-        return _tool_calls(said) if key == "tool_calls" and all(isinstance(item, dict) for item in items) else items
-    if key in OBJECTS and all(isinstance(value, dict) for value in said):
-        return _object(said)
-    return said[-1]
+    if len(values) == 1 and key != "tool_calls":
+        return values[0]
+    if all(isinstance(value, str) for value in values):
+        return next((value for value in reversed(values) if value), "") if key in WHOLE else "".join(values)
+    if all(isinstance(value, list) for value in values):
+        items = [item for value in values for item in value]
+        return _tool_calls(items) if key == "tool_calls" and all(isinstance(item, dict) for item in items) else items
+    if key in OBJECTS and all(isinstance(value, dict) for value in values):
+        return _object(values)
+    return values[-1]
 
 
 def _last(values: list[Any]) -> Any:
-    said = [value for value in values if value is not None]
-    if said and all(isinstance(value, list) for value in said):
-        return [item for value in said for item in value]
-    return said[-1] if said else None
+    values = [value for value in values if value is not None]
+    if values and all(isinstance(value, list) for value in values):
+        return [item for value in values for item in value]
+    return values[-1] if values else None
 
 
 def _object(fragments: list[dict[str, Any]]) -> dict[str, Any]:
@@ -182,12 +183,12 @@ def _object(fragments: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: _joined(key, values) for key, values in gathered.items()}
 
 
-def _tool_calls(lists: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Calls in order of their index. Without an index a new ``id`` opens a call, else the fragment goes to the last."""
+def _tool_calls(fragments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls in order of their index. Without an index a new ``id`` begins a call, else the fragment joins the last."""
     calls: dict[int, list[dict[str, Any]]] = {}
     ids: dict[str, int] = {}
     last = highest = -1
-    for fragment in (fragment for fragments in lists for fragment in fragments):
+    for fragment in fragments:
         index, name = fragment.get("index"), fragment.get("id")
         if type(index) is not int:
             fresh = highest + 1

@@ -1,15 +1,15 @@
-"""What does a text say besides its content? Reasoning and tool calls, told apart and put into OpenAI's deltas.
+"""Parsing of an answer's text into content, reasoning and tool calls, as OpenAI's deltas.
 
-Stands behind the cut, where a template declares tools or thinking, and is not there otherwise. For each choice:
+Runs behind the stop cutter, for templates that declare tools or thinking. For each choice:
 
-- Text becomes content, reasoning (under every key the template names) or tool calls. A call goes out when all of it
-  is there: ``index``, ``id``, ``type`` and the name in one delta, the arguments in the next.
-- Where the engine says ``stop`` after a call, ``finish_reason`` is ``tool_calls``. Every other reason stands: with
-  ``length`` the calls that were complete are calls, and the one cut off is text.
+- A call is sent when it is complete: ``index``, ``id``, ``type`` and the name in one delta, the arguments in the next.
+- Where the engine reports ``stop`` after a call, ``finish_reason`` is ``tool_calls``. Every other reason stands: with
+  ``length`` complete calls are calls, and the incomplete one is text.
 - With ``one_call`` the answer ends with its first call.
-- A text that the prompt has written for the model (a call it is to make) is read first; only calls come of it.
-- Log probabilities, fields and extras go out with the delta they came with, or at once where its text is held back:
-  they are those of all that the model wrote, markers included.
+- Text that the prompt has written for the model (the beginning of a required call) is parsed first; only calls come of
+  it.
+- Log probabilities, fields and extras are sent with the delta they came with, or at once where its text is held back:
+  they cover all that the model wrote, markers included.
 """
 
 from __future__ import annotations
@@ -25,59 +25,59 @@ from gateway.stream.reasoning import Reasoning, Thinking, Thought
 from gateway.stream.tool_calls import Format, ParsedCall, Piece, Scanner, UnparsedCall
 
 HEAVY = 16 * 1024
-"""Characters; to read so many takes up to some 30 ms, and the way through a thread 0.1 ms."""
+"""Characters; parsing so many takes up to 30 ms, and handing them to a thread 0.1 ms."""
 
 
 def call_id() -> str:
-    """An id for a call; clients send it back with the result."""
+    """A new id of a tool call; clients send it back with the result."""
     return f"call_{secrets.token_hex(12)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How the text of one call's answer is to be read."""
+class ParserOptions:
+    """How the answer to one call is parsed."""
 
     thinking: Thinking | None = None
     calls: Format | None = None
-    """None: no tools may be called, and what looks like a call is text."""
+    """None: no tools may be called, and text that looks like a call is text."""
     names: frozenset[str] = frozenset()
     """The tools that may be called."""
     one_call: bool = False
     opened: str = ""
-    """What the prompt has written of the answer already."""
+    """The part of the answer that the prompt has written."""
     foreign_stops: frozenset[str] = frozenset()
-    """Stops of the client's own: where one of them ends the answer, it closes no call."""
+    """Stops of the client: an answer that ends at one of them does not complete a call."""
 
 
 class OutputParser:
-    """Reads the events of one call."""
+    """Parses the events of one call."""
 
-    def __init__(self, reading: Reading, choices: int = 1, new_id: Callable[[], str] = call_id) -> None:
-        """``choices``: how many the call expects, numbered from 0."""
-        self._reading = reading
+    def __init__(self, options: ParserOptions, choices: int = 1, new_id: Callable[[], str] = call_id) -> None:
+        """``choices``: the number expected, with indexes from 0."""
+        self._options = options
         self._new_id = new_id
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, _ChoiceParser] = {}
         self._open = set(range(choices))
         self.failures = 0
-        """How often text looked like a call and was none."""
+        """Texts that looked like a call and were none."""
 
     @property
     def done(self) -> bool:
-        """Every expected choice has ended here."""
+        """True: every expected choice has been ended by the parser."""
         return not self._open
 
-    def weighs(self, batch: Sequence[Event]) -> bool:
-        """Is there so much to read, in the batch and in what is held, that an event loop should not wait for it?"""
-        weight = 0
+    def is_heavy(self, batch: Sequence[Event]) -> bool:
+        """True if parsing the batch, with the text held, would block an event loop for too long."""
+        size = 0
         for event in batch:
             if type(event) is Delta:
-                weight += len(event.text)
+                size += len(event.text)
         for choice in self._choices.values():
-            weight += choice.waiting // 4  # most often it only waits for more, and the way through a thread costs
-        return weight > HEAVY
+            size += choice.waiting // 4  # most often held text only waits for more, and a thread has its price
+        return size > HEAVY
 
     def read(self, batch: Sequence[Event]) -> list[Event]:
-        """The events that may go out now."""
+        """The events that can be sent now."""
         out: list[Event] = []
         for event in batch:
             if isinstance(event, Delta):
@@ -86,74 +86,78 @@ class OutputParser:
                 out += self._choice(event.index).end(event)
             else:
                 out.append(event)
-        self._note()
+        self._update()
         return out
 
     def close(self, last: Sequence[Event] = ()) -> list[Event]:
-        """The upstream is at its end: ``last`` and what is still held, choice by choice, without inventing a finish."""
+        """The upstream has ended: ``last`` and the text still held, choice by choice, without new finish events."""
         out = self.read(last)
         out += [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
-        self._note()
+        self._update()
         return out
 
-    def _choice(self, index: int) -> _Choice:
+    def _choice(self, index: int) -> _ChoiceParser:
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _Choice(index, self._reading, self._new_id)
+            choice = self._choices[index] = _ChoiceParser(index, self._options, self._new_id)
         return choice
 
-    def _note(self) -> None:
+    def _update(self) -> None:
         self.failures = sum(choice.failures for choice in self._choices.values())
         self._open = {index for index in self._open if index not in self._choices or not self._choices[index].ended}
 
 
-class _Choice:
-    """One choice's text on its way out."""
+class _ChoiceParser:
+    """Parser state of one choice."""
 
     __slots__ = (
-        "_calls",
-        "_heard",
+        "_has_text",
         "_index",
         "_made",
         "_new_id",
-        "_reading",
+        "_opened_calls",
+        "_options",
+        "_prompt_held",
         "_reasoning",
         "_scanner",
-        "_unsaid",
         "ended",
         "failures",
     )
 
-    def __init__(self, index: int, reading: Reading, new_id: Callable[[], str]) -> None:
+    def __init__(self, index: int, options: ParserOptions, new_id: Callable[[], str]) -> None:
         self._index = index
-        self._reading = reading
+        self._options = options
         self._new_id = new_id
-        self._reasoning = None if reading.thinking is None else Reasoning(reading.thinking)
-        self._scanner = None if reading.calls is None else Scanner(reading.calls, reading.names)
+        self._reasoning = None if options.thinking is None else Reasoning(options.thinking)
+        self._scanner = None if options.calls is None else Scanner(options.calls, options.names)
         self._made = 0
         """Calls so far."""
-        self._calls: list[Event] = []
-        """What the prompt has begun, to go out with the first thing the model says."""
+        self._opened_calls: list[Event] = []
+        """Calls that the prompt has written, to be sent with the first event of the model."""
         self.ended = False
         self.failures = 0
-        self._heard = False
-        """The model has said something: what the prompt has begun, and nobody went on with, is no failure."""
-        self._unsaid = 0
-        """So many characters of what is held back are the prompt's, not the model's."""
-        if reading.opened:
-            self._calls = [event for event in self._parts(reading.opened) if "tool_calls" in _fields(event)]
-            self._unsaid = 0 if self._scanner is None else self._scanner.held
+        self._has_text = False
+        """The model has written text: a call that only the prompt has begun is no failure."""
+        self._prompt_held = 0
+        """Characters of the held text that the prompt has written, not the model."""
+        if options.opened:
+            self._opened_calls = [
+                event
+                for event in self._text(options.opened)
+                if isinstance(event, Delta) and "tool_calls" in event.fields
+            ]
+            self._prompt_held = 0 if self._scanner is None else self._scanner.held
 
     @property
     def waiting(self) -> int:
-        """How many characters of an open call are held."""
+        """Characters held of an incomplete call."""
         return 0 if self._scanner is None else self._scanner.waiting
 
     def add(self, delta: Delta) -> list[Event]:
         if self.ended:
             return []
-        self._heard = self._heard or bool(delta.text)
-        events, self._calls = [*self._calls, *self._parts(delta.text)], []
+        self._has_text = self._has_text or bool(delta.text)
+        events, self._opened_calls = [*self._opened_calls, *self._text(delta.text)], []
         if delta.logprobs is None and not delta.fields and not delta.extras:
             return events
         first = events[0] if events else None
@@ -166,82 +170,72 @@ class _Choice:
     def end(self, finish: Finish) -> list[Event]:
         if self.ended:
             return []
-        events = self.flush(stopped=finish.reason == "stop" and self._by_itself(finish.matched))
+        events = self.flush(stopped=finish.reason == "stop" and not self._may_be_client_stop(finish.matched))
         if finish.reason == "stop" and self._made:
             finish = Finish(finish.index, "tool_calls", finish.matched, finish.source, finish.extras)
         return events if events and isinstance(events[-1], Finish) else [*events, finish]
 
-    def _by_itself(self, matched: str | int | None) -> bool:
-        """Has the model ended its answer, or may a stop of the client's have done so? Few engines tell which it was."""
-        foreign = self._reading.foreign_stops
-        return not foreign or (matched is not None and matched not in foreign)
+    def _may_be_client_stop(self, matched: str | int | None) -> bool:
+        """True if the end may come from a stop of the client; few engines report which stop matched."""
+        foreign = self._options.foreign_stops
+        return bool(foreign) and (matched is None or matched in foreign)
 
     def flush(self, *, stopped: bool = False) -> list[Event]:
-        """Everything held back; the choice takes no more. ``stopped``: see ``Scanner.end``."""
+        """All held text; ends the choice. ``stopped``: see ``Scanner.end``."""
         if self.ended:
             return []
-        events, self._calls = [*self._calls], []
+        events, self._opened_calls = [*self._opened_calls], []
         if self._reasoning is not None:
-            events += self._of(self._reasoning.end())
+            events += self._parts(self._reasoning.end())
         if self._scanner is not None and not self.ended:
-            events += self._spoken(self._scanner.end(stopped=stopped))
+            events += self._pieces(self._scanner.end(stopped=stopped))
         self.ended = True
         return events
 
-    # ---------------------------------------------------------------- text → deltas
+    def _text(self, text: str) -> list[Event]:
+        return self._parts([text] if self._reasoning is None else self._reasoning.feed(text))
 
-    def _parts(self, text: str) -> list[Event]:
-        return self._of([text] if self._reasoning is None else self._reasoning.feed(text))
-
-    def _of(self, parts: Sequence[Thought | str]) -> list[Event]:
+    def _parts(self, parts: Sequence[Thought | str]) -> list[Event]:
         events: list[Event] = []
         for part in parts:
             if isinstance(part, Thought):
-                events.append(self._thought(part.text))
+                assert self._options.thinking is not None
+                events.append(Delta(self._index, fields=dict.fromkeys(self._options.thinking.fields, part.text)))
             elif self._scanner is not None:
-                events += self._spoken(self._scanner.feed(part))
+                events += self._pieces(self._scanner.feed(part))
             elif part:
                 events.append(Delta(self._index, part))
         return events
 
-    def _spoken(self, pieces: Sequence[Piece]) -> list[Event]:
+    def _pieces(self, pieces: Sequence[Piece]) -> list[Event]:
         events: list[Event] = []
         for piece in pieces:
             if self.ended:
                 break
             if isinstance(piece, ParsedCall):
-                self._unsaid = 0
+                self._prompt_held = 0
                 events += self._call(piece)
-                if self._reading.one_call:
+                if self._options.one_call:
                     self.ended = True
                     events.append(Finish(self._index, "tool_calls", source="gateway"))
                 continue
             if isinstance(piece, UnparsedCall):
-                self.failures += self._heard
+                self.failures += self._has_text
                 piece = piece.text
-            unsaid = min(self._unsaid, len(piece))
-            self._unsaid -= unsaid
-            if piece[unsaid:]:
-                events.append(Delta(self._index, piece[unsaid:]))
+            of_prompt = min(self._prompt_held, len(piece))
+            self._prompt_held -= of_prompt
+            if piece[of_prompt:]:
+                events.append(Delta(self._index, piece[of_prompt:]))
         return events
 
-    def _thought(self, text: str) -> Delta:
-        thinking = self._reading.thinking
-        assert thinking is not None
-        return Delta(self._index, fields=dict.fromkeys(thinking.fields, text))
-
     def _call(self, called: ParsedCall) -> list[Event]:
-        at = self._made
+        number = self._made
         self._made += 1
         head = {"name": called.name, "arguments": ""}
         return [
-            self._tool_call({"index": at, "id": self._new_id(), "type": "function", "function": head}),
-            self._tool_call({"index": at, "function": {"arguments": called.arguments}}),
+            self._tool_call({"index": number, "id": self._new_id(), "type": "function", "function": head}),
+            self._tool_call({"index": number, "function": {"arguments": called.arguments}}),
         ]
 
     def _tool_call(self, fragment: Mapping[str, Any]) -> Delta:
         return Delta(self._index, fields={"tool_calls": [fragment]})
-
-
-def _fields(event: Event) -> Mapping[str, Any]:
-    return event.fields if isinstance(event, Delta) else EMPTY_MAPPING

@@ -1,15 +1,13 @@
-"""Where does the model stop thinking? Parts one choice's text in reasoning and answer, across any slicing.
+"""Splitting of one choice's text into reasoning and answer, at any slicing.
 
-Every byte but the two markers is kept, as vLLM's parsers do; SGLang's trim white space from whole answers, and not
+All characters but the two markers are kept, as vLLM's parsers do; SGLang strips white space from whole answers, not
 from streams. The rules:
 
-- Thinking begins with the first thing that is said: the begin marker, after nothing but white space, which belongs to
-  the reasoning then. A begin marker further on is text.
-- An ``open`` template's prompt has begun the thinking already; a model that writes the marker once more is not heard
-  doing so.
-- All up to the end marker is reasoning, all behind it (its line breaks too) is the answer.
-- More than ``MAX_BLANK`` characters of white space are no thinking's begin.
-- Thinking that never ends is all reasoning, and the answer is empty.
+- Reasoning begins with the begin marker at the start of the text. White space before it belongs to the reasoning, up to
+  ``MAX_BLANK`` characters. A begin marker further on is text.
+- With ``open`` the prompt has begun the reasoning; a begin marker that the model repeats is dropped.
+- Everything up to the end marker is reasoning, everything behind it (line breaks included) is the answer.
+- Reasoning without an end marker is all reasoning, and the answer is empty.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ MAX_BLANK = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How a model thinks aloud."""
+    """How a model marks its reasoning."""
 
     begin: str
     end: str
@@ -40,21 +38,20 @@ class Thought:
 
 
 class Reasoning:
-    """One choice's text on its way into thoughts and answer."""
+    """Splits the text of one choice."""
 
-    __slots__ = ("_blank", "_blanks", "_end", "_head", "_open", "_thinking")
+    __slots__ = ("_blank", "_blank_size", "_end", "_head", "_open", "_thinking")
 
     def __init__(self, thinking: Thinking) -> None:
         self._thinking = thinking
         self._open = thinking.open
         self._blank: list[str] = []
-        """The white space before it."""
-        self._blanks = 0
-        """How many characters these are."""
+        """White space at the start."""
+        self._blank_size = 0
         self._head: str | None = ""
-        """What may still become the begin marker; None: that is decided."""
+        """Text that may still become the begin marker; None once that is decided."""
         self._end: StopScanner | None = None
-        """Looks for the end marker, while the model thinks."""
+        """Finds the end marker; set during the reasoning."""
 
     def feed(self, text: str) -> list[Thought | str]:
         """The parts that are certain now."""
@@ -65,7 +62,7 @@ class Reasoning:
         return [text] if text else []
 
     def end(self) -> list[Thought | str]:
-        """No more comes: what was held back."""
+        """The text still held, when the choice has ended."""
         if self._head is not None:
             head, self._head = "".join(self._blank) + self._head, None
             return _parts(head, thought=self._open)
@@ -75,19 +72,19 @@ class Reasoning:
 
     def _begin(self, text: str) -> list[Thought | str]:
         head = (self._head or "") + text
-        lead, marker = head.lstrip(), self._thinking.begin
-        self._blank.append(head[: len(head) - len(lead)])
-        self._blanks += len(head) - len(lead)
-        if not lead.startswith(marker) and marker.startswith(lead) and self._blanks <= MAX_BLANK:
-            self._head = lead
+        stripped, marker = head.lstrip(), self._thinking.begin
+        self._blank.append(head[: len(head) - len(stripped)])
+        self._blank_size += len(head) - len(stripped)
+        if not stripped.startswith(marker) and marker.startswith(stripped) and self._blank_size <= MAX_BLANK:
+            self._head = stripped
             return []
         self._head = None
         blank = "".join(self._blank)
-        if not lead.startswith(marker):
-            return self._think(self._scanner(), blank + lead) if self._open else [blank + lead]
-        return _parts(blank, thought=True) + self._think(self._scanner(), lead[len(marker) :])
+        if not stripped.startswith(marker):
+            return self._think(self._start_end_search(), blank + stripped) if self._open else [blank + stripped]
+        return _parts(blank, thought=True) + self._think(self._start_end_search(), stripped[len(marker) :])
 
-    def _scanner(self) -> StopScanner:
+    def _start_end_search(self) -> StopScanner:
         self._end = StopScanner((self._thinking.end,))
         return self._end
 

@@ -1,16 +1,16 @@
-"""Which events are in these bytes? An incremental reader of ``text/event-stream``.
+"""An incremental parser of ``text/event-stream``, after the grammar of the HTML standard (section 9.2.6).
 
-It follows the grammar of the HTML standard (section 9.2.6), whatever way the bytes are sliced: LF, CR and CRLF,
-a BOM at the start, comments, ``data:`` without a space, several data lines. ``id``, ``retry`` and
-unknown fields are ignored; a line without a colon is a field name, so garbage is an unknown field.
-Two departures, both so that no text is lost (``specs/reliability.md`` C11, C14): an event that lacks
-only its blank line is delivered at the end of the stream, and invalid UTF-8 in data is an error.
+Bytes may be sliced anywhere. Line ends are LF, CR or CRLF; a BOM at the start, comments, ``data:`` without a space and
+several data lines are accepted; ``id``, ``retry`` and unknown fields are ignored. There are two departures, so that no
+text is lost (``docs/spec/reliability.md`` C11, C14): an event that lacks only its blank line is delivered at the end of
+the stream, and invalid UTF-8 in data is an error.
 
 The work is linear: an unfinished line is kept in pieces and joined once, when its end arrives.
 """
 
 from __future__ import annotations
 
+from gateway.core import fast_paths
 from gateway.core.errors import UpstreamInvalidStream
 from gateway.core.frozen import dataclass
 
@@ -23,7 +23,7 @@ class SseEvent:
     """One event; ``data`` stays bytes, because the JSON reader takes bytes."""
 
     event: str
-    """``message`` when the stream names none."""
+    """``message`` when the stream gives no name."""
     data: bytes
     """Valid UTF-8; data lines are joined by LF. May be empty."""
 
@@ -31,19 +31,18 @@ class SseEvent:
 class SseParser:
     """Bytes in, events out.
 
-    ``max_event`` bounds the data of one event and the length of one line, in bytes; so the parser never
-    holds much more than that. A fault raises ``UpstreamInvalidStream``: at once if the same bytes held no
-    whole event before it, else on the next call, so that good events are never lost to a bad neighbour.
-    After a fault the parser stays at fault.
+    ``max_event`` bounds the data of one event and the length of one line, in bytes, and so the memory held. A fault
+    raises ``UpstreamInvalidStream``: at once if the same bytes held no whole event before it, else on the next call, so
+    that good events are not lost. Every later call raises it again.
     """
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max_event = max_event
         self._max_line = max_event + len(b"data: ")
         self._head: bytes | None = b""
-        """Bytes that may still become a BOM; None once that is settled."""
+        """Bytes that may still become a BOM; None once that is decided."""
         self._line: list[bytes] = []
-        """The pieces of an unfinished line, and how long it is so far."""
+        """The pieces of an unfinished line."""
         self._line_size = 0
         self._after_cr = False
         """The last byte was a CR: a LF that follows belongs to the same line end."""
@@ -65,40 +64,36 @@ class SseParser:
                 raise
         return events
 
-    def plain(self, data: bytes) -> list[bytes] | None:
-        """What ``feed`` would give, as the bare data of unnamed events; None, and nothing done, where that may differ.
+    def fast_feed(self, data: bytes) -> list[bytes] | None:
+        """The data of the events that ``feed`` would return, if all are whole, unnamed and of one ``data: `` line.
 
-        The straight way for what nearly every read of every server holds: whole events, each of one ``data: `` line
-        with LF ends and something in it.
+        None, and nothing done, for all other bytes.
         """
-        if not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
+        if not fast_paths.ENABLED or not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
             return None
         if not self.idle:
             return None
         if len(data) > self._max_event or not (data.isascii() or _is_utf8(data)):
             return None
         if data.count(b"\n") == 2:
-            said = [data[6:-2]]
+            events = [data[6:-2]]
         else:
-            said = data[6:-2].split(b"\n\ndata: ")
-            if data.count(b"\n") != 2 * len(said):
+            events = data[6:-2].split(b"\n\ndata: ")
+            if data.count(b"\n") != 2 * len(events):
                 return None
-        if not all(said):
+        if not all(events):
             return None
         self._head = None
-        return said
+        return events
 
     @property
     def idle(self) -> bool:
-        """Nothing of an event is held, and nothing was wrong."""
+        """True: no part of an event is held, and there was no fault."""
         held = self._line or self._data or self._event or self._head or self._after_cr
         return not held and self._fault is None
 
     def close(self) -> list[SseEvent]:
-        """The stream ended in good order: the last event, if it lacks only its line ends.
-
-        After a broken connection do not call this: half a line is not an event.
-        """
+        """The last event, if it lacks only its line ends. Call at a regular end, not after a broken connection."""
         if self._fault is not None:
             raise self._fault
         events: list[SseEvent] = []
@@ -151,7 +146,7 @@ class SseParser:
             self._event = _decoded(value.removeprefix(b" "))
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        """A blank line: what was gathered is an event, unless there was no data line."""
+        """A blank line ends an event, unless there was no data line."""
         if self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             if not data.isascii():
@@ -163,7 +158,7 @@ class SseParser:
     def _too_large(self) -> UpstreamInvalidStream:
         return UpstreamInvalidStream(
             f"the model's server sent an event or a line of more than {self._max_event} bytes; "
-            "look at what stands between the gateway and the model"
+            "check the server, and proxies between it and the gateway"
         )
 
 

@@ -1,15 +1,15 @@
-"""How do events end at a stop? Cuts every choice's text, and its log probabilities with it.
+"""Cutting of events at stop strings: every choice's text, and its log probabilities with it.
 
-For each choice, whatever way the upstream slices its deltas:
+For each choice, at any slicing of its deltas:
 
-- Text that may still become a stop is held back, and no more than that. The rest goes out at once.
-- A complete stop ends the choice: the text before it, then one ``Finish`` with ``source="gateway"``. What the
-  upstream says of this choice afterwards is swallowed. Is every choice ``done``, the upstream can be closed.
-- The upstream's own finish releases the held text first, as does the end of the stream: no byte is lost.
-- Deltas keep their identity and order: one comes out as itself, or later, or in two parts, never merged with another.
-  ``fields`` and ``extras`` are never changed or dropped; they go out once all text before their delta is out.
-- A token's log probability goes with the token's first character: kept if that lies before the stop, dropped if not.
-  So a token that straddles the cut is kept whole. How tokens are placed on the text: ``align.py``.
+- Only text that may still become a stop is held; the rest is sent at once.
+- A complete stop ends the choice: the text before it, then one ``Finish`` with ``source="gateway"``. Later events of
+  the choice are dropped. When every choice is ``done``, the upstream can be closed.
+- The upstream's own finish releases the held text first, as does the end of the stream.
+- Deltas keep their order; one comes out unchanged, or later, or in two parts, never merged with another. ``fields`` and
+  ``extras`` are never changed or dropped; they are sent once all text before their delta is sent.
+- A token's log probability follows the token's first character: kept if that lies before the stop, dropped if not.
+  ``token_alignment.py`` places tokens on the text.
 
 ``Begun``, ``Usage`` and ``Document`` pass at once.
 """
@@ -25,34 +25,30 @@ from gateway.stream.token_alignment import TokenAligner
 
 
 class Cutter:
-    """Enforces the stop set on the events of one call (design 4.2)."""
+    """Enforces stop strings on the events of one call."""
 
-    def __init__(self, stops: tuple[str, ...], choices: int = 1, *, skip: tuple[int, ...] = ()) -> None:
-        """``choices``: how many the call expects, numbered from 0.
-
-        ``skip``: for each choice, how many characters at its start are an echoed prompt, in which no stop may match.
-        """
+    def __init__(self, stops: tuple[str, ...], choices: int = 1) -> None:
+        """``choices``: the number expected, with indexes from 0."""
         self.stops = stop_set(stops)
-        self._skip = skip
-        self._choices: dict[int, Choice] = {}
+        self._choices: dict[int, ChoiceCutter] = {}
         self._open = set(range(choices))
 
     @property
     def done(self) -> bool:
-        """Every expected choice has ended; what follows can only be usage."""
+        """True: every expected choice has ended; only usage can follow."""
         return not self._open
 
     def cut(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The events that may go out now; the batch itself where no stop touches it."""
+        """The events that can be sent now; the batch itself if no stop affects it."""
         passed = 0
         for event in batch:
             if type(event) is Delta:
                 choice = self.choice(event.index)
-                if choice.touches(event):
+                if choice.needs_scan(event):
                     break
                 choice.received += len(event.text)
             elif isinstance(event, Finish):
-                if not self.choice(event.index).ends():
+                if not self.choice(event.index).end_if_empty():
                     break
                 self._open.discard(event.index)
             passed += 1
@@ -64,7 +60,7 @@ class Cutter:
         return out
 
     def feed(self, event: Event) -> list[Event]:
-        """The events that may go out now."""
+        """The events that can be sent now."""
         if isinstance(event, Delta):
             choice = self.choice(event.index)
             events = choice.add(event)
@@ -78,46 +74,44 @@ class Cutter:
         return events
 
     def close(self) -> list[Event]:
-        """The upstream is at its end: what is still held, choice by choice, without inventing a finish."""
+        """The upstream has ended: the text still held, choice by choice, without new finish events."""
         return [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
-    def choice(self, index: int) -> Choice:
+    def choice(self, index: int) -> ChoiceCutter:
         """The state of one choice."""
         choice = self._choices.get(index)
         if choice is None:
-            skip = self._skip[index] if 0 <= index < len(self._skip) else 0
-            choice = self._choices[index] = Choice(index, self.stops, skip)
+            choice = self._choices[index] = ChoiceCutter(index, self.stops)
         return choice
 
 
-class Choice:
-    """One choice's text on its way out; positions count its characters from the start."""
+class ChoiceCutter:
+    """Cutter state of one choice; positions count its characters from the start."""
 
-    __slots__ = ("_index", "_scanner", "_search", "_skip", "_tokens", "_waiting", "ended", "received")
+    __slots__ = ("_index", "_scanner", "_search", "_tokens", "_waiting", "ended", "received")
 
-    def __init__(self, index: int, stops: StopSet, skip: int) -> None:
+    def __init__(self, index: int, stops: StopSet) -> None:
         self.ended = False
         self._index = index
         self._scanner = StopScanner(stops)
-        self._skip = skip
         self._search = stops.first.search
         self._tokens: TokenAligner | None = None
-        """Made when the first log probabilities come: most calls have none."""
+        """Created with the first log probabilities; most calls have none."""
         self.received = 0
         self._waiting: deque[tuple[int, Delta]] | None = None
-        """(position of its first character, delta or what is left of it), in order."""
+        """Held deltas in order: (position of its first character, the delta or the rest of it)."""
 
     @property
     def clear(self) -> bool:
-        """Nothing waits, and text that no stop can begin in needs no look."""
-        return not (self._waiting or self.ended or self._skip or self._scanner.node or self._tokens is not None)
+        """True: nothing is held, so text without the first character of any stop can be sent unscanned."""
+        return not (self._waiting or self.ended or self._scanner.node or self._tokens is not None)
 
-    def touches(self, delta: Delta) -> bool:
-        """False: no stop can begin in this text and nothing waits, so it may go out; then it counts as ``received``."""
+    def needs_scan(self, delta: Delta) -> bool:
+        """False: the delta can be sent as it is; the caller then adds its length to ``received``."""
         return self._search(delta.text) is not None or delta.logprobs is not None or not self.clear
 
-    def ends(self) -> bool:
-        """True: nothing is held, and the choice takes no more. False: nothing happened."""
+    def end_if_empty(self) -> bool:
+        """End the choice if nothing is held; False, and nothing done, otherwise."""
         if self._waiting or self.ended or self._scanner.held or self._tokens is not None:
             return False
         self.ended = True
@@ -132,7 +126,7 @@ class Choice:
         if tokens and self._tokens is None:
             self._tokens = TokenAligner(start)
         if stop is None and until == self.received and not self._waiting:
-            # Tokens of reasoning or a tool call spell no text of ours; they go with their fields.
+            # Tokens of reasoning or a tool call do not spell text; they go with their fields.
             elsewhere = not delta.text and bool(delta.fields) and (self._tokens is None or self._tokens.idle)
             if elsewhere or self._tokens is None or self._tokens.passes(delta.text, tokens):
                 return [delta]
@@ -156,7 +150,7 @@ class Choice:
         return events
 
     def flush(self, engine_stop: str | None = None) -> list[Event]:
-        """Everything held back; the choice takes no more."""
+        """All held text; ends the choice. ``engine_stop``: the stop that the engine reported and removed."""
         if self.ended:
             return []
         self.ended = True
@@ -167,18 +161,14 @@ class Choice:
         return events
 
     def _scan(self, text: str) -> tuple[int, str | None]:
-        """The position up to which text may go out, and the stop that was found there."""
+        """The position up to which text can be sent, and the stop that was found there."""
         self.received += len(text)
-        if self._skip:
-            skipped = min(self._skip, len(text))
-            self._skip -= skipped
-            text = text[skipped:]
         start = self.received - len(text) - self._scanner.held
         out, stop = self._scanner.feed(text)
         return start + len(out), stop
 
     def _release(self, until: int) -> list[Event]:
-        """The waiting deltas up to a position; the last one may be cut in two there."""
+        """The held deltas up to a position; the last one may be split there."""
         events: list[Event] = []
         while self._waiting and self._waiting[0][0] <= until:
             start, delta = self._waiting.popleft()
@@ -198,7 +188,7 @@ class Choice:
         return events
 
     def _leftover_fields(self) -> list[Event]:
-        """Fields that came before the stop was complete; the text beside them is part of it, or after it."""
+        """Fields of held deltas whose text belongs to the stop or follows it."""
         return [
             Delta(self._index, fields=delta.fields, extras=delta.extras)
             for _, delta in self._waiting or ()

@@ -1,13 +1,12 @@
-"""Where does the answer end? Finds stop strings in text that arrives in pieces.
+"""Search for stop strings in text that arrives in pieces.
 
-The stop that is complete first ends the answer; of two that are complete at the same character, the longer one does,
-since it begins earlier and nothing of it may be seen. So with ``ab`` and ``abc`` it is always ``ab``: the text
-before it is the same, and the model's server can be released one character sooner.
-The outcome depends on the text alone, never on how it was sliced, nor on the order of the stops.
+The stop that is complete first ends the answer; of two that are complete at the same character the longer one, because
+it begins earlier and none of it may be sent. So of ``ab`` and ``abc`` always ``ab`` is found, one character sooner.
+The result depends on the text alone, not on its slicing nor on the order of the stops.
 
-The machine is Aho and Corasick's ("Efficient string matching", 1975). Its state says which stop the text may be
-in the middle of, and how far: the text held back is a prefix of that stop, so it need not be stored. The work is
-linear in the text, and text without a stop's first character is passed over in one search.
+The algorithm is Aho and Corasick's ("Efficient string matching", 1975). Its state is the prefix of a stop that the text
+ends with; the held text is that prefix, so it need not be stored. The work is linear in the text, and text without a
+stop's first character is skipped in one search.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from functools import lru_cache
 
 
 class StopSet:
-    """Stop strings made ready for scanning; immutable, shared by all choices.
+    """The automaton of some stop strings; immutable, shared by all choices.
 
-    Node 0 is "not in any stop". Every other node is a prefix of a stop.
+    Node 0 is the empty text. Every other node is a prefix of a stop.
     """
 
     __slots__ = ("depth", "ends", "fallback", "first", "prefix_of", "step")
@@ -35,7 +34,7 @@ class StopSet:
         self.fallback = [0]
         """The longest other node that the node's text ends with."""
         for stop in stops:
-            if stop:  # an empty stop is everywhere, so it says nothing
+            if stop:  # an empty stop would match everywhere
                 self._add(stop)
         self._link()
         self.first = re.compile("[" + "".join(map(re.escape, self.step[0])) + "]" if self.step[0] else r"(?!)")
@@ -58,11 +57,11 @@ class StopSet:
 
     def _link(self) -> None:
         """Fill ``fallback`` and ``ends`` in order of depth, as each needs those of shorter nodes."""
-        waiting = deque(self.step[0].values())
-        while waiting:
-            node = waiting.popleft()
+        queue = deque(self.step[0].values())
+        while queue:
+            node = queue.popleft()
             for character, child in self.step[node].items():
-                waiting.append(child)
+                queue.append(child)
                 back = self.fallback[node]
                 while back and character not in self.step[back]:
                     back = self.fallback[back]
@@ -71,22 +70,19 @@ class StopSet:
                 self.ends[node] = self.ends[self.fallback[node]]
 
 
-KEPT, KEPT_LENGTH = 64, 1024
-"""How many sets are kept, and of how many characters at most: some 300 bytes of memory and 0.6 µs each."""
+CACHED, CACHED_LENGTH = 64, 1024
+"""Number of cached sets, and characters of one at most (300 bytes of memory and 0.6 µs a character)."""
 
-_kept = lru_cache(maxsize=KEPT)(StopSet)
+_cached = lru_cache(maxsize=CACHED)(StopSet)
 
 
 def stop_set(stops: tuple[str, ...]) -> StopSet:
-    """The set for these stops; an ordinary one is made once, not for every call.
-
-    A long one is made anew each time: stops and names of tools come from clients, who must not fill our memory.
-    """
-    return _kept(stops) if len(stops) + sum(map(len, stops)) <= KEPT_LENGTH else StopSet(stops)
+    """The set for these stops, from a cache; a long one is built each time, because clients choose stops."""
+    return _cached(stops) if len(stops) + sum(map(len, stops)) <= CACHED_LENGTH else StopSet(stops)
 
 
 class StopScanner:
-    """Follows one choice's text; holds back only what may still become a stop."""
+    """Search state of one choice; holds only text that may still become a stop."""
 
     __slots__ = ("_set", "node")
 
@@ -96,13 +92,13 @@ class StopScanner:
 
     @property
     def held(self) -> int:
-        """How many characters are held back; always fewer than the longest stop has."""
+        """Characters held; always fewer than the longest stop has."""
         return self._set.depth[self.node]
 
     def feed(self, text: str) -> tuple[str, str | None]:
-        """The text that may go out now, and the stop if this text completes one.
+        """The text that can be sent now, and the stop if this text completes one.
 
-        The stop itself and what follows it are dropped; after a stop the scanner is done and must not be fed.
+        The stop and the text behind it are dropped. Must not be called after a stop was found.
         """
         machine, before = self._set, self.node
         node, at, end = before, 0, len(text)
@@ -126,7 +122,7 @@ class StopScanner:
         return self._first(before, text, end - machine.depth[node]), None
 
     def flush(self) -> str:
-        """The end of the text: what was held back is no stop after all."""
+        """The held text, when the text has ended."""
         held = self._set.prefix_of[self.node][: self.held]
         self.node = 0
         return held

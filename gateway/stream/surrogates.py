@@ -1,8 +1,7 @@
-"""What if an upstream cuts a character in half? JSON strings may carry lone UTF-16 surrogates.
+"""Lone UTF-16 surrogates in JSON strings: halves of a character, joined across deltas or replaced by U+FFFD.
 
 An engine that streams UTF-16 units sends ``"\\ud83d"`` in one delta and ``"\\ude00"`` in the next
-(``specs/reliability.md`` C13). orjson refuses such input, and no such string can be written out again.
-So: read them with the standard library, join the pairs, replace what stays alone.
+(``docs/spec/reliability.md`` C13). orjson refuses such input, so it is parsed with the standard library.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ from typing import Any, NoReturn
 import orjson
 
 LONGEST = 19
-"""Characters of an integer: all of them fit 64 bits, and orjson can write them."""
+"""Characters of an integer that always fits 64 bits, as orjson requires."""
 REPLACEMENT = "\ufffd"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNIT = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
 
 
 def maybe_lone(data: bytes) -> bool:
-    """May there be half a character in this JSON? Only an escape can bring one."""
+    """True if this JSON may hold a lone surrogate, which only an escape can express."""
     return b"\\ud" in data or b"\\uD" in data
 
 
 def loads(data: bytes) -> Any:
     """The JSON value in ``data``, lone surrogates included; as strict as orjson otherwise.
 
-    Raises ``ValueError`` (``json.JSONDecodeError`` among them): the caller knows whether it was a stream or an answer.
+    Raises ``ValueError``; ``json.JSONDecodeError`` is one.
     """
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        if not maybe_lone(data):  # all else is orjson's to judge
+        if not maybe_lone(data):
             raise
     try:
         return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite, parse_int=_exact)
@@ -43,7 +42,7 @@ def loads(data: bytes) -> Any:
 
 
 def replace_lone(value: Any) -> Any:
-    """The same JSON value with every string fit for UTF-8; for strings that no later delta completes."""
+    """The same JSON value with every lone surrogate replaced; for strings that no later delta completes."""
     if isinstance(value, str):
         joiner = SurrogateJoiner()
         return joiner.feed(value) + joiner.flush()
@@ -55,22 +54,22 @@ def replace_lone(value: Any) -> Any:
 
 
 class SurrogateJoiner:
-    """Makes one choice's text whole: joins pairs across deltas, replaces lone surrogates by U+FFFD."""
+    """Joins surrogate pairs of one choice's text across deltas, and replaces lone surrogates by U+FFFD."""
 
     __slots__ = ("_held", "replaced")
 
     def __init__(self) -> None:
         self._held = ""
         self.replaced = 0
-        """How many lone surrogates were replaced so far."""
+        """Number of lone surrogates replaced."""
 
     @property
     def pending(self) -> bool:
-        """A high surrogate is held back, so the next text must pass through here."""
+        """True: a high surrogate is held, so the next text must be fed too."""
         return bool(self._held)
 
     def feed(self, text: str) -> str:
-        """``text`` with whole characters only; a high surrogate at its end waits for the next call."""
+        """``text`` with whole characters only; a high surrogate at its end is held for the next call."""
         if not text or (not self._held and (text.isascii() or not _SURROGATE.search(text))):
             return text
         text = self._held + text
@@ -78,7 +77,7 @@ class SurrogateJoiner:
         return _UNIT.sub(self._whole, text[:-1] if self._held else text)
 
     def flush(self) -> str:
-        """The end of the text: a high surrogate that still waits stays alone."""
+        """The held high surrogate, replaced, when the text has ended."""
         held, self._held = self._held, ""
         return _UNIT.sub(self._whole, held)
 

@@ -1,14 +1,14 @@
-"""At which character of the text does each token begin?
+"""Positions of tokens in the text of a choice, needed to cut log probabilities with the text.
 
-Needed to cut log probabilities with the text. Three cases, the first by far the most common:
+There are three cases, the first by far the most common:
 
 exact    the tokens of a delta spell its text
-ahead    the engine holds text back (for its own stop strings) but not the tokens: they spell text still to come
+ahead    the engine holds text back (for its own stop strings) but not the tokens, which spell text still to come
 odd      the tokens do not spell the text: ``<0xE2>``, U+FFFD, raw vocabulary pieces, hidden special tokens
 
-Where a token carries its bytes, these are its spelling; so a character made of several tokens begins with the first.
-After odd tokens the next good one is looked for a little further on. A token that cannot be placed stands where the
-one before it ended, so it is kept rather than lost. A token of no width goes with the character before it.
+Where a token has bytes, these are its spelling; so a character made of several tokens begins with the first.
+After odd tokens the next matching one is searched a little further on. A token that cannot be placed stands where the
+one before it ended, so it is kept. A token of no width goes with the character before it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from gateway.core.events import TokenLogprob
 
 MAX_AHEAD = 1024
-"""Characters; tokens further ahead of the text than any stop is long belong to no text at all."""
+"""Characters; tokens that are ahead of the text by more than a stop's length do not belong to it."""
 _SEARCH = 256
-"""Characters looked through for a token after odd ones; a bound, so that the work stays linear."""
+"""Characters searched for a token after odd ones; bounded, so that the work stays linear."""
 
 
 class TokenAligner:
@@ -31,22 +31,22 @@ class TokenAligner:
     __slots__ = ("_ahead", "_decoder", "_end", "_placed")
 
     def __init__(self, start: int = 0) -> None:
-        """``start``: how many characters came before there were tokens."""
+        """``start``: characters of text before the first token."""
         self._placed: deque[tuple[int, TokenLogprob]] = deque()
-        """(first character, token), in the engine's order; not yet taken."""
+        """(position of the first character, token) in the engine's order; not yet taken."""
         self._ahead = ""
-        """What the tokens spell beyond the text."""
+        """Text that the tokens spell beyond the text received."""
         self._end = start
         """Characters of text so far."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def idle(self) -> bool:
-        """No token waits for its text."""
+        """True: no token waits for its text."""
         return not self._placed and not self._ahead
 
     def passes(self, text: str, tokens: Sequence[TokenLogprob]) -> bool:
-        """True: no token waits and these spell exactly this text, which is now counted. False: nothing happened."""
+        """True: no token waits and these spell exactly this text, which is then counted. False: nothing is done."""
         if not self.idle:
             return False
         if tokens and (len(tokens) > 1 or tokens[0].token != text) and "".join([t.token for t in tokens]) != text:
@@ -82,7 +82,7 @@ class TokenAligner:
         return tuple(taken)
 
     def rest(self, stop: str | None = None) -> tuple[TokenLogprob, ...]:
-        """Remove and return all that is left; without the tokens of ``stop``, if the engine cut that from the text."""
+        """Remove and return all other tokens, except those of a ``stop`` that the engine cut from the text."""
         left = self.take(self._end) if stop and self._ahead.startswith(stop) else tuple(t for _, t in self._placed)
         self._placed.clear()
         self._ahead = ""
@@ -95,7 +95,7 @@ class TokenAligner:
         return self._decoder.decode(bytes(token.bytes))
 
     def _place_again(self, text: str, start: int) -> None:
-        """The tokens from ``start`` on do not spell ``text``: look for each one instead."""
+        """Search ``text`` for each token from ``start`` on, because together they do not spell it."""
         again: deque[TokenLogprob] = deque()
         while self._placed and self._placed[-1][0] >= start:
             again.appendleft(self._placed.pop()[1])

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 from gateway.calls.response import MAX_COUNTED, ResponseStream
 from gateway.calls.timeline import CallTimeline
+from gateway.core import fast_paths
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.record import Record
 from gateway.core.text_splice import ChoiceFrame, TextSplice
-from gateway.stream.fold import Fold, folded
-from gateway.stream.output_parser import OutputParser, Reading
+from gateway.stream.fold import Fold, fast_fold
+from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.reasoning import Thinking
 from gateway.stream.tool_calls import FORMATS, CallTokens
 from tests.policy.asking import exchange
@@ -142,7 +143,7 @@ def heard(batches: Batches, tells: bool, **asked: Any) -> tuple[object, ...]:
 
 @settings(max_examples=300)
 @given(ANSWERS, st.booleans(), st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2))
-def test_the_straight_ways_are_the_careful_one(
+def test_the_fast_path_gives_the_events_of_the_general_one(
     answer: list[Event], stream: bool, stops: tuple[str, ...], n: int
 ) -> None:
     """All at once and known to be all, or piece by piece from one who never tells: the client hears the same."""
@@ -195,13 +196,14 @@ def test_a_whole_answer_is_folded_as_its_events_are(answer: list[Event]) -> None
     fold = Fold()
     for event in answer:
         fold.add(event)
-    folded_at_once = folded(answer)
+    folded_at_once = fast_fold(answer)
     if folded_at_once is not None:
         assert folded_at_once == fold.result()
 
 
-def test_the_ordinary_answer_is_folded_straight() -> None:
-    assert folded([BEGUN, Delta(0, "a"), STOP, Usage(1, 1)]) is not None
+@pytest.mark.skipif(not fast_paths.ENABLED, reason="fast paths are off")
+def test_an_answer_of_one_text_is_folded_by_the_fast_path() -> None:
+    assert fast_fold([BEGUN, Delta(0, "a"), STOP, Usage(1, 1)]) is not None
 
 
 def test_a_batch_comes_out_as_one() -> None:
@@ -236,7 +238,7 @@ def test_an_answer_without_its_end_is_incomplete() -> None:
 
 ADD = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
 NAMES = frozenset({"add"})
-READING = Reading(Thinking("<think>", "</think>"), FORMATS["hermes"](CallTokens(), NAMES), NAMES)
+READING = ParserOptions(Thinking("<think>", "</think>"), FORMATS["hermes"](CallTokens(), NAMES), NAMES)
 TOOL_ANSWERS = st.lists(
     st.one_of(
         st.builds(
@@ -250,7 +252,7 @@ TOOL_ANSWERS = st.lists(
 )
 
 
-def read(batches: Batches, reading: Reading, **asked: Any) -> tuple[list[Event], str, int, Record]:
+def read(batches: Batches, reading: ParserOptions, **asked: Any) -> tuple[list[Event], str, int, Record]:
     """The events, the code they ended with, how many batches were left upstream, and what was noted."""
 
     async def run() -> tuple[list[Event], str, int, Record]:

@@ -1,4 +1,4 @@
-"""What do frozen values stand on that is no dataclass? The empty mapping they share, and messages in columns."""
+"""The shared empty mapping, and messages in columns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core import fast_paths
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message, plain_messages
 
 WRITES: dict[str, Callable[[Any], object]] = {
@@ -27,6 +28,7 @@ def test_nothing_stays_empty(name: str) -> None:
 RAWS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": ""}, {"role": "user", "content": "r"}]
 
 
+@pytest.mark.skipif(not fast_paths.ENABLED, reason="fast paths are off")
 def test_columns_are_messages() -> None:
     columns = plain_messages(RAWS)
     assert columns is not None

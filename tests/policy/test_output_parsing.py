@@ -9,7 +9,7 @@ import pytest
 from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.policy.admit.output_parsing import OutputParsing, readings
+from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
 from gateway.stream.reasoning import Thinking
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.spec.tools import ThinkingSpec, ToolsSpec
@@ -33,8 +33,8 @@ def spec(**declared: Any) -> TemplateSpec:
 
 
 def test_a_template_that_declares_neither_costs_nothing() -> None:
-    assert readings(spec()) is None
-    assert readings(spec(thinking=CLOSED)) is not None
+    assert output_parsing(spec()) is None
+    assert output_parsing(spec(thinking=CLOSED)) is not None
 
 
 ASKED: dict[str, tuple[dict[str, Any], set[str], bool]] = {  # name: (request, tools that may be called, only one call)

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import Endpoint
-from gateway.policy.admit.parameters import ALIKE, CHAT_ONLY, OPENAI_DEFAULTS, Effective, Form, ParameterPolicy
+from gateway.policy.admit.parameters import CHAT_ONLY, OPENAI_DEFAULTS, EffectiveParameters, ParameterPolicy
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
 
@@ -24,12 +22,14 @@ def call(unknown: dict[str, Any] | None = None, n: int = 1, stops: tuple[str, ..
     return Call("chat", "m", "r", 0.0, params=params, unknown=unknown or {}, given=given, n=n, stops=stops)
 
 
-def apply(asked: Call, policy: ParamsPolicy) -> Effective:
+def apply(asked: Call, policy: ParamsPolicy) -> EffectiveParameters:
     """The policy's word alone: messages are sent in the client's own names."""
-    return ParameterPolicy(policy, asked.endpoint, "messages").effective(asked)
+    parameters = ParameterPolicy(policy, asked.endpoint, "messages")
+    parameters.check(asked)
+    return parameters.effective(asked)
 
 
-def said(effective: Effective) -> list[str]:
+def said(effective: EffectiveParameters) -> list[str]:
     return [str(notice) for notice in effective.notices]
 
 
@@ -187,11 +187,13 @@ def test_nothing_is_changed_in_place() -> None:
 # ---------------------------------------------------------------- in the names of the completions endpoint
 
 
-def text(policy: ParamsPolicy | None = None, room: int | None = None, **params: Any) -> Effective:
-    return ParameterPolicy(policy or ParamsPolicy(), "chat").effective(call(**params), room)
+def text(policy: ParamsPolicy | None = None, room: int | None = None, **params: Any) -> EffectiveParameters:
+    parameters = ParameterPolicy(policy or ParamsPolicy(), "chat")
+    effective = parameters.effective(call(**params))
+    return effective if room is None or not effective.default_limit else parameters.limited(effective, room)
 
 
-LIMITS: dict[str, tuple[Effective, int, list[str]]] = {
+LIMITS: dict[str, tuple[EffectiveParameters, int, list[str]]] = {
     "the client's": (text(max_tokens=5), 5, []),
     "the client's, beyond the room": (text(max_tokens=500, room=5), 500, []),
     "under its newer name": (
@@ -211,7 +213,7 @@ LIMITS: dict[str, tuple[Effective, int, list[str]]] = {
 
 
 @pytest.mark.parametrize(("effective", "limit", "notices"), LIMITS.values(), ids=LIMITS)
-def test_a_text_target_always_gets_a_limit(effective: Effective, limit: int, notices: list[str]) -> None:
+def test_a_text_target_always_gets_a_limit(effective: EffectiveParameters, limit: int, notices: list[str]) -> None:
     assert dict(effective.params) == {"max_tokens": limit}
     assert said(effective) == notices
 
@@ -345,7 +347,8 @@ def test_nothing_is_spelled_out_for_embeddings() -> None:
 
 
 def test_unknown_fields_and_earlier_notices_are_kept() -> None:
-    effective = ParameterPolicy(ParamsPolicy(force={"seed": 1}), "chat").effective(call({"top_k": 5}), 10)
+    terms = ParameterPolicy(ParamsPolicy(force={"seed": 1}), "chat")
+    effective = terms.limited(terms.effective(call({"top_k": 5})), 10)
     assert dict(effective.params) == {"top_k": 5, "seed": 1, "max_tokens": 10}
     assert said(effective) == ["forced_parameter: seed=1", "default_parameter: max_tokens=10"]
 
@@ -368,69 +371,15 @@ OPEN: dict[str, tuple[dict[str, Any], ParamsPolicy, bool]] = {  # asked, the pol
 def test_the_room_is_asked_for_exactly_when_it_becomes_the_limit(case: str) -> None:
     params, policy, is_open = OPEN[case]
     terms = ParameterPolicy(policy, "chat")
-    assert terms.leaves_limit_open(call(**params)) is is_open
-    limits = [terms.effective(call(**params), room).params["max_tokens"] for room in (3, 4)]
-    assert (limits == [3, 4]) is is_open
+    assert terms.effective(call(**params)).default_limit is is_open
 
 
 def test_messages_leave_their_room_to_the_target() -> None:
-    assert not ParameterPolicy(ParamsPolicy(), "chat", "messages").leaves_limit_open(call())
+    assert not ParameterPolicy(ParamsPolicy(), "chat", "messages").effective(call()).default_limit
 
 
-# ---------------------------------------------------------------- calls that nobody changes
-
-POLICIES: dict[str, tuple[ParamsPolicy, Form]] = {
-    "says nothing": (ParamsPolicy(), "text"),
-    "says nothing to messages": (ParamsPolicy(), "messages"),
-    "drops": (ParamsPolicy(unknown="drop"), "text"),
-    "has a default": (ParamsPolicy(default={"seed": 1}), "text"),
-    "has a bound": (ParamsPolicy(clamp={"max_tokens": 5}), "text"),
-    "forces": (ParamsPolicy(force={"seed": 1}), "text"),
-    "spells defaults out": (ParamsPolicy(explicit=True), "text"),
-}
-SAID = st.dictionaries(
-    st.sampled_from([*sorted(ALIKE), "max_completion_tokens", "logprobs", "top_logprobs", "tools", "store"]),
-    st.sampled_from([0, 1, 7]),
-).flatmap(lambda said: st.permutations(list(said.items())).map(dict))
-
-
-@pytest.mark.parametrize("case", POLICIES)
-@given(params=SAID, unknown=st.sampled_from([{}, {"top_k": 5}]))
-def test_a_call_left_alone_goes_out_as_any_other_would(
-    case: str, params: dict[str, Any], unknown: dict[str, Any]
-) -> None:
-    policy, form = POLICIES[case]
-    terms, asked = ParameterPolicy(policy, "chat", form), call(unknown, **params)
-    sent = terms.ordinary(asked)
-    if sent is not None:
-        effective = terms.effective(asked)
-        assert list(sent.items()) == list(effective.params.items())
-        assert (effective.notices, effective.top_logprobs) == ((), None)
-
-
-def test_an_ordinary_call_is_left_alone() -> None:
-    asked = call(max_tokens=64, temperature=0.0)
-    assert list((ParameterPolicy(ParamsPolicy(), "chat").ordinary(asked) or {}).items()) == [
-        ("temperature", 0.0), ("max_tokens", 64),
-    ]  # fmt: skip
-    assert list(asked.params) == ["max_tokens", "temperature"]
-
-
-REFUSING = {
-    "forbids": (ParamsPolicy(forbid=("seed",)), True),
-    "rejects": (ParamsPolicy(unknown="reject"), True),
-    "drops": (ParamsPolicy(unknown="drop"), False),
-    "says nothing": (ParamsPolicy(), False),
-}
-
-
-@pytest.mark.parametrize("case", REFUSING)
-def test_a_policy_that_refuses_nothing_need_not_be_asked(case: str) -> None:
-    policy, refuses = REFUSING[case]
-    terms = ParameterPolicy(policy, "chat")
-    assert terms.refuses is refuses
-    if not refuses:
-        terms.check(call(UNKNOWN, seed=1))
+def test_an_omitted_limit_is_not_replaced_by_the_room() -> None:
+    assert not ParameterPolicy(ParamsPolicy(), "chat", omit=("max_tokens",)).effective(call()).default_limit
 
 
 # ---------------------------------------------------------------- templates that write tools
@@ -458,7 +407,7 @@ def test_what_the_template_writes_is_not_sent_again() -> None:
     ids=["forced", "default"],
 )
 def test_a_policy_that_comes_too_late_for_the_prompt_is_not_passed_over(policy: ParamsPolicy) -> None:
-    with pytest.raises(UnsupportedParameter, match="take it out of the policy"):
+    with pytest.raises(UnsupportedParameter, match="remove it from the policy"):
         written(call(tools=TOOLS), policy)
 
 
@@ -518,5 +467,4 @@ def test_a_long_value_that_is_left_out_is_named_only() -> None:
 def test_a_string_model_leaves_out_what_it_refuses_too() -> None:
     terms = ParameterPolicy(ParamsPolicy(), "chat", "text", omit=("seed",))
     asked = call(seed=7, max_tokens=5)
-    assert terms.ordinary(asked) is None
     assert terms.effective(asked).params == {"max_tokens": 5}

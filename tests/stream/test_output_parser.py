@@ -11,17 +11,17 @@ import pytest
 from gateway.core.completion import Choice
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.stream.fold import Fold
-from gateway.stream.output_parser import OutputParser, Reading, call_id
+from gateway.stream.output_parser import OutputParser, ParserOptions, call_id
 from gateway.stream.reasoning import Thinking
 from gateway.stream.tool_calls import FORMATS, CallTokens
 from tests.stream.slicing import slicings
 
 NAMES = frozenset({"add", "now"})
 HERMES = FORMATS["hermes"](CallTokens(), NAMES)
-CALLS = Reading(calls=HERMES, names=NAMES)
-THINKS = Reading(thinking=Thinking("<think>", "</think>"))
-BOTH = Reading(thinking=Thinking("<think>", "</think>", open=True), calls=HERMES, names=NAMES)
-LAZY = Reading(calls=FORMATS["lazyllm"](CallTokens("<f>", "<a>", "<e>"), NAMES), names=NAMES)
+CALLS = ParserOptions(calls=HERMES, names=NAMES)
+THINKS = ParserOptions(thinking=Thinking("<think>", "</think>"))
+BOTH = ParserOptions(thinking=Thinking("<think>", "</think>", open=True), calls=HERMES, names=NAMES)
+LAZY = ParserOptions(calls=FORMATS["lazyllm"](CallTokens("<f>", "<a>", "<e>"), NAMES), names=NAMES)
 
 ADD = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
 NOW = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
@@ -35,7 +35,7 @@ def thought(text: str) -> dict[str, str]:
     return {"reasoning_content": text, "reasoning": text}
 
 
-CASES: dict[str, tuple[Reading, str, str, str, dict[str, Any], str]] = {
+CASES: dict[str, tuple[ParserOptions, str, str, str, dict[str, Any], str]] = {
     # name: (reading, text, the engine's reason, content, other keys of the message, finish_reason)
     "plain text": (CALLS, "4", "stop", "4", {}, "stop"),
     "a call": (CALLS, f"So\n{ADD}", "stop", "So\n", {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls"),
@@ -62,21 +62,24 @@ CASES: dict[str, tuple[Reading, str, str, str, dict[str, Any], str]] = {
     "a call that runs out of room": (LAZY, "So\n<f>now", "length", "So\n<f>now", {}, "length"),
     "a sentence that stops in place of an end token": (LAZY, "<f>now and then", "stop", "<f>now and then", {}, "stop"),
     "the first call only": (
-        Reading(calls=HERMES, names=NAMES, one_call=True), f"a{ADD}\n{NOW}b", "stop", "a",
+        ParserOptions(calls=HERMES, names=NAMES, one_call=True), f"a{ADD}\n{NOW}b", "stop", "a",
         {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls",
     ),
     "a call the prompt began": (
-        Reading(calls=HERMES, names=NAMES, opened='<tool_call>{"name": "add", "arguments": '), '{"a": 1}}', "stop", "",
+        ParserOptions(calls=HERMES, names=NAMES, opened='<tool_call>{"name": "add", "arguments": '),
+        '{"a": 1}}', "stop", "",
         {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls",
     ),
     "a call the prompt began, behind the thought": (
-        Reading(BOTH.thinking, HERMES, NAMES, opened='</think>\n<tool_call>{"name": "'), 'now", "arguments": {}}',
+        ParserOptions(BOTH.thinking, HERMES, NAMES, opened='</think>\n<tool_call>{"name": "'), 'now", "arguments": {}}',
         "stop", "", {"tool_calls": [call("now", "{}")]}, "tool_calls",
     ),
 }  # fmt: skip
 
 
-def read(reading: Reading, batches: Sequence[Sequence[Event]], choices: int = 1) -> tuple[list[Event], OutputParser]:
+def read(
+    reading: ParserOptions, batches: Sequence[Sequence[Event]], choices: int = 1
+) -> tuple[list[Event], OutputParser]:
     numbers = count()
     reader = OutputParser(reading, choices, lambda: f"call_{next(numbers)}")
     out = [event for batch in batches for event in reader.read(batch)]
@@ -130,7 +133,7 @@ def test_choices_are_read_by_themselves() -> None:
 
 
 def test_the_answer_ends_with_its_first_call_before_the_engine_does() -> None:
-    reader = OutputParser(Reading(calls=HERMES, names=NAMES, one_call=True), 1)
+    reader = OutputParser(ParserOptions(calls=HERMES, names=NAMES, one_call=True), 1)
     out = reader.read([Delta(0, ADD)])
     assert out[-1] == Finish(0, "tool_calls", source="gateway")
     assert reader.done
@@ -149,7 +152,7 @@ def test_scores_go_with_their_text_or_at_once() -> None:
 
 
 def test_what_the_prompt_wrote_is_no_failure_of_the_model() -> None:
-    reading = Reading(calls=HERMES, names=NAMES, opened="<tool_call>\n")
+    reading = ParserOptions(calls=HERMES, names=NAMES, opened="<tool_call>\n")
     events, reader = read(reading, [[Delta(0, "what?")], [Finish(0, "stop")]])
     assert "".join(event.text for event in events if isinstance(event, Delta)) == "what?"
     assert reader.failures == 1
@@ -157,7 +160,7 @@ def test_what_the_prompt_wrote_is_no_failure_of_the_model() -> None:
 
 @pytest.mark.parametrize("said", [[], [Delta(0, "")]])
 def test_a_forced_answer_that_stays_empty_is_no_failure(said: list[Event]) -> None:
-    reading = Reading(calls=HERMES, names=NAMES, opened='<tool_call>\n{"name": "add", "arguments": ')
+    reading = ParserOptions(calls=HERMES, names=NAMES, opened='<tool_call>\n{"name": "add", "arguments": ')
     events, reader = read(reading, [said, [Finish(0, "stop")]])
     assert "".join(event.text for event in events if isinstance(event, Delta)) == ""
     assert reader.failures == 0
@@ -185,6 +188,6 @@ CLOSED_BY: dict[str, tuple[tuple[str, ...], str | int | None, bool]] = {  # name
 def test_a_call_by_its_name_alone_is_closed_by_the_model_only(name: str) -> None:
     stops, matched, called = CLOSED_BY[name]
     tokens, names = CallTokens("<do>", "<with>", "<end>"), frozenset({"delete"})
-    reading = Reading(None, FORMATS["lazyllm"](tokens, names), names, foreign_stops=frozenset(stops))
+    reading = ParserOptions(None, FORMATS["lazyllm"](tokens, names), names, foreign_stops=frozenset(stops))
     choice = folded(read(reading, [[Delta(0, "<do>delete")], [Finish(0, "stop", matched)]])[0])
     assert ("tool_calls" in choice.fields, choice.text) == ((True, "") if called else (False, "<do>delete"))

@@ -239,20 +239,6 @@ def test_tokens_ahead_of_their_text_keep_their_order_before_those_of_reasoning()
     assert logprobs(cut(Cutter(("<eob>",)), events)) == lps
 
 
-def test_no_stop_matches_in_an_echoed_prompt() -> None:
-    prompt = "<HUMAN>: 1+1=?<eoh>\n<BOT>: <e"
-    for parts in slicings(prompt + "ob>2<eoh>x", cuts=1):
-        events = cut(Cutter(("<eoh>", "<eob>"), skip=(len(prompt),)), [Delta(0, part) for part in parts])
-        assert text(events) == prompt + "ob>2"
-        assert finishes(events) == [Finish(0, "stop", "<eoh>", "gateway")]
-
-
-def test_skip_is_per_choice() -> None:
-    cutter = Cutter(("#",), 3, skip=(2, 0))
-    out = cut(cutter, [Delta(index, "a#b#c") for index in range(3)])
-    assert [text(out, index) for index in range(3)] == ["a#b", "a", "a"]
-
-
 # ---------------------------------------------------------------- batches
 
 PIECES = st.sampled_from(["a", "", "<", "<e", "ob>", "<eob>", "x<eob>y", " b "])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.stream.stop_search import KEPT, KEPT_LENGTH, StopScanner, StopSet, stop_set
+from gateway.stream.stop_search import CACHED, CACHED_LENGTH, StopScanner, StopSet, stop_set
 from tests.stream.slicing import sliced, slicings
 
 STOPS = {  # name: (text, stops, what the client sees, the stop that matched)
@@ -128,15 +128,15 @@ def test_the_work_grows_with_the_text_not_with_the_stop(size: int) -> None:
     assert Counted.looks <= 4 * size
 
 
-def test_an_ordinary_set_is_made_once_and_a_long_one_is_not_kept() -> None:
+def test_an_ordinary_set_is_made_once_and_a_long_one_is_not_cached() -> None:
     stops = ("<|im_end|>", "</s>", "\nUser:")
     assert stop_set(stops) is stop_set((*stops,))
-    for long in (("x" * KEPT_LENGTH,), tuple(f"name_{number}" for number in range(200)), ("",) * 2000):
+    for long in (("x" * CACHED_LENGTH,), tuple(f"name_{number}" for number in range(200)), ("",) * 2000):
         assert stop_set(long) is not stop_set(long)
 
 
 def test_so_many_sets_are_kept_and_no_more() -> None:
     first = stop_set(("first",))
-    for number in range(KEPT):
+    for number in range(CACHED):
         stop_set((f"other {number}",))
     assert stop_set(("first",)) is not first

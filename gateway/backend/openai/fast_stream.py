@@ -22,7 +22,7 @@ from gateway.stream.surrogates import maybe_lone
 _match_string = re.compile(rb'"[^"\\\x00-\x1f]+"').fullmatch
 """Matches a JSON string that is not empty and has no escapes; ``orjson`` writes it with the same bytes."""
 _PREFIX, _SUFFIX = len(b"data: "), len(b"\n\n")
-"""Around the JSON of an event that ``SseParser.plain`` accepts."""
+"""Around the JSON of an event that ``SseParser.fast_feed`` accepts."""
 Sample = tuple[bytes, Delta]
 """An event as received, and what it says."""
 PROBE = "\N{WHITE SQUARE}"
@@ -100,7 +100,7 @@ class SseSplicer:
         return True
 
     def _take_parsed(self, data: bytes) -> bool:
-        lines = None if maybe_lone(data) else self._parser.plain(data)
+        lines = None if maybe_lone(data) else self._parser.fast_feed(data)
         delta = self._parse(lines[0]) if lines is not None and len(lines) == 1 else None
         if delta is None:
             return False

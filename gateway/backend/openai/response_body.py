@@ -176,7 +176,7 @@ class BodyEvents(UpstreamRequest):
         return events
 
     def _read_piece(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
-        lines = parser.plain(data) if fast_paths.ENABLED and not maybe_lone(data) else None
+        lines = parser.fast_feed(data) if fast_paths.ENABLED and not maybe_lone(data) else None
         if lines is not None:
             self._fast_read_lines(lines, data, events)
             return

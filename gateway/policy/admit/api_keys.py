@@ -1,8 +1,7 @@
-"""Who may call what? Client keys, known by their digests only.
+"""Client keys, stored as SHA-256 digests, and the models each key may use.
 
-A key is looked up by the SHA-256 of what the client sent, so no secret is ever compared
-(``specs/reliability.md`` 3.2). No keys configured: everyone may call everything, which the
-configuration allows on loopback only.
+A key is looked up by the digest of what the client sent, so no secret is compared (``docs/spec/reliability.md`` 3.2).
+Without configured keys everything is allowed; the configuration accepts that on loopback only.
 """
 
 from __future__ import annotations
@@ -15,43 +14,40 @@ from fnmatch import fnmatchcase
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import InvalidApiKey
 
-WANTED = "send a valid client key as `Authorization: Bearer …`"
-
 
 class Keyring:
     """The configured keys."""
 
     def __init__(self, keys: tuple[KeySpec, ...], now: Callable[[], float] = time.time) -> None:
         self._by_digest = {bytes.fromhex(key.sha256): key for key in keys}
-        self._within: dict[str, set[str]] = {key.sha256: set() for key in keys}
-        """By key, the models that its patterns have been found to allow."""
+        self._allowed: dict[str, set[str]] = {key.sha256: set() for key in keys}
+        """Digest → configured models that the key's patterns have matched; bounded by the number of models."""
         self._now = now
         self.needed = bool(keys)
-        """Without keys nobody has to be asked for one."""
+        """False: no keys are configured."""
 
     def admit(self, authorization: str | None) -> KeySpec | None:
-        """The key behind an ``Authorization`` header; None when no keys are needed. Raises ``InvalidApiKey``."""
+        """The key of an ``Authorization`` header; None when no keys are configured. Raises ``InvalidApiKey``."""
         if not self._by_digest:
             return None
         scheme, _, token = (authorization or "").partition(" ")
         key = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
         if scheme.lower() != "bearer" or key is None or (key.expires is not None and key.expires <= self._now()):
-            raise InvalidApiKey(WANTED)
+            raise InvalidApiKey("send a valid client key as `Authorization: Bearer …`")
         return key
 
     def opens(self, key: KeySpec | None, model: str) -> bool:
-        """``allows`` for a configured model; its patterns are matched once, however many there are."""
+        """``allows`` for a configured model, with the matches remembered."""
         if key is None:
             return True
-        within = self._within[key.sha256]
-        if model in within:
-            return True
-        if not allows(key, model):
-            return False
-        within.add(model)  # only names of the configuration come here, so it grows no further than that
+        allowed = self._allowed[key.sha256]
+        if model not in allowed:
+            if not allows(key, model):
+                return False
+            allowed.add(model)
         return True
 
 
 def allows(key: KeySpec | None, model: str) -> bool:
-    """May this key see the model?"""
+    """True if a pattern of the key matches the model, or there is no key."""
     return key is None or any(fnmatchcase(model, pattern) for pattern in key.models)

@@ -1,9 +1,9 @@
-"""Which media may a message carry to a target? One table of slots; what has no slot carries none.
+"""Media in messages to a target: a table of the fields that may hold media, and strict forms of addresses.
 
-The gateway fetches nothing, and a target fetches what it is sent: an address inside its network, a ``file:``, a path
-(row A19 of ``specs/reliability.md``; vLLM CVE-2025-6242). So a string goes to a target in one of three kinds of slots:
-text, media (a ``data:`` URI, or an ``https`` address in strict form), or plain words, which are neither an address nor
-a path to any reader. Nothing has to be normalised: what a reader would strip or skip, the strict forms do not have.
+The gateway fetches nothing, but a target fetches what it receives: an address inside its network, a ``file:``, a path
+(row A19 of ``docs/spec/reliability.md``; vLLM CVE-2025-6242). So each string of a message stands in one of three kinds
+of slots: text, media (a ``data:`` URI, or an ``https`` address in strict form), or a plain word, which no parser takes
+for an address or a path. The strict forms hold nothing that a parser would strip or skip, so nothing is normalised.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ HTTPS = re.compile(
 )
 """The beginning of an address in lower case, without a user."""
 ODD_IN_ADDRESS = re.compile(r"[^!-\[\]-~]")
-"""A blank, a control character, a backslash or anything outside ASCII: readers of addresses disagree about these."""
+"""A blank, a control character, a backslash or anything outside ASCII: parsers of addresses differ about these."""
 MAX_ADDRESS = 8192
 """Characters of an address."""
 DATA = re.compile(r"data:([a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127})[;,]")
 MAX_HEAD = 256
-"""Characters within which a ``data:`` URI says its type."""
+"""Characters within which a ``data:`` URI names its type."""
 BASE64_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,128}")
 LOCAL_NAMES = frozenset(
@@ -50,25 +50,25 @@ LOCAL_NAMES = frozenset(
         "test",
     }
 )
-"""Last labels of names that only a machine or a local network resolves (RFC 6761, 6762, 8375; Kubernetes)."""
+"""Last labels of host names that only a machine or a local network resolves (RFC 6761, 6762, 8375; Kubernetes)."""
 
 NUMBERS = frozenset({int, float, bool, type(None)})
 
 TEXT: Final = "text"
-"""A slot for text, in whatever structure: neither a target nor LiteLLM reads an address in it."""
+"""A slot for text in any structure; neither a target nor LiteLLM reads addresses from it."""
 BASE64: Final = "base64"
 """A slot for media in base64."""
 IMAGE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 VIDEO: Final = ("video/mp4", "video/webm", "video/mpeg")
 AUDIO: Final = ("audio/wav", "audio/mpeg", "audio/mp3", "audio/ogg")
 FILE: Final = ()
-"""Slots for media: the types of a ``data:`` URI, which may stand under ``url``. A file has any type, and no address."""
+"""Slots for media: the types of a ``data:`` URI, which may stand under ``url``. A file has any type and no address."""
 
 Slot = str | tuple[str, ...] | Mapping[str, Any]
-"""What a field may hold; a mapping has a slot for each field of an object."""
+"""Content of a field; a mapping has a slot for each field of an object."""
 
 PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
-    # By the type of a part: OpenAI's, and those that vLLM and SGLang add.
+    # Type of a part → its fields: OpenAI's, and those that vLLM and SGLang add.
     "text": {"text": TEXT, "citations": TEXT},
     **{kind: {"text": TEXT} for kind in ("input_text", "output_text", "summary_text")},
     "refusal": {"refusal": TEXT},
@@ -83,7 +83,7 @@ PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
 }
 
 FIELDS: Final[Mapping[str, Slot]] = {
-    # Of a message, beside its content; what an answer brought comes back in them.
+    # Fields of a message except its content; clients send back the fields of answers.
     **dict.fromkeys(
         ("role", "name", "refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking",
          "tool_call_id", "tool_calls", "tool_name", "function_call", "tools", "annotations", "citations",
@@ -97,14 +97,14 @@ FIELDS: Final[Mapping[str, Slot]] = {
 
 
 class MediaRule:
-    """A policy's decision about the media of messages that go to a target."""
+    """A policy's rule for media in messages."""
 
     def __init__(self, policy: MediaPolicy) -> None:
         self._https = policy.https == "allow"
         self._data = policy.data == "allow"
 
     def check(self, messages: Sequence[Message]) -> None:
-        """Raise ``MediaNotAllowed`` for the first string that may not go to a target."""
+        """Raise ``MediaNotAllowed`` for the first string that may not be sent to a target."""
         for number, message in enumerate(messages):
             for field, value in message.raw.items():
                 if field != "content":
@@ -116,7 +116,7 @@ class MediaRule:
     def _part(self, part: Mapping[str, Any], where: str) -> None:
         slots = PARTS.get(part["type"], {})
         for field, slot in slots.items():
-            if field in part or isinstance(slot, tuple):  # a part for media has some
+            if field in part or isinstance(slot, tuple):  # a media part must have its media
                 self._check(part.get(field), slot, f"{where}.{field}")
         for field, value in part.items():
             if field not in slots:
@@ -137,8 +137,8 @@ class MediaRule:
                     self._check(item, slot, where)
         elif isinstance(value, str) and PLAIN_WORD.fullmatch(value) is None:
             raise MediaNotAllowed(
-                f"{where} is not known here, and a target could read an address or a path in it; leave it out, "
-                "or send text in a part of type text and media in one of their own, such as image_url",
+                f"{where} is an unknown field, and a target could read an address or a path from it; leave it out, "
+                "or send text in a part of type text and media in a part of their own type, such as image_url",
                 param=where,
             )
 
@@ -175,30 +175,30 @@ class MediaRule:
 def refuse_unsafe_address(url: str, where: str) -> None:
     """Raise ``MediaNotAllowed`` unless ``url`` is a strict ``https`` address of a host that may be public.
 
-    Names are not resolved: a public name that leads into a private network is for the target to refuse.
+    Names are not resolved: the target must refuse a public name that leads into a private network.
     """
     found = HTTPS.match(url.lower()) if len(url) <= MAX_ADDRESS else None
     if found is None or ODD_IN_ADDRESS.search(url) is not None:
         raise MediaNotAllowed(
-            f"{where} is not an address in strict form: https://HOST/PATH in ASCII, without a user, blanks or "
-            f"backslashes, at most {MAX_ADDRESS} characters",
+            f"{where} must be an address https://HOST/PATH in ASCII, without a user, blanks or backslashes, of at most "
+            f"{MAX_ADDRESS} characters",
             param=where,
         )
     if _is_local(found[1].strip("[]")):
         raise MediaNotAllowed(
-            f"{where} names a host of a local network; send the media as a data: URI, or from a public host",
+            f"{where} names a host of a local network; send the media as a data: URI, or use a public host",
             param=where,
         )
 
 
 def _is_local(host: str) -> bool:
-    """True for a special address (loopback, private, link-local …), and for a name that is not a public one."""
+    """True for a special address (loopback, private, link-local …), and for a name that is not public."""
     try:
         address = ip_address(host)
     except ValueError:
-        # A last label that begins with a digit is read as IPv4 by some: 127.1, 0x7f.1, 2130706433.
+        # Some parsers read a last label that begins with a digit as IPv4: 127.1, 0x7f.1, 2130706433.
         labels = host.split(".")
         return len(labels) == 1 or "" in labels or labels[-1] in LOCAL_NAMES or labels[-1][0].isdigit()
-    # Of IPv6 only global unicast, 2000::/3, and no tunnel: the others may hold an IPv4 address.
+    # Of IPv6 only global unicast, 2000::/3, without tunnels: the others may hold an IPv4 address.
     tunnel = isinstance(address, IPv6Address) and (address.packed[0] >> 5 != 1 or address.sixtofour is not None)
     return tunnel or not address.is_global or address.is_multicast

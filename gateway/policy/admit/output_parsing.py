@@ -1,4 +1,4 @@
-"""How will an answer be read? Decided with the request, from what the template declares and what the client asks."""
+"""How an answer is parsed, decided with the request: from what the template declares and what the client requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
-from gateway.stream.output_parser import Reading
+from gateway.stream.output_parser import ParserOptions
 from gateway.stream.reasoning import Thinking
 from gateway.stream.tool_calls import FORMATS, CallTokens, Format
 from gateway.template.spec.template import TemplateSpec
@@ -16,7 +16,7 @@ from gateway.template.tools import ToolChoice, choice_of, name_of
 
 
 class OutputParsing:
-    """What one template's answers are read for."""
+    """What the answers of one template may hold beside content: reasoning, tool calls."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
@@ -25,24 +25,35 @@ class OutputParsing:
             None if thinking is None else Thinking(thinking.begin, thinking.end, thinking.open is True, thinking.fields)
         )
 
-    def of(self, dialogue: Dialogue, prompt: Prompt, stops: Sequence[str] = ()) -> Reading | None:
-        """``stops``: the client's. None: the text is content and nothing else.
+    @property
+    def parser(self) -> str:
+        """The declared format of calls; empty without one."""
+        return "" if self._tools is None else self._tools.parser
+
+    def of(self, dialogue: Dialogue, prompt: Prompt, stops: Sequence[str] = ()) -> ParserOptions | None:
+        """The options for one request with these ``stops`` of the client; None: all text is content.
 
         Raises InvalidValue for a tool that the format cannot name.
         """
         choice = choice_of(dialogue)
         thinking = self._thinking
         if thinking is not None and dialogue.continue_final:
-            thinking = _goes_on(thinking, dialogue.messages[-1].text)
+            thinking = _continued(thinking, dialogue.messages[-1].text)
         elif thinking is not None and self._auto:
             thinking = replace(thinking, open=prompt.text.rstrip().endswith(thinking.begin))
-        names = _names(dialogue, choice)
+        names = _callable_names(dialogue, choice)
         if not names:
-            return None if thinking is None else Reading(thinking)
+            return None if thinking is None else ParserOptions(thinking)
         format_ = self._format(names)
         self._check_names(dialogue, format_, names)
-        foreign = frozenset(stops) - frozenset(prompt.stops)
-        return Reading(thinking, format_, names, not dialogue.parallel_calls, prompt.opened, foreign)
+        return ParserOptions(
+            thinking=thinking,
+            calls=format_,
+            names=names,
+            one_call=not dialogue.parallel_calls,
+            opened=prompt.opened,
+            foreign_stops=frozenset(stops) - frozenset(prompt.stops),
+        )
 
     def _check_names(self, dialogue: Dialogue, format_: Format, names: frozenset[str]) -> None:
         for number, tool in enumerate(dialogue.tools):
@@ -54,33 +65,26 @@ class OutputParsing:
                     param=f"tools[{number}].function.name",
                 )
 
-    @property
-    def parser(self) -> str:
-        """The declared format of calls; empty without one."""
-        return "" if self._tools is None else self._tools.parser
-
     def _format(self, names: frozenset[str]) -> Format:
         assert self._tools is not None  # without it, the template has refused the tools
         tokens = self._tools.tokens
         return FORMATS[self._tools.parser](CallTokens(tokens.start, tokens.args, tokens.end), names)
 
 
-def readings(spec: TemplateSpec) -> OutputParsing | None:
-    """None for a template whose answers are plain text, as most are."""
+def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
+    """None for a template that declares neither tools nor thinking."""
     return None if spec.tools is None and spec.thinking is None else OutputParsing(spec)
 
 
-def _names(dialogue: Dialogue, choice: ToolChoice) -> frozenset[str]:
-    """The tools that may be called."""
+def _callable_names(dialogue: Dialogue, choice: ToolChoice) -> frozenset[str]:
     if choice.mode == "none":
         return frozenset()
     return frozenset({choice.name} if choice.name else map(name_of, dialogue.tools))
 
 
-def _goes_on(thinking: Thinking, said: str) -> Thinking | None:
-    """How a message that is continued thinks: the text so far says whether its reasoning has begun, and ended."""
-    lead = said.lstrip()
-    begun = thinking.open or lead.startswith(thinking.begin)
-    if begun:
-        return None if thinking.end in said else replace(thinking, open=True)
-    return None if lead else thinking
+def _continued(thinking: Thinking, text: str) -> Thinking | None:
+    """The options for a message that is continued: its text so far may hold the begin or the end of the reasoning."""
+    stripped = text.lstrip()
+    if thinking.open or stripped.startswith(thinking.begin):
+        return None if thinking.end in text else replace(thinking, open=True)
+    return None if stripped else thinking

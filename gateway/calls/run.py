@@ -1,0 +1,82 @@
+"""One call at its backend: opened, its events processed, closed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from gateway.backend.tokenizer import count
+from gateway.calls.prepare import Prepared
+from gateway.calls.response import ResponseStream
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.config.snapshot import PolicySpec
+from gateway.core.errors import UpstreamRejectedRequest
+from gateway.core.events import Usage
+from gateway.core.prompt import Notice
+from gateway.stream.output_parser import OutputParser
+
+POLICY_SECTIONS = {
+    "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
+}  # fmt: skip
+"""Rule of a notice → section of the policy file that caused it."""
+
+
+class CallRun:
+    """A context manager: entered when the answer has begun; leaving closes the upstream."""
+
+    __slots__ = ("_opened", "_prepared", "_route", "_timeline")
+
+    def __init__(self, route: Route, prepared: Prepared, timeline: CallTimeline) -> None:
+        self._route = route
+        self._prepared = prepared
+        self._timeline = timeline
+
+    async def __aenter__(self) -> ResponseStream:
+        timeline, exchange = self._timeline, self._prepared.exchange
+        timeline.attempt_log = exchange.attempts
+        timeline.asked()
+        try:
+            self._opened = self._route.backend.open(exchange)
+            events = await self._opened.__aenter__()
+        except UpstreamRejectedRequest as error:
+            timeline.upstream_ended()
+            error.message += _policy_changes(self._route.spec.policy, self._prepared.notices)
+            raise
+        except BaseException:
+            timeline.upstream_ended()
+            raise
+        can_count = self._route.tokens is not None and exchange.endpoint != "embeddings"
+        parsing, parser = self._prepared.parsing, None
+        if parsing is not None:
+            parser = OutputParser(parsing, exchange.n)
+            if parsing.calls is not None and self._route.output_parsing is not None:
+                timeline.tool_parser = self._route.output_parsing.parser
+        return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._opened.__aexit__(kind, error, trace)
+        finally:
+            self._timeline.upstream_ended()
+
+    async def _count(self, written: str) -> Usage:
+        """Token counts by the gateway's tokenizer, for an upstream that sent none."""
+        tokens, exchange = self._route.tokens, self._prepared.exchange
+        assert tokens is not None
+        counts = [await count(tokens, p) if isinstance(p, str) else len(p) for p in exchange.prompts]
+        return Usage(sum(counts), await count(tokens, written, special=False), source="estimated")
+
+
+def _policy_changes(policy: PolicySpec, notices: Sequence[Notice]) -> str:
+    """What the policy changed of a request that the target refused, for its error; empty for nothing."""
+    changes = []
+    for notice in notices:
+        section = POLICY_SECTIONS.get(notice.rule)
+        if section == "params.default" and notice.detail.partition("=")[0] not in policy.params.default:
+            section = "params.max_tokens"
+        if section is not None:
+            changes.append(f"{notice.detail} ({section})")
+    return f"; policies/{policy.name}.yaml had set {', '.join(changes)}" if changes else ""
