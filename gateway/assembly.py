@@ -1,14 +1,16 @@
-"""How is the gateway put together? The one place that names concrete classes.
+"""The composition root: the one place that names concrete classes.
 
-For each model, from the client's side to the model's:
+The delivery layers of each model, from the client's side to the model's:
 
-    FanOut      one call for each choice, where an engine takes no lists or ignores ``n``
-    Clocks      bounds the whole answer, and each silence of each call
-    Failover    another replica, or one more try, until the answer begins
-    Begin       the gate: nothing passes before the first meaningful event (one per target)
-    a backend   of one of the kinds in backend/kinds.py (one per target)
+    FanOut          one call for each choice, where an engine takes no lists or ignores ``n``; outside the timeouts, so
+                    that each call has its own idle time
+    Timeouts        bounds the total time and the idle time; outside failover, so that it bounds all attempts together
+    Failover        another target, or the same one again, until an answer begins
+    FirstTokenGate  open once the first content has arrived (one per target), so that failures before it are retried
+    a backend       completions, chat, litellm, embedded or scripted (one per target)
 
-A layer that has nothing to do is not in the stack: embedded models take lists and ``n`` themselves.
+Embedded models take lists and ``n`` themselves, so their stack has no ``FanOut``. A new layer is one line in
+``_delivery``; state that must outlive a reload is a field of ``SharedResources``.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from gateway.template.registry import awaited, build
 
 @dataclass(frozen=True, slots=True)
 class SharedResources:
-    """What outlives a reload: connections, loaded engines, counters."""
+    """Owner of all state that outlives a reload: connections, loaded engines, metrics."""
 
     client: HttpClient
     engines: EngineCache
@@ -56,32 +58,32 @@ class SharedResources:
 
 
 def open_shared_resources(metrics: Metrics) -> SharedResources:
-    """What one process shares between all configurations it serves."""
+    """New resources for one process."""
     return SharedResources(HttpClient(), EngineCache(), metrics)
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One configuration, wired. A call keeps the stack it began with."""
+    """One configuration, wired. A call keeps the stack with which it began."""
 
     snapshot: Snapshot
     routes: Mapping[str, Route]
     keyring: Keyring
 
 
-def assemble(snapshot: Snapshot, doors: SharedResources) -> Stack:
-    """Wire a snapshot; engines load here, so a model that cannot be loaded refuses the whole snapshot.
+def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
+    """Wire a snapshot; engines are loaded here, so one that cannot be loaded refuses the whole snapshot.
 
     Raises ``ConfigError`` with the problems of all models.
     """
     problems = _Problems()
-    routes = {name: _route(model, doors, problems) for name, model in snapshot.models.items()}
+    routes = {name: _route(model, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
     return Stack(snapshot, {name: route for name, route in routes.items() if route}, Keyring(snapshot.keys))
 
 
 def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
-    """Every problem that would keep a snapshot from serving. Loads what serving would load, and drops it."""
+    """The problems that would keep a snapshot from serving. Loads everything that serving would load, and drops it."""
     try:
         assemble(snapshot, open_shared_resources(Metrics()))
     except ConfigError as error:
@@ -90,33 +92,33 @@ def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
 
 
 class _Problems:
-    """What keeps a snapshot from being wired, each problem once and at its place."""
+    """Problems found while wiring, each once and with its place in the files."""
 
     def __init__(self) -> None:
         self._found: dict[Problem, None] = {}
 
     @contextmanager
     def of(self, model: ModelSpec, position: int = 0) -> Iterator[None]:
-        """Collect what goes wrong inside, on behalf of a model's target."""
+        """Collect a ``ConfigError`` raised inside, for one target of a model."""
         try:
             yield
         except ConfigError as error:
             self._found |= dict.fromkeys([locate(problem, model, position) for problem in error.problems])
 
     def end(self) -> None:
-        """Raise what was collected, if anything was."""
+        """Raise the collected problems, if there are any."""
         if self._found:
             raise ConfigError(tuple(self._found))
 
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
-    """A model that can be rendered for, but not asked: what the verbs of the command line need."""
-    tokens, takes = _tokens(model, engines), output_form(model.template)
+    """A model that can be rendered for, but not asked, for the command line."""
+    tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template = build(model.template)
     return Route(
         spec=model,
-        form=takes,
+        form=form,
         template=template,
         render_async=awaited(template),
         backend=ScriptedBackend(),
@@ -124,7 +126,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
             endpoint: ParameterPolicy(
                 model.policy.params,
                 endpoint,
-                takes,
+                form,
                 defaults,
                 tools=model.template.tools is not None,
                 omit=model.omit,
@@ -144,30 +146,32 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     )
 
 
-def _route(model: ModelSpec, doors: SharedResources, problems: _Problems) -> Route | None:
-    backend, rows = _stack(model, doors, problems)
+def _route(model: ModelSpec, shared: SharedResources, problems: _Problems) -> Route | None:
+    backend, rows = _delivery(model, shared, problems)
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse")
     with problems.of(model):  # the first target's engine also counts and cuts
-        route = bare_route(model, doors.engines)
+        route = bare_route(model, shared.engines)
         return replace(
-            route, backend=backend, engine_tokenizer=_engine_tokenizer(model, doors), media=MediaRule(media)
+            route, backend=backend, engine_tokenizer=_engine_tokenizer(model, shared), media=MediaRule(media)
         )
     return None
 
 
-def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> tuple[Backend, list[EngineCapabilities]]:
+def _delivery(
+    model: ModelSpec, shared: SharedResources, problems: _Problems
+) -> tuple[Backend, list[EngineCapabilities]]:
     delivery = model.policy.delivery
     replicas: list[Replica] = []
     rows: list[EngineCapabilities] = []
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
-            backend = BACKEND_FACTORIES[target.speaks](target, doors, delivery.connect)
+            backend = BACKEND_FACTORIES[target.speaks](target, shared, delivery.connect)
             replicas.append(Replica(target.label, FirstTokenGate(backend, delivery.first_token)))
             rows.append(backend.capabilities)
 
-    observe = partial(doors.metrics.attempt, model.name)
+    observe = partial(shared.metrics.attempt, model.name)
     failover = Failover(RoundRobin(replicas), RetryPolicy(delivery.attempts), observe)
     stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
@@ -176,7 +180,7 @@ def _stack(model: ModelSpec, doors: SharedResources, problems: _Problems) -> tup
 
 
 def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
-    """What every target of a model takes in one call; unsure if one of them is."""
+    """What all targets of a model accept in one call; unknown if unknown for one of them."""
     return UpstreamCapabilities(
         lists=_all([row.lists for row in rows]),
         choices=_all([row.choices for row in rows]),
@@ -184,10 +188,10 @@ def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
     )
 
 
-def _all(answers: list[bool | None]) -> bool | None:
-    if False in answers:
+def _all(known: list[bool | None]) -> bool | None:
+    if False in known:
         return False
-    return None if None in answers else True
+    return None if None in known else True
 
 
 def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
@@ -198,23 +202,23 @@ def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
 
 
 def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
-    """The text of the template's ``eos_token_id``, for engines that take no ids (design 4.2)."""
+    """The text of the template's ``eos_token_id``, for engines that take no ids."""
     eos = model.template.eos_token_id
     text = tokens.detokenize([eos]) if tokens is not None and eos is not None else ""
     return (text,) if text.strip() else ()
 
 
-def _engine_tokenizer(model: ModelSpec, doors: SharedResources) -> EngineTokenizer | None:
-    """Asks the first target's engine, where no tokenizer here counts, or the context is not known."""
+def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokenizer | None:
+    """Counts with the first target's engine, where the model's tokenizer or context is not known here."""
     first = model.targets[0]
     counted = model.tokenizer is not None and model.max_model_len is not None
     if counted or BACKEND_KINDS[first.speaks].form != "text" or not declared_capabilities(first).renders:
         return None
-    return EngineTokenizer(first, doors.client, model.max_model_len)
+    return EngineTokenizer(first, shared.client, model.max_model_len)
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:
-    """The context in tokens: as configured, or the embedded engine's own."""
+    """The context in tokens: as configured, or that of the embedded engine."""
     first = model.targets[0]
     if model.max_model_len is None and BACKEND_KINDS[first.speaks].in_process:
         return engines.get(first).max_model_len
