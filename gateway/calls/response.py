@@ -26,25 +26,10 @@ class ResponseStream:
     """The events of one call as the client receives them."""
 
     __slots__ = (
-        "_choices",
-        "_count",
-        "_count_room",
-        "_count_texts",
-        "_cutter",
-        "_events",
-        "_failure",
-        "_over",
-        "_parser",
-        "_parsing",
-        "_pending",
-        "_plain",
-        "_stops",
-        "_streams",
-        "_timeline",
-        "_unfinished",
-        "_wants_logprobs",
+        "_choices", "_count", "_count_room", "_count_texts", "_cutter", "_events", "_failure", "_over", "_parser",
+        "_parsing", "_pending", "_plain", "_stops", "_streams", "_timeline", "_unfinished", "_wants_logprobs",
         "exhausted",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,

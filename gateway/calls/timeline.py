@@ -15,30 +15,10 @@ class CallTimeline:
     """Times and counts of one call; only the task that owns the call writes to it."""
 
     __slots__ = (
-        "_now",
-        "_opened",
-        "_received",
-        "_upstream_end",
-        "_upstream_first",
-        "_written",
-        "admission",
-        "attempt_log",
-        "bos_anomaly",
-        "cut_by_gateway",
-        "delivery_notices",
-        "endpoint",
-        "kind",
-        "model",
-        "render",
-        "request_id",
-        "role_rewrites",
-        "stop_cuts",
-        "stream",
-        "template",
-        "tool_parse_failures",
-        "tool_parser",
-        "usage",
-    )
+        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_written", "admission", "attempt_log",
+        "bos_anomaly", "cut_by_gateway", "delivery_notices", "endpoint", "kind", "model", "render", "request_id",
+        "role_rewrites", "stop_cuts", "stream", "template", "tool_parse_failures", "tool_parser", "usage",
+    )  # fmt: skip
 
     def __init__(
         self, endpoint: str, request_id: str, received: float, now: Callable[[], float] = time.monotonic

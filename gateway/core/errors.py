@@ -67,6 +67,18 @@ class GatewayError(Exception):
     type = "server_error"
     retryable = False
 
+    def __init_subclass__(
+        cls,
+        code: str | None = None,
+        status: int | None = None,
+        type: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        """Set the facts of a class that differ from those of its base."""
+        cls.code, cls.status = code or cls.code, status or cls.status
+        cls.type = type or cls.type
+        cls.retryable = cls.retryable if retryable is None else retryable
+
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -92,316 +104,197 @@ def drop_tracebacks(error: BaseException) -> None:
 # ---------------------------------------------------------------- requests
 
 
-class RequestError(GatewayError):
+class RequestError(GatewayError, status=400, code="invalid_request", type="invalid_request_error"):
     """The request cannot be served; the same bytes will fail again."""
 
-    status = 400
-    code = "invalid_request"
-    type = "invalid_request_error"
 
-
-class InvalidJson(RequestError):
+class InvalidJson(RequestError, code="invalid_json"):
     """The body is not JSON in UTF-8 (NaN, a BOM and an empty body included)."""
 
-    code = "invalid_json"
 
-
-class JsonTooDeep(RequestError):
+class JsonTooDeep(RequestError, code="json_too_deep"):
     """The body nests deeper than 64 levels."""
 
-    code = "json_too_deep"
 
-
-class InvalidBody(RequestError):
+class InvalidBody(RequestError, code="invalid_body"):
     """The body is JSON, but not an object."""
 
-    code = "invalid_body"
 
-
-class InvalidUnicode(RequestError):
+class InvalidUnicode(RequestError, code="invalid_unicode"):
     """A string holds a lone surrogate, or a character that a target cannot carry."""
 
-    code = "invalid_unicode"
 
-
-class InvalidValue(RequestError):
+class InvalidValue(RequestError, code="invalid_value"):
     """A field has the wrong type or lies out of range; ``param`` names it."""
 
-    code = "invalid_value"
 
-
-class UnsupportedParameter(RequestError):
+class UnsupportedParameter(RequestError, code="unsupported_parameter"):
     """The target cannot take this field, and the policy says to refuse it."""
 
-    code = "unsupported_parameter"
 
-
-class ForbiddenParameter(RequestError):
+class ForbiddenParameter(RequestError, code="forbidden_parameter"):
     """A field that only the operator may set (``api_base``, ``chat_template`` …)."""
 
-    code = "forbidden_parameter"
 
-
-class RoleNotSupported(RequestError):
+class RoleNotSupported(RequestError, code="role_not_supported"):
     """The template has neither this role, nor a mapping, nor a fallback for it."""
 
-    code = "role_not_supported"
 
-
-class MediaNotSupported(RequestError):
+class MediaNotSupported(RequestError, code="media_not_supported"):
     """A content part that is not text, sent to a text template."""
 
-    code = "media_not_supported"
 
-
-class MediaNotAllowed(RequestError):
+class MediaNotAllowed(RequestError, code="media_not_allowed"):
     """A media address that the policy or the gateway's rules refuse."""
 
-    code = "media_not_allowed"
 
-
-class ContextLengthExceeded(RequestError):
+class ContextLengthExceeded(RequestError, code="context_length_exceeded"):
     """Prompt and answer do not fit the model; evaluation harnesses rely on this code."""
 
-    code = "context_length_exceeded"
 
-
-class ContentFiltered(RequestError):
+class ContentFiltered(RequestError, code="content_filter"):
     """The provider refused the prompt by its content policy."""
 
-    code = "content_filter"
 
-
-class UpstreamRejectedRequest(RequestError):
+class UpstreamRejectedRequest(RequestError, code="upstream_rejected_request"):
     """The model's server refused the request with a 4xx."""
 
-    code = "upstream_rejected_request"
 
-
-class BadHost(RequestError):
+class BadHost(RequestError, code="bad_host"):
     """The Host header names a host that the gateway does not serve."""
 
-    code = "bad_host"
 
-
-class InvalidApiKey(RequestError):
+class InvalidApiKey(RequestError, status=401, code="invalid_api_key", type="authentication_error"):
     """No key, a wrong key or an expired key; the response is the same for all three."""
 
-    status = 401
-    code = "invalid_api_key"
-    type = "authentication_error"
 
-
-class ModelNotFound(RequestError):
+class ModelNotFound(RequestError, status=404, code="model_not_found"):
     """No such model in the configuration, or not for this key."""
 
-    status = 404
-    code = "model_not_found"
 
-
-class RouteNotFound(RequestError):
+class RouteNotFound(RequestError, status=404, code="route_not_found"):
     """No such path."""
 
-    status = 404
-    code = "route_not_found"
 
-
-class MethodNotAllowed(RequestError):
+class MethodNotAllowed(RequestError, status=405, code="method_not_allowed"):
     """The path exists, the method does not."""
 
-    status = 405
-    code = "method_not_allowed"
 
-
-class RequestTimeout(RequestError):
+class RequestTimeout(RequestError, status=408, code="request_timeout"):
     """The head or the body did not arrive in time."""
 
-    status = 408
-    code = "request_timeout"
 
-
-class BodyTooLarge(RequestError):
+class BodyTooLarge(RequestError, status=413, code="body_too_large"):
     """The body exceeds ``server.max_body``."""
 
-    status = 413
-    code = "body_too_large"
 
-
-class UnsupportedMediaType(RequestError):
+class UnsupportedMediaType(RequestError, status=415, code="unsupported_media_type"):
     """The body is not declared as application/json."""
 
-    status = 415
-    code = "unsupported_media_type"
 
-
-class UnsupportedEncoding(RequestError):
+class UnsupportedEncoding(RequestError, status=415, code="unsupported_encoding"):
     """The body is compressed; only uncompressed bodies are accepted."""
 
-    status = 415
-    code = "unsupported_encoding"
 
-
-class HeadTooLarge(RequestError):
+class HeadTooLarge(RequestError, status=431, code="head_too_large"):
     """The request line and header fields, or the framing of a chunked body, exceed their limit."""
-
-    status = 431
-    code = "head_too_large"
 
 
 # ---------------------------------------------------------------- the gateway
 
 
-class Overloaded(GatewayError):
+class Overloaded(GatewayError, status=503, code="overloaded", retryable=True):
     """The gateway cannot take this call now."""
 
-    status = 503
-    code = "overloaded"
-    retryable = True
 
-
-class ServerDraining(Overloaded):
+class ServerDraining(Overloaded, code="server_draining", retryable=False):
     """The process shuts down before this call has ended."""
 
-    code = "server_draining"
-    retryable = False
 
-
-class TemplateError(GatewayError):
+class TemplateError(GatewayError, code="template_error"):
     """A template, or a prompt handed to a parser, breaks the template rules (``specs/opencompass.md``)."""
-
-    code = "template_error"
 
 
 # ---------------------------------------------------------------- the model's server
 
 
-class UpstreamError(GatewayError):
+class UpstreamError(GatewayError, status=502, code="upstream_error", retryable=True):
     """The model's server failed with a 5xx, or in a way that no other class describes."""
 
-    status = 502
-    code = "upstream_error"
-    retryable = True
 
-
-class UpstreamUnreachable(UpstreamError):
+class UpstreamUnreachable(UpstreamError, code="upstream_unreachable"):
     """The connection was refused, reset while connecting, or TLS failed."""
 
-    code = "upstream_unreachable"
 
-
-class UpstreamDnsError(UpstreamError):
+class UpstreamDnsError(UpstreamError, code="upstream_dns_error"):
     """The target's host name does not resolve."""
 
-    code = "upstream_dns_error"
 
-
-class UpstreamDisconnected(UpstreamError):
+class UpstreamDisconnected(UpstreamError, code="upstream_disconnected"):
     """The connection closed in the middle of the exchange."""
 
-    code = "upstream_disconnected"
     stale = False
     """True: a reused connection, which the server had closed before it can have read the request."""
 
 
-class UpstreamInvalidResponse(UpstreamError):
+class UpstreamInvalidResponse(UpstreamError, code="upstream_invalid_response"):
     """The response is not HTTP, not JSON, or not a completion."""
 
-    code = "upstream_invalid_response"
 
-
-class UpstreamInvalidStream(UpstreamError):
+class UpstreamInvalidStream(UpstreamError, code="upstream_invalid_stream"):
     """An event of the stream cannot be parsed; skipping it would lose text."""
 
-    code = "upstream_invalid_stream"
 
-
-class UpstreamTooLarge(UpstreamError):
+class UpstreamTooLarge(UpstreamError, code="upstream_response_too_large", retryable=False):
     """The answer exceeds the size limit."""
 
-    code = "upstream_response_too_large"
-    retryable = False
 
-
-class UpstreamIncomplete(UpstreamError):
+class UpstreamIncomplete(UpstreamError, code="upstream_incomplete"):
     """The stream ended without a finish_reason."""
 
-    code = "upstream_incomplete"
 
-
-class UpstreamRedirect(UpstreamError):
+class UpstreamRedirect(UpstreamError, code="upstream_redirect", retryable=False):
     """The server answered with a redirect, which the gateway never follows."""
 
-    code = "upstream_redirect"
-    retryable = False
 
-
-class UpstreamAuthFailed(UpstreamError):
+class UpstreamAuthFailed(UpstreamError, code="upstream_auth_failed", retryable=False):
     """The server refused the operator's key."""
 
-    code = "upstream_auth_failed"
-    retryable = False
 
-
-class UpstreamModelMissing(UpstreamError):
+class UpstreamModelMissing(UpstreamError, code="upstream_model_missing", retryable=False):
     """The server does not know the model the operator configured."""
 
-    code = "upstream_model_missing"
-    retryable = False
 
-
-class UpstreamQuotaExhausted(UpstreamError):
+class UpstreamQuotaExhausted(UpstreamError, code="upstream_quota_exhausted", retryable=False):
     """The operator's account at the provider is used up."""
 
-    code = "upstream_quota_exhausted"
-    retryable = False
 
-
-class UpstreamIgnoredParameter(UpstreamError):
+class UpstreamIgnoredParameter(UpstreamError, code="upstream_ignored_parameter", retryable=False):
     """The server answered 200 without what the request asked for."""
 
-    code = "upstream_ignored_parameter"
-    retryable = False
 
-
-class UpstreamRateLimited(UpstreamError):
+class UpstreamRateLimited(UpstreamError, status=429, code="upstream_rate_limited", type="rate_limit_error"):
     """The server limits the rate of the operator's key."""
 
-    status = 429
-    code = "upstream_rate_limited"
-    type = "rate_limit_error"
 
-
-class UpstreamOverloaded(UpstreamError):
+class UpstreamOverloaded(UpstreamError, status=503, code="upstream_overloaded"):
     """The server answered 503 or 529."""
 
-    status = 503
-    code = "upstream_overloaded"
 
-
-class UpstreamTimeout(UpstreamError):
+class UpstreamTimeout(UpstreamError, status=504, code="upstream_timeout"):
     """No first content in time."""
 
-    status = 504
-    code = "upstream_timeout"
 
-
-class UpstreamConnectTimeout(UpstreamTimeout):
+class UpstreamConnectTimeout(UpstreamTimeout, code="upstream_connect_timeout"):
     """No connection in time."""
 
-    code = "upstream_connect_timeout"
 
-
-class UpstreamIdleTimeout(UpstreamTimeout):
+class UpstreamIdleTimeout(UpstreamTimeout, code="upstream_idle_timeout"):
     """The stream stalled between two pieces of content."""
 
-    code = "upstream_idle_timeout"
 
-
-class DeadlineExceeded(UpstreamTimeout):
+class DeadlineExceeded(UpstreamTimeout, code="deadline_exceeded", retryable=False):
     """The whole call took longer than its policy allows."""
-
-    code = "deadline_exceeded"
-    retryable = False
 
 
 # ---------------------------------------------------------------- configuration
@@ -427,10 +320,8 @@ CONFIG_FAILED = 3
 """Exit code of a process whose configuration cannot be used (uvicorn's code for a failed start)."""
 
 
-class ConfigError(GatewayError):
+class ConfigError(GatewayError, code="config_error"):
     """The configuration cannot be used; carries every problem found, in file order."""
-
-    code = "config_error"
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

@@ -9,46 +9,20 @@ from __future__ import annotations
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidResponse
 
 FINISH_REASONS = {
-    # OpenAI
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    "function_call": "function_call",
+    **{reason: reason for reason in ("stop", "length", "tool_calls", "content_filter", "function_call")},  # OpenAI's
     # the model's end of text, or a stop string
-    "eos": "stop",
-    "eos_token": "stop",
-    "end": "stop",
-    "end_turn": "stop",
-    "complete": "stop",
-    "completed": "stop",
-    "stop_sequence": "stop",
-    "stop_str": "stop",
-    "stop_token": "stop",
+    **dict.fromkeys(("eos", "eos_token", "end", "end_turn", "complete", "completed"), "stop"),
+    **dict.fromkeys(("stop_sequence", "stop_str", "stop_token"), "stop"),
     # limit reached
-    "max_tokens": "length",
-    "max_new_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "context_length": "length",
+    **dict.fromkeys(("max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "context_length"), "length"),
     "model_context_window_exceeded": "length",
-    # tools
-    "tool_call": "tool_calls",
-    "tool_use": "tool_calls",
-    # filters
-    "safety": "content_filter",
-    "refusal": "content_filter",
-    "recitation": "content_filter",
-    "content_filtered": "content_filter",
+    **dict.fromkeys(("tool_call", "tool_use"), "tool_calls"),
+    **dict.fromkeys(("safety", "refusal", "recitation", "content_filtered"), "content_filter"),
     "guardrail_intervened": "content_filter",
 }
 
 ABORTED: dict[str, type[UpstreamError]] = {
-    "abort": UpstreamIncomplete,
-    "aborted": UpstreamIncomplete,
-    "cancel": UpstreamIncomplete,
-    "cancelled": UpstreamIncomplete,
-    "canceled": UpstreamIncomplete,
+    **dict.fromkeys(("abort", "aborted", "cancel", "cancelled", "canceled"), UpstreamIncomplete),
     "insufficient_system_resource": UpstreamIncomplete,
     "error": UpstreamError,
 }

@@ -111,18 +111,9 @@ class _ChoiceParser:
     """Parser state of one choice."""
 
     __slots__ = (
-        "_has_text",
-        "_index",
-        "_made",
-        "_new_id",
-        "_opened_calls",
-        "_options",
-        "_prompt_held",
-        "_reasoning",
-        "_scanner",
-        "ended",
-        "failures",
-    )
+        "_has_text", "_index", "_made", "_new_id", "_opened_calls", "_options", "_prompt_held", "_reasoning",
+        "_scanner", "ended", "failures",
+    )  # fmt: skip
 
     def __init__(self, index: int, options: ParserOptions, new_id: Callable[[], str]) -> None:
         self._index = index

@@ -30,26 +30,10 @@ MAX_HEAD = 256
 """Characters within which a ``data:`` URI names its type."""
 BASE64_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,128}")
-LOCAL_NAMES = frozenset(
-    {
-        "arpa",
-        "cluster",
-        "consul",
-        "corp",
-        "default",
-        "home",
-        "internal",
-        "intranet",
-        "invalid",
-        "lan",
-        "local",
-        "localdomain",
-        "localhost",
-        "private",
-        "svc",
-        "test",
-    }
-)
+LOCAL_NAMES = frozenset({
+    "arpa", "cluster", "consul", "corp", "default", "home", "internal", "intranet", "invalid", "lan", "local",
+    "localdomain", "localhost", "private", "svc", "test",
+})  # fmt: skip
 """Last labels of host names that only a machine or a local network resolves (RFC 6761, 6762, 8375; Kubernetes)."""
 
 NUMBERS = frozenset({int, float, bool, type(None)})
