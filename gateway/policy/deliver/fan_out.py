@@ -1,6 +1,6 @@
 """Fan-out: several upstream calls for one request, where an engine takes no list of prompts or ignores ``n``.
 
-Engines differ (``docs/spec/clients.md`` 2.1): some answer 500 to a list of prompts, some ignore ``n`` without an error.
+Engines differ: some answer 500 to a list of prompts, some ignore ``n`` without an error.
 The client receives all its choices in order either way, with a notice.
 """
 
