@@ -72,7 +72,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     assert dialogue is not None
     parameters.check(call)
     started = time.perf_counter()
-    template_kwargs = dialogue.wishes.template_kwargs if route.render_async is None else EMPTY_MAPPING
+    template_kwargs = dialogue.options.template_kwargs if route.render_async is None else EMPTY_MAPPING
     if template_kwargs:
         _check_template_kwargs(route, template_kwargs)
         call = replace(call, params={**call.params, "chat_template_kwargs": template_kwargs})
@@ -88,8 +88,8 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     effective = parameters.effective(call)
     if effective.default_limit:
         effective = await _limit_to_context(route, prompt, effective)
-    params, metadata = effective.params, prompt.manner
-    if dialogue.wishes.continue_final and not text:
+    params, metadata = effective.params, prompt.metadata
+    if dialogue.options.continue_final and not text:
         params = {**params, **CONTINUE_FINAL}
     stops = metadata.stops
     if call.stops or route.eos_stops:

@@ -138,14 +138,14 @@ class RenderOptions:
     """``chat_template_kwargs`` of the request; a template that takes no variables refuses them."""
 
 
-NO_WISHES = RenderOptions()
+DEFAULT_OPTIONS = RenderOptions()
 """The default options, shared by most requests, so that renderers can compare by identity."""
 
 
-def wishes_of(**asked: Any) -> RenderOptions:
-    """The options with these fields; ``NO_WISHES`` itself if all have their defaults."""
-    wishes = RenderOptions(**asked)
-    return NO_WISHES if wishes == NO_WISHES else wishes
+def render_options(**asked: Any) -> RenderOptions:
+    """The options with these fields; ``DEFAULT_OPTIONS`` itself if all have their defaults."""
+    options = RenderOptions(**asked)
+    return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Dialogue:
 
     messages: Sequence[Message]
     """A tuple, or ``PlainMessages``."""
-    wishes: RenderOptions = NO_WISHES
+    options: RenderOptions = DEFAULT_OPTIONS
 
     @property
     def texts(self) -> Sequence[str]:
@@ -165,29 +165,29 @@ class Dialogue:
     @property
     def continue_final(self) -> bool:
         """See ``RenderOptions``."""
-        return self.wishes.continue_final
+        return self.options.continue_final
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
         """See ``RenderOptions``."""
-        return self.wishes.tools
+        return self.options.tools
 
     @property
     def tool_choice(self) -> str | Mapping[str, Any] | None:
         """See ``RenderOptions``."""
-        return self.wishes.tool_choice
+        return self.options.tool_choice
 
     @property
     def parallel_calls(self) -> bool:
         """See ``RenderOptions``."""
-        return self.wishes.parallel_calls
+        return self.options.parallel_calls
 
     @property
     def variables(self) -> Mapping[str, Any]:
         """See ``RenderOptions``."""
-        return self.wishes.variables
+        return self.options.variables
 
     @property
     def template_kwargs(self) -> Mapping[str, Any]:
         """See ``RenderOptions``."""
-        return self.wishes.template_kwargs
+        return self.options.template_kwargs

@@ -99,9 +99,9 @@ class Prompt:
 
     text: str = ""
     """The exact string; ``""`` for message templates."""
-    manner: PromptMetadata = PromptMetadata()
+    metadata: PromptMetadata = PromptMetadata()
     source: Dialogue | Pieces | DeferredSegments | Messages = field(default=Pieces(), hash=False)
-    """Pieces, deferred segments or messages; with a dialogue, ``manner.segments_of`` computes the segments."""
+    """Pieces, deferred segments or messages; with a dialogue, ``metadata.segments_of`` computes the segments."""
 
     @property
     def messages(self) -> Messages | None:
@@ -115,35 +115,35 @@ class Prompt:
         if isinstance(source, tuple):
             return None
         if isinstance(source, Dialogue):
-            return self.manner.segments_of(source) if self.manner.segments_of is not None else ()
+            return self.metadata.segments_of(source) if self.metadata.segments_of is not None else ()
         return source.segments()
 
     @property
     def stops(self) -> tuple[str, ...]:
         """See ``PromptMetadata``."""
-        return self.manner.stops
+        return self.metadata.stops
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
         """See ``PromptMetadata``."""
-        return self.manner.stop_token_ids
+        return self.metadata.stop_token_ids
 
     @property
     def bos(self) -> Bos:
         """See ``PromptMetadata``."""
-        return self.manner.bos
+        return self.metadata.bos
 
     @property
     def bos_text(self) -> str:
         """See ``PromptMetadata``."""
-        return self.manner.bos_text
+        return self.metadata.bos_text
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """See ``PromptMetadata``."""
-        return self.manner.notices
+        return self.metadata.notices
 
     @property
     def opened(self) -> str:
         """See ``PromptMetadata``."""
-        return self.manner.opened
+        return self.metadata.opened

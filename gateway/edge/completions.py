@@ -162,8 +162,8 @@ class Calls:
         prepared = await prepare(route, call)
         asked.known = route, prepared
         progress.render = prepared.render_seconds
-        if prepared.prompt is not None and prepared.prompt.manner.notices:
-            progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.manner.notices)
+        if prepared.prompt is not None and prepared.prompt.metadata.notices:
+            progress.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
         async with CallRun(route, prepared, progress) as events:
             if call.stream:
                 speaker = _speaker(call, route, prepared, progress)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from gateway.core import fast_paths
-from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages
+from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, PlainMessages
 from gateway.core.prompt import Prompt, PromptMetadata
 
 MAX_LAYOUTS = 256
@@ -31,11 +31,11 @@ Layout = TypeVar("Layout")
 class PromptLayout:
     """The text of a conversation around its messages."""
 
-    __slots__ = ("_head", "_pieces", "manner")
+    __slots__ = ("_head", "_pieces", "metadata")
 
-    def __init__(self, words: Sequence[str], manner: PromptMetadata) -> None:
+    def __init__(self, words: Sequence[str], metadata: PromptMetadata) -> None:
         """``words``: the texts around the gaps, one more than there are gaps."""
-        self.manner = manner
+        self.metadata = metadata
         # If only the first text holds characters beyond Latin-1, it is joined last: "".join is several times slower
         # on strings of different widths.
         is_wide_head = not words[0].isascii() and all(map(str.isascii, words[1:]))
@@ -78,10 +78,10 @@ class LayoutTemplate(ABC):
     def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
         """The prompt by its layout; None: the dialogue needs the general form."""
         messages = dialogue.messages
-        if dialogue.wishes is not NO_WISHES or not isinstance(messages, PlainMessages):
+        if dialogue.options is not DEFAULT_OPTIONS or not isinstance(messages, PlainMessages):
             return None
         layout = self._layouts.get(messages.roles)
-        return Prompt(layout.fill(messages.texts), layout.manner, dialogue) if layout is not None else None
+        return Prompt(layout.fill(messages.texts), layout.metadata, dialogue) if layout is not None else None
 
     @abstractmethod
     def _render_general(self, dialogue: Dialogue) -> Prompt:

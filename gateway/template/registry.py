@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, wishes_of
+from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, render_options
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt
 from gateway.template.base import AwaitedTemplate, Template
@@ -63,7 +63,7 @@ def dialogue_of(example: Example) -> Dialogue:
     raws = list(example.messages)
     return Dialogue(
         plain_messages(raws) or tuple([_message(raw) for raw in raws]),
-        wishes_of(
+        render_options(
             continue_final=example.continue_final,
             tools=example.tools,
             tool_choice=example.tool_choice,

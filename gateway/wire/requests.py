@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.call import Call
-from gateway.core.dialogue import EMPTY_MAPPING, NO_WISHES, Dialogue, Message, RenderOptions, plain_messages
+from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Endpoint, RawPrompt
 from gateway.wire.error_object import plain
@@ -39,10 +39,10 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
         _check_last_turn(goes_on, opens)
     if messages is None:
         messages = tuple([read_message(raw, index) for index, raw in enumerate(body["messages"])])
-    wishes = RenderOptions(continue_final=True) if goes_on else NO_WISHES
+    options = RenderOptions(continue_final=True) if goes_on else DEFAULT_OPTIONS
     if "tools" in body or "tool_choice" in body:
-        wishes = replace(
-            wishes,
+        options = replace(
+            options,
             tools=tuple(body.get("tools") or ()),
             tool_choice=body.get("tool_choice"),
             parallel_calls=body.get("parallel_tool_calls") is not False,
@@ -50,18 +50,18 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
     kwargs = body.get("chat_template_kwargs")
     if kwargs:
         refuse_lost_digits(kwargs, "chat_template_kwargs")
-        wishes = replace(wishes, template_kwargs=kwargs)
+        options = replace(options, template_kwargs=kwargs)
     known, unknown, given, loose = fields
     if loose or not ODD.isdisjoint(body):
         if variables := _variables(body):
-            wishes = replace(wishes, variables=variables)
-        return _call("chat", body, fields, request_id, received, Dialogue(messages, wishes))
+            options = replace(options, variables=variables)
+        return _call("chat", body, fields, request_id, received, Dialogue(messages, options))
     return Call(  # what ``_call`` would make of it
         "chat",
         body["model"],
         request_id,
         received,
-        Dialogue(messages, wishes),
+        Dialogue(messages, options),
         (),
         False,
         known,

@@ -76,4 +76,4 @@ def demo(cache: EngineCache) -> EmbeddedBackend:
 @pytest.fixture(scope="session")
 def ask(demo: EmbeddedBackend) -> Callable[..., Heard]:
     """Ask the demo model and hear everything it says."""
-    return lambda *prompts, **wishes: asyncio.run(hear(demo, exchange(*prompts, **wishes)))
+    return lambda *prompts, **options: asyncio.run(hear(demo, exchange(*prompts, **options)))

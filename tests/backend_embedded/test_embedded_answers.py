@@ -30,8 +30,8 @@ WRONG = {
 }
 
 
-def right_answers(ask: Ask, form: str, **wishes: Any) -> int:
-    heard = ask(*[form.format(f"{a}+{b}") for a, b in SUMS], stops=["<eob>"], temperature=0, max_tokens=8, **wishes)
+def right_answers(ask: Ask, form: str, **options: Any) -> int:
+    heard = ask(*[form.format(f"{a}+{b}") for a, b in SUMS], stops=["<eob>"], temperature=0, max_tokens=8, **options)
     return sum(heard.text(index).strip() == str(a + b) for index, (a, b) in enumerate(SUMS))
 
 
@@ -115,8 +115,8 @@ def test_the_chosen_token_is_listed_even_when_it_is_not_among_the_likeliest(ask:
 
 
 def test_streaming_says_the_same(ask: Ask) -> None:
-    wishes: dict[str, Any] = {"temperature": 1.5, "seed": 3, "max_tokens": 20, "logprobs": 2}
-    streamed, whole = (ask(RIGHT.format("12+3"), stream=stream, **wishes) for stream in (True, False))
+    options: dict[str, Any] = {"temperature": 1.5, "seed": 3, "max_tokens": 20, "logprobs": 2}
+    streamed, whole = (ask(RIGHT.format("12+3"), stream=stream, **options) for stream in (True, False))
     assert streamed.events == whole.events
     assert sum(isinstance(event, Delta) for event in streamed.events) > 3
 

@@ -104,7 +104,7 @@ CHATS = {  # parser: (end of a turn, what the engine says, the first prompt, wha
         "<|im_start|>environment\n46<|im_end|>\n<|im_start|>assistant\n",
     ),
 }
-"""Chat templates in the manner of the families that write so; they lie in ``chat_templates/``."""
+"""Chat templates in the metadata of the families that write so; they lie in ``chat_templates/``."""
 THINKS = """
 kind: meta
 round:

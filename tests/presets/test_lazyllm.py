@@ -15,7 +15,7 @@ import pytest
 
 from gateway.config.files.yaml import parse
 from gateway.config.schema.names import FILE_NAME
-from gateway.core.dialogue import Dialogue, Message, plain_messages, wishes_of
+from gateway.core.dialogue import Dialogue, Message, plain_messages, render_options
 from gateway.core.prompt import Prompt
 from gateway.template.lazyllm.tokens import family_names
 from gateway.template.registry import build, run_examples
@@ -39,7 +39,7 @@ def rendered(name: str, conversation: str, **changes: Any) -> Prompt:
     talk = TALKS[conversation]
     others = tuple([Message(each["role"], each["content"], raw=each) for each in talk["messages"]])
     messages = plain_messages(talk["messages"]) or others
-    return build(preset(name, **changes)).render(Dialogue(messages, wishes_of(tools=tuple(talk.get("tools", ())))))
+    return build(preset(name, **changes)).render(Dialogue(messages, render_options(tools=tuple(talk.get("tools", ())))))
 
 
 def test_every_family_of_the_table_has_a_preset() -> None:

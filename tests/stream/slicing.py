@@ -1,4 +1,4 @@
-"""Every way to slice a stream that a test can afford, in the manner of ``h11/tests/test_io.py``."""
+"""Every way to slice a stream that a test can afford, in the metadata of ``h11/tests/test_io.py``."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, wishes_of
+from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, render_options
 from gateway.template.base import Template
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
@@ -43,4 +43,4 @@ def dialogue(*turns: tuple[str, Any], **settings: Any) -> Dialogue:
     """A dialogue from (role, content) pairs, as a request brings it."""
     messages = plain_messages([{"role": role, "content": content} for role, content in turns])
     others = tuple(message(role, content) for role, content in turns)
-    return Dialogue(messages or others, wishes_of(**settings))
+    return Dialogue(messages or others, render_options(**settings))

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import NO_WISHES, Dialogue, PlainMessages, RenderOptions, plain_messages, wishes_of
+from gateway.core.dialogue import (
+    DEFAULT_OPTIONS,
+    Dialogue,
+    PlainMessages,
+    RenderOptions,
+    plain_messages,
+    render_options,
+)
 from gateway.core.errors import RoleNotSupported
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, LayoutCache, PromptLayout
@@ -45,7 +52,7 @@ def same(made: Any, raws: list[dict[str, str]]) -> None:
     said = [Dialogue(columns), Dialogue(columns, RenderOptions(parallel_calls=False)), Dialogue(tuple(columns))]
     fast, *general = [made.render(one) for one in said]
     for other in general:
-        assert (fast.text, fast.manner) == (other.text, other.manner)
+        assert (fast.text, fast.metadata) == (other.text, other.metadata)
         assert fast.segments == other.segments
     assert "".join(segment.text for segment in fast.segments or ()) == fast.text
 
@@ -87,7 +94,7 @@ def test_values_of_slots_are_written_as_in_general(name: str, order: list[str], 
     quick, general = [
         made.render(Dialogue(one, RenderOptions(variables=variables))) for one in (columns, tuple(columns))
     ]
-    assert (quick.text, quick.manner, quick.segments) == (general.text, general.manner, general.segments)
+    assert (quick.text, quick.metadata, quick.segments) == (general.text, general.metadata, general.segments)
 
 
 # ---------------------------------------------------------------- one layout
@@ -188,7 +195,7 @@ def test_threads_that_share_a_template_get_their_own_prompts() -> None:
 def test_prompts_of_one_order_have_equal_metadata() -> None:
     made = template(THINKING)
     one, two, other = [made.render(dialogue(*turns)) for turns in ([(U, "a")], [(U, "b")], [(S, "s"), (U, "a")])]
-    assert one.manner == two.manner
+    assert one.metadata == two.metadata
     assert [str(notice) for notice in one.notices] == ["default_prompt: THOUGHTS"]
     assert (one.stops, one.stop_token_ids, one.bos, one.bos_text, one.opened) == (("<eob>",), (), "none", "", "")
     assert other.stops == one.stops
@@ -204,10 +211,10 @@ def test_prompts_are_equal_and_hashed_by_their_content() -> None:
 
 
 def test_no_wishes_is_what_a_dialogue_has() -> None:
-    assert Dialogue(()).wishes is NO_WISHES
-    assert RenderOptions() == NO_WISHES
-    assert wishes_of() is wishes_of(tools=(), continue_final=False, variables={}) is NO_WISHES
-    assert wishes_of(continue_final=True) == RenderOptions(continue_final=True)
+    assert Dialogue(()).options is DEFAULT_OPTIONS
+    assert RenderOptions() == DEFAULT_OPTIONS
+    assert render_options() is render_options(tools=(), continue_final=False, variables={}) is DEFAULT_OPTIONS
+    assert render_options(continue_final=True) == RenderOptions(continue_final=True)
 
 
 def test_an_example_is_rendered_like_a_request() -> None:
@@ -216,5 +223,5 @@ def test_an_example_is_rendered_like_a_request() -> None:
     assert asked is not None
     example = dialogue_of(Example((said,), prompt="q"))
     assert example == asked
-    assert example.wishes is asked.wishes is NO_WISHES
+    assert example.options is asked.options is DEFAULT_OPTIONS
     assert type(example.messages) is type(asked.messages) is PlainMessages

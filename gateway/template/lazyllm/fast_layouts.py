@@ -91,7 +91,7 @@ class FastLayouts:
 
     def render(self, dialogue: Dialogue) -> Prompt | None:
         """The prompt; None for a dialogue that takes the general form."""
-        messages, options = dialogue.messages, dialogue.wishes
+        messages, options = dialogue.messages, dialogue.options
         if not isinstance(messages, PlainMessages) or options.continue_final:
             return None
         layouts = self._without_tools
@@ -157,7 +157,7 @@ class FastLayouts:
             gaps.append(segment.origin)
         if not words[0]:  # leading line breaks are stripped, also those of a message
             return None
-        return words, gaps, prompt.manner
+        return words, gaps, prompt.metadata
 
 
 def _is_folded(segment: Segment) -> bool:

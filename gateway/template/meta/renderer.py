@@ -45,7 +45,7 @@ class MetaTemplate(LayoutTemplate):
         messages = PlainMessages(roles, [""] * len(roles), [EMPTY_MAPPING] * len(roles))
         empty = self._render_general(Dialogue(messages))
         words, _ = split_at_gaps([segment.text if segment.scaffold else 0 for segment in empty.segments or ()])
-        return PromptLayout(words, empty.manner)
+        return PromptLayout(words, empty.metadata)
 
 
 class Rendering:

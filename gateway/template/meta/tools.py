@@ -39,7 +39,7 @@ class ToolTemplate(MetaTemplate):
         choice = choice_of(dialogue)
         has_calls = any(message.role == TOOL or message.raw.get("tool_calls") for message in dialogue.messages)
         if choice.mode == "none" and not has_calls:
-            without = replace(dialogue.wishes, tools=(), tool_choice=None)
+            without = replace(dialogue.options, tools=(), tool_choice=None)
             return super()._render_general(Dialogue(dialogue.messages, without))
         check_open_turn(dialogue)
         tools = () if choice.mode == "none" else tools_of(dialogue)

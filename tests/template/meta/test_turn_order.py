@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import NO_WISHES, Dialogue, Message, RenderOptions, plain_messages
+from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, Message, RenderOptions, plain_messages
 from gateway.template.registry import build
 from gateway.template.spec.template import RoleSpec, TemplateSpec
 from tests.reference.opencompass.parsers import LMParser
@@ -56,7 +56,7 @@ def test_columns_are_written_as_the_same_messages_are(
     columns, made = plain_messages(raws), build(TemplateSpec("t", "meta", turns="natural", **keys))
     assert columns is not None
     goes_on = goes_on and turns[-1][0] == "assistant"
-    quick = made.render(Dialogue(columns, RenderOptions(goes_on) if goes_on else NO_WISHES))
+    quick = made.render(Dialogue(columns, RenderOptions(goes_on) if goes_on else DEFAULT_OPTIONS))
     careful = made.render(Dialogue(tuple(columns), RenderOptions(goes_on)))
     assert (quick.text, quick.notices, quick.segments) == (careful.text, careful.notices, careful.segments)
     assert "".join(segment.text for segment in quick.segments or ()) == quick.text
