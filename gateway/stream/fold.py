@@ -27,9 +27,13 @@ OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
 """Objects that arrive in fragments; their strings are joined in turn."""
 
 
+_FAST = fast_paths.ENABLED and Delta.__match_args__ == ("index", "text", "logprobs", "fields", "extras")
+"""False too if ``Delta`` has a field that ``fast_fold`` does not know, and would drop."""
+
+
 def fast_fold(batch: Sequence[Event]) -> Completion | None:
     """The completion of an answer with one choice in one text and nothing else; None for every other answer."""
-    if not fast_paths.ENABLED:
+    if not _FAST:
         return None
     begun = delta = finish = usage = None
     for event in batch:
@@ -45,7 +49,7 @@ def fast_fold(batch: Sequence[Event]) -> Completion | None:
             return None
     if delta is None or finish is None or finish.index != delta.index or finish.extras is not EMPTY_MAPPING:
         return None
-    if delta != Delta(delta.index, delta.text, delta.logprobs):  # a field that this form does not know
+    if delta.fields is not EMPTY_MAPPING or delta.extras is not EMPTY_MAPPING:
         return None
     return Completion((Choice(delta.index, delta.text, finish, delta.logprobs),), usage, begun)
 
