@@ -1,4 +1,14 @@
-"""What can a person type? ``gateway VERB``; each verb is a module here, loaded when it is used."""
+"""The command line: ``gateway VERB``. Each verb is a module, imported when it is used.
+
+``check`` ``diff`` ``import`` ``keys`` ``models`` ``parity`` ``render`` ``serve``  the verbs
+``options``             arguments, errors and notes that several verbs share
+``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
+``terminal``            tables, colours, escaped text and differences
+``parity_comparison``   what ``parity`` compares: the template, its reference and the tokenizer
+``engine_bos``          the BOS that engines add
+``parity_report``       its result as text or JSON
+``importing/``          the steps of ``import``
+"""
 
 from __future__ import annotations
 
@@ -8,34 +18,36 @@ import sys
 from importlib import import_module
 
 from gateway import __version__
+from gateway.cli.options import CommandError, print_problems
+from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
 
 VERBS = {
     "serve": "serve the configured models over HTTP",
-    "check": "look through every file and run the examples inside the templates",
-    "render": "show the exact prompt that a model would see",
-    "diff": "show where two templates part on one conversation",
-    "parity": "compare a template with its reference over a matrix of conversations",
-    "import": "make a template of something in another format",
+    "check": "read every file, and run the examples in the templates",
+    "render": "show the exact prompt that a model receives",
+    "diff": "show where the prompts of two templates differ",
+    "parity": "compare a template with a reference over a matrix of conversations",
+    "import": "convert a template from another format",
     "models": "list the configured models",
     "keys": "make a client key",
 }
 
 EPILOG = """examples:
   gateway serve                                   serve ./gateway.yaml on 127.0.0.1:8000
-  gateway check && echo fine                      exit code 1 lists every problem
+  gateway check && echo fine                      exit code 1 if there are problems
   gateway render demo -m "user:1+1=?"             the prompt, byte for byte
   gateway diff demo demo-wrong-template -m "user:1+1=?"
-  gateway parity demo                             the same prompts as its own chat template?
-  gateway import models/my-chat-7b                a template of a model's own chat template
-  gateway VERB --help                             more of each
+  gateway parity demo                             compare with the model's own chat template
+  gateway import models/my-chat-7b                convert the model's own chat template
+  gateway VERB --help                             options and examples of a verb
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; returns the process's exit code."""
+    """Run one verb and return the exit code of the process."""
     parser = argparse.ArgumentParser(
         prog="gateway",
-        description="An OpenAI-compatible gateway that shows every local model the exact prompt it was trained on.",
+        description="An OpenAI-compatible gateway that sends every local model the exact prompt it was trained on.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,19 +56,29 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     for verb, summary in VERBS.items():
         sub = verbs.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
-        if verb in arguments:  # the others are named, not loaded
+        if verb in arguments:  # the modules of the others are not imported
             module = import_module(f"gateway.cli.{verb}")
             sub.description, sub.epilog = module.__doc__, module.EXAMPLES
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
     args = parser.parse_args(arguments)
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # prompts are bytes, whatever the locale
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # prompts are UTF-8 in every locale
     try:
         code = int(args.run(args))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `gateway render … | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its exit
+    except CommandError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except ConfigError as error:
+        print_problems(error.problems)
+        return CONFIG_FAILED
+    except GatewayError as error:
+        where = f"{error.param}: " if error.param and error.param not in error.message else ""
+        print(f"{error.code}: {where}{error.message}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `gateway render … | head`; without the dup2, Python reports the pipe again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130

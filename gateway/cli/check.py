@@ -1,8 +1,8 @@
-"""Look through every file: the configuration, all templates and policies beside it, and the examples inside them.
+"""Read the configuration and all templates and policies beside it, and run the examples in the templates.
 
-Then everything is put together as for serving: embedded models are loaded, scripts and tokenizers are read.
+Then load everything as `gateway serve` does: embedded models, scripts and tokenizers. Nothing is sent to a target.
 
-Exit code 0: all is well. 1: the problems are on standard error, one a line, all of them at once.
+Exit code 0: no problems. 1: every problem is listed on standard error, one on each line.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from gateway.cli.options import add_config, note_copies, note_files, print_problems
+from gateway.cli.options import add_config, print_notes, print_problems
 
 EXAMPLES = """examples:
   gateway check
@@ -19,26 +19,24 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
+    """Add the options of ``gateway check``."""
     add_config(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing when all is well")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing if there are no problems")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check; the exit code for CI."""
+    """Check, and print problems or a summary."""
     from gateway.assembly import dry_run
     from gateway.config.load import read_configuration
-    from gateway.core.errors import ConfigError
 
     outcome = read_configuration(args.config, os.environ, everything=True)
-    # A spare template's mistake keeps nobody from serving, so it is no reason to stop looking either.
+    # A problem in an unused template leaves no snapshot here; what is used can still be loaded.
     snapshot = outcome.snapshot or read_configuration(args.config, os.environ).snapshot
     problems = outcome.problems + (dry_run(snapshot) if snapshot is not None else ())
     if problems or snapshot is None:
-        print_problems(ConfigError(problems))
+        print_problems(problems)
         return 1
-    note_copies(snapshot)
-    note_files(outcome.notes)
+    print_notes(snapshot, outcome.notes)
     if not args.quiet:
         models = len(snapshot.models)
         print(f"{args.config}: {models} models, {len(outcome.files)} files read, every example right: no problems")

@@ -19,9 +19,9 @@ from pathlib import Path
 from gateway.cli.importing.build import build_file
 from gateway.cli.importing.output import output_paths, write_files
 from gateway.cli.importing.sources import ImportOptions, read_drafts
-from gateway.cli.options import NotFound, fail, print_problems
+from gateway.cli.options import print_problems
 from gateway.config.schema.names import escaped
-from gateway.core.errors import ConfigError, GatewayError
+from gateway.core.errors import ConfigError
 from gateway.importer.draft import SUBSETS
 from gateway.importer.kinds import KINDS
 
@@ -84,8 +84,6 @@ def run(args: argparse.Namespace) -> int:
                 print(f"removed {escaped(str(removed))}, a file of an earlier import", file=sys.stderr)
             print(f"wrote {path}", file=sys.stderr)
     except ConfigError as error:
-        print_problems(error)
+        print_problems(error.problems)
         return 1
-    except (NotFound, GatewayError) as error:
-        return fail(error)
     return 0

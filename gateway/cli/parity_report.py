@@ -1,4 +1,4 @@
-"""How is a comparison told? As a table with the differences below it for people, as JSON for machines."""
+"""The result of ``gateway parity`` as text for people, or as JSON."""
 
 from __future__ import annotations
 
@@ -7,84 +7,84 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gateway.cli.parity_sides import Comparison
-from gateway.cli.textdiff import GREEN, RED, YELLOW, Paint, differing, near, printable, quoted
+from gateway.cli.parity_comparison import Comparison
+from gateway.cli.terminal import GREEN, RED, YELLOW, color, diff_lines, escape, escape_line, format_table, strip_colors
 from gateway.parity.causes import CAUSES
-from gateway.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
-from gateway.template.registry import first_difference
+from gateway.parity.compare import EQUAL, DIFFERENT, CaseResult, Verdict
 
-COLUMNS = ("case", "verdict", "bytes", "tokens", "first other token")
-COLOURS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(DIFFERENT, RED), "not compared": YELLOW}
+COLORS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(DIFFERENT, RED), "not compared": YELLOW}
 
-NO_WHOLE = "one side knows no complete conversation"
+VERDICTS: dict[Verdict, str] = {
+    "same": "the same",
+    "refused by both": "refused by both, which is the same too",
+    "differs": "different",
+    "refused by ours": "refused by ours only",
+    "refused by the reference": "refused by the reference only",
+    "not compared": "not compared",
+}
+"""Verdict → its phrase in the summary, in that order."""
 
 
-def agrees(results: Sequence[CaseResult]) -> bool:
-    """Is it the same prompt in every case, and in one at least?"""
+def is_equal(results: Sequence[CaseResult]) -> bool:
+    """Whether no case differs, and at least one was rendered by both sides."""
     return any(one.verdict == "same" for one in results) and not any(one.is_different for one in results)
 
 
-# ---------------------------------------------------------------- for people
+def as_text(found: Comparison, *, show: int | None, colored: bool) -> str:
+    """Return the whole report; ``show``: the number of differences in full, None for all."""
+    differing = [one for one in found.results if one.verdict == "differs"]
+    in_full = differing[:show]
+    omitted = len(differing) - len(in_full)
+    lines = [*_head(found), "", *_table(found)]
+    for one in in_full:
+        names = f"ours: {one.case.name}", f"reference: {one.case.name}"
+        lines += ["", *diff_lines(one.ours.text, one.reference.text, *names)]
+    if omitted:
+        lines += ["", f"{_count(omitted, 'more difference')}: --all shows every one"]
+    lines += [*_refusals(found.results), *_causes(found.results), "", _summary(found.results)]
+    text = "\n".join(lines) + "\n"
+    return text if colored else strip_colors(text)
 
 
-def as_text(found: Comparison, *, shown: int | None, colour: bool) -> str:
-    """The whole report; ``shown``: how many differences at length, None for all."""
-    paint = Paint(colour)
-    parted = [one for one in found.results if one.verdict == "differs"]
-    at_length = parted if shown is None else parted[:shown]
-    lines = [
-        *_head(found),
-        "",
-        *_table(found, paint),
-        *[line for one in at_length for line in _difference(one, paint)],
-        *_left_out(len(parted) - len(at_length)),
-        *_refusals(found.results),
-        *_causes(found),
-        "",
-        _summary(found.results, paint),
-    ]
-    return "\n".join(lines) + "\n"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _head(found: Comparison) -> Iterator[str]:
-    yield f"ours       {printable(found.ours)}"
-    yield f"reference  {printable(found.reference)}"
+    yield f"ours       {escape_line(found.ours)}"
+    yield f"reference  {escape_line(found.reference)}"
     yield f"engine     {found.engine}"
-    yield f"BOS        {printable(found.bos)}"
-    yield f"tokens     {printable(found.tokenizer)}"
+    yield f"BOS        {escape_line(found.bos)}"
+    yield f"tokens     {escape_line(found.tokenizer)}"
     for note in found.notes:
-        yield f"note       {printable(note)}"
+        yield f"note       {escape_line(note)}"
 
 
-def _table(found: Comparison, paint: Paint) -> Iterator[str]:
-    rows = [_row(one, found) for one in found.results]
-    number = len(COLUMNS) if any(one.tokens is not None for one in found.results) else len(COLUMNS) - 2
-    widths = [max(len(name), *(len(row[place]) for row in rows)) for place, name in enumerate(COLUMNS[:number])]
-
-    def line(cells: Sequence[str], note: str, colour: str = "") -> str:
-        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-        if colour:
-            padded[1] = paint(padded[1], colour)
-        return "  ".join([*padded, note]).rstrip()
-
-    yield line(COLUMNS, "note")
-    for one, row in zip(found.results, rows, strict=True):
-        yield line(row, _note(one), COLOURS[one.verdict])
+def _table(found: Comparison) -> Iterator[str]:
+    rows = [["case", "verdict", "bytes", "tokens", "first different token", "note"]]
+    rows += [_row(one, found) for one in found.results]
+    if found.tokens is None:
+        rows = [[*row[:3], row[-1]] for row in rows]
+    header, *lines = format_table(rows)
+    yield header
+    for one, line in zip(found.results, lines, strict=True):
+        yield color(line, COLORS[one.verdict])
 
 
-def _row(one: CaseResult, found: Comparison) -> tuple[str, ...]:
+def _row(one: CaseResult, found: Comparison) -> list[str]:
     verdict = f"differs at byte {one.at}" if one.verdict == "differs" else one.verdict
-    sizes, tokens, other = "", "", ""
+    sizes, tokens, different = "", "", ""
     if one.verdict in ("same", "differs"):
         sizes = _pair(len(one.ours.text.encode()), len(one.reference.text.encode()))
     if one.tokens is not None:
         tokens = _pair(one.tokens.ours, one.tokens.reference)
         if one.tokens.at is not None:
             names = [_token(id_, found) for id_ in (one.tokens.ours_id, one.tokens.reference_id)]
-            other = f"{one.tokens.at}: {' | '.join(names)}"
+            different = f"{one.tokens.at}: {' | '.join(names)}"
         elif one.verdict == "differs":
-            other = "none: the same tokens"
-    return one.case.name, verdict, sizes, tokens, other
+            different = "none: the same tokens"
+    note = "one side has no complete conversations" if one.verdict == "not compared" else ", ".join(one.causes)
+    return [one.case.name, verdict, sizes, tokens, different, note]
 
 
 def _pair(ours: int, reference: int) -> str:
@@ -94,82 +94,47 @@ def _pair(ours: int, reference: int) -> str:
 def _token(id_: int | None, found: Comparison) -> str:
     if id_ is None or found.tokens is None:
         return "the end"
-    return f'{id_} "{quoted(found.tokens.detokenize([id_]))}"'
-
-
-def _note(one: CaseResult) -> str:
-    return NO_WHOLE if one.verdict == "not compared" else ", ".join(one.causes)
-
-
-def _difference(one: CaseResult, paint: Paint) -> Iterator[str]:
-    at = first_difference(one.ours.text, one.reference.text)
-    yield ""
-    yield paint(f"--- ours: {one.case.name}", RED)
-    yield paint(f"+++ reference: {one.case.name}", GREEN)
-    yield f"    at byte {one.at} ours has {near(one.ours.text, at)}"
-    yield f"    and the reference {near(one.reference.text, at)}"
-    yield from differing(one.ours.text, one.reference.text, paint)
-
-
-def _left_out(number: int) -> Iterator[str]:
-    if number:
-        yield ""
-        yield f"{number} more {'difference' if number == 1 else 'differences'}: --all shows every one"
+    return f'{id_} "{escape(found.tokens.detokenize([id_]))}"'
 
 
 def _refusals(results: Sequence[CaseResult]) -> Iterator[str]:
-    """Each reason once, with the cases that it holds for."""
+    """Each reason once, with its cases."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for one in results:
         for name, side in (("ours", one.ours), ("the reference", one.reference)):
             if side.refused:
-                reasons.setdefault((name, side.refused), []).append(one.case.name)
+                reasons.setdefault((name, side.refused), []).append(f'"{one.case.name}"')
     if reasons:
-        yield ""
-        yield "refused:"
+        yield from ("", "refused:")
     for (name, reason), cases in reasons.items():
-        yield f"  by {name}: {printable(reason)}"
-        yield "    in " + ", ".join([f'"{case}"' for case in cases])
+        yield f"  by {name}: {escape_line(reason)}"
+        yield f"    in {', '.join(cases)}"
 
 
-def _causes(found: Comparison) -> Iterator[str]:
-    counted = Counter(name for one in found.results for name in one.causes)
-    if counted:
-        yield ""
-        yield "what may be the cause:"
+def _causes(results: Sequence[CaseResult]) -> Iterator[str]:
+    counts = Counter(name for one in results for name in one.causes)
+    if counts:
+        yield from ("", "possible causes:")
     for name, cause in CAUSES.items():
-        if name in counted:
-            yield f"  {name} ({counted[name]} {'case' if counted[name] == 1 else 'cases'}): {cause.advice}"
+        if name in counts:
+            yield f"  {name} ({_count(counts[name], 'case')}): {cause.advice}"
 
 
-COUNTED: Sequence[tuple[Verdict, str]] = (
-    ("same", "the same"),
-    ("refused by both", "refused by both, which is the same too"),
-    ("differs", "different"),
-    ("refused by ours", "refused by ours only"),
-    ("refused by the reference", "refused by the reference only"),
-    ("not compared", "not compared"),
-)
-
-
-def _summary(results: Sequence[CaseResult], paint: Paint) -> str:
-    counted = Counter([one.verdict for one in results])
-    said = ", ".join([f"{counted[verdict]} {words}" for verdict, words in COUNTED if counted[verdict]])
-    cases = f"{len(results)} {'case' if len(results) == 1 else 'cases'}: {said}."
-    if agrees(results):
-        return paint(f"{cases} The model sees the same prompt from both.", GREEN)
+def _summary(results: Sequence[CaseResult]) -> str:
+    counts = Counter([one.verdict for one in results])
+    phrases = ", ".join([f"{counts[verdict]} {phrase}" for verdict, phrase in VERDICTS.items() if counts[verdict]])
+    cases = f"{_count(len(results), 'case')}: {phrases}."
+    if is_equal(results):
+        return color(f"{cases} The model receives the same prompt from both.", GREEN)
     if any(one.is_different for one in results):
-        return paint(f"{cases} The two templates are not the same.", RED)
-    return paint(f"{cases} Nothing was rendered by both, so nothing is proved.", RED)
-
-
-# ---------------------------------------------------------------- for machines
+        return color(f"{cases} The two templates are not the same.", RED)
+    return color(f"{cases} No case was rendered by both, so the result shows nothing.", RED)
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
-    """Everything, in plain values."""
-    counted = Counter([one.verdict for one in found.results])
-    told = {name for one in found.results for name in one.causes}
+    """Return the same with both texts of every case, as plain values."""
+    counts = Counter([one.verdict for one in found.results])
+    causes = {name for one in found.results for name in one.causes}
     return {
         "ours": found.ours,
         "reference": found.reference,
@@ -177,24 +142,23 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "bos": found.bos,
         "tokenizer": found.tokenizer,
         "notes": list(found.notes),
-        "agrees": agrees(found.results),
-        "counts": {verdict: counted[verdict] for verdict, _ in COUNTED},
-        "causes": {name: cause.advice for name, cause in CAUSES.items() if name in told},
-        "cases": [_case(one) for one in found.results],
-    }
-
-
-def _case(one: CaseResult) -> dict[str, Any]:
-    return {
-        "name": one.case.name,
-        "messages": [dict(message) for message in one.case.messages],
-        "tools": [dict(tool) for tool in one.case.tools],
-        "continue_final_message": one.case.continue_final,
-        "whole": one.case.whole,
-        "verdict": one.verdict,
-        "at": one.at,
-        "ours": {"text": one.ours.text, "refused": one.ours.refused, "code": one.ours.code},
-        "reference": {"text": one.reference.text, "refused": one.reference.refused, "code": one.reference.code},
-        "tokens": None if one.tokens is None else asdict(one.tokens),
-        "causes": list(one.causes),
+        "agrees": is_equal(found.results),
+        "counts": {verdict: counts[verdict] for verdict in VERDICTS},
+        "causes": {name: cause.advice for name, cause in CAUSES.items() if name in causes},
+        "cases": [
+            {
+                "name": one.case.name,
+                "messages": [dict(message) for message in one.case.messages],
+                "tools": [dict(tool) for tool in one.case.tools],
+                "continue_final_message": one.case.continue_final,
+                "whole": one.case.whole,
+                "verdict": one.verdict,
+                "at": one.at,
+                "ours": asdict(one.ours),
+                "reference": asdict(one.reference),
+                "tokens": None if one.tokens is None else asdict(one.tokens),
+                "causes": list(one.causes),
+            }
+            for one in found.results
+        ],
     }

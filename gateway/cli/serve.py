@@ -1,45 +1,45 @@
 """Serve the configured models over HTTP.
 
-SIGHUP, or a change to a file, takes in the new configuration; a broken one is refused and the old one keeps serving.
-SIGTERM stops taking calls and lets running ones end (``server.drain``).
+On SIGHUP, and when a file changes, the configuration is loaded again; if it has problems, the old one stays in use.
+On SIGTERM no new connections are accepted, and running calls may end (`server.drain`).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 
-from gateway.cli.options import add_config, note_copies, note_files, print_problems
+from gateway.cli.options import CommandError, add_config, print_notes
 from gateway.core.errors import CONFIG_FAILED
 
 EXAMPLES = """examples:
   gateway serve
   gateway serve --config conf/gateway.yaml
-  GATEWAY_SERVER__PORT=9000 gateway serve          one setting from the environment
-  kill -HUP PID                                    take in edited files
+  GATEWAY_SERVER__PORT=9000 gateway serve          a setting from the environment
+  kill -HUP PID                                    load edited files
 """
 
-FIRST = """\
+MINIMAL = """\
 models:
   my-model:
     template: chat
     targets: [{speaks: chat, url: "http://127.0.0.1:8101/v1"}]
 """
-"""The shortest configuration: an OpenAI-compatible server on this machine, asked with the messages as they are."""
+"""The shortest configuration: an OpenAI-compatible server on this machine, which receives the messages unchanged."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
+    """Add the options of ``gateway serve``."""
     add_config(parser)
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Serve until a signal ends the process."""
     if not args.config.exists():
-        print(f"{args.config}: no such file; name one with --config, or begin with:\n\n{FIRST}", file=sys.stderr)
-        return CONFIG_FAILED
+        raise CommandError(
+            f"{args.config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
+        )
     from gateway.core.errors import ConfigError, GatewayError
     from gateway.runtime import Runtime
     from gateway.server.sockets import PortBusy
@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
     runtime = Runtime(args.config, os.environ)
     try:
         snapshot = runtime.load()
-        note_copies(snapshot)
-        note_files(snapshot.notes)
+        print_notes(snapshot, snapshot.notes)
         if snapshot.server.workers > 1:
             from gateway.server import supervisor
 
@@ -56,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
         from gateway.server import listen
 
         return listen.serve(runtime, snapshot, args.log_level)
-    except ConfigError as error:
-        print_problems(error)
+    except ConfigError:
+        raise
     except (GatewayError, PortBusy) as error:
-        print(error, file=sys.stderr)
-    return CONFIG_FAILED
+        raise CommandError(str(error), CONFIG_FAILED) from None

@@ -17,7 +17,7 @@ import pytest
 from gateway.cli import main
 from gateway.cli.importing.build import TemplateFile
 from gateway.cli.importing.output import write_files
-from gateway.cli.options import NotFound
+from gateway.cli.options import CommandError
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from tests.journeys.process import run
@@ -388,7 +388,7 @@ def test_a_write_that_fails_leaves_nothing_half(tmp_path: Path, exists: bool) ->
     limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
-        with pytest.raises(NotFound, match="cannot be written"):
+        with pytest.raises(CommandError, match="cannot be written"):
             write_files(file, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

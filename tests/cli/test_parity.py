@@ -21,6 +21,7 @@ import pytest
 
 from gateway.parity.cases import matrix
 from gateway.template.huggingface.transformers_reference import installed
+from tests.cli.command import command
 from tests.journeys.process import environment, run
 from tests.serving import ROOT
 

@@ -1,4 +1,4 @@
-"""What can a person type, and what comes back, byte for byte?"""
+"""The verbs: exit codes, and output byte for byte. One test of each kind starts a process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command import command
 from tests.journeys.process import environment, run
 
 TEMPLATE = """\
@@ -97,11 +98,11 @@ RENDER: dict[str, Case] = {
     "no such template file": (["--template", "nowhere.yaml"], USER, 2, b"", b"nowhere.yaml: no such file\n"),
     "no such template": (["--template", "chatlm"], USER, 3, b"", b'did you mean "chatml"?'),
     "a broken template file": (["--template", "broken.yaml"], USER, 3, b"", b"broken.yaml:2 round"),
-    "neither": ([], USER, 2, b"", b"name a model, or a template with --template\n"),
-    "both": (["mine", "--template", "mine"], USER, 2, b"", b"name a model, or a template with --template\n"),
+    "neither": ([], USER, 2, b"", b"one of the arguments MODEL --template is required\n"),
+    "both": (["mine", "--template", "mine"], USER, 2, b"", b"--template: not allowed with argument MODEL\n"),
     "no configuration": (["mine", "--config", "x.yaml", "-m", "user:a"], b"", 3, b"", b"x.yaml"),
-    "-m without a colon": (["mine", "-m", "hello"], b"", 1, b"", b"ROLE:TEXT, such as user:hello, not 'hello'\n"),
-    "-m without a role": (["mine", "-m", ":hello"], b"", 1, b"", b"-m takes ROLE:TEXT"),
+    "-m without a colon": (["mine", "-m", "hello"], b"", 2, b"", b"expected ROLE:TEXT, such as user:hello, not 'hello'\n"),
+    "-m without a role": (["mine", "-m", ":hello"], b"", 2, b"", b"expected ROLE:TEXT"),
     "-m without a value": (["mine", "-m"], b"", 2, b"", b"expected one argument"),
     "-m with an unknown role": (["mine", "-m", "emperor:hello"], b"", 1, b"", b"role_not_supported: messages[0].role"),
     "nothing on standard input": (["mine"], b"", 1, b"", b"standard input is not JSON: "),
@@ -123,22 +124,22 @@ def expect(ended: subprocess.CompletedProcess[bytes], code: int, out: bytes, err
 
 @pytest.mark.parametrize(("arguments", "stdin", "code", "out", "err"), RENDER.values(), ids=RENDER)
 def test_render(folder: Path, arguments: Sequence[str], stdin: bytes, code: int, out: bytes, err: bytes) -> None:
-    expect(run(folder, "render", *arguments, stdin=stdin), code, out, err)
+    expect(command(folder, "render", *arguments, stdin=stdin), code, out, err)
 
 
-def test_render_json_tells_what_v1_render_tells(folder: Path) -> None:
+def test_render_json_is_the_result_of_v1_render(folder: Path) -> None:
     body = b'{"messages": ' + USER + b', "temperature": 0.5, "stop": "x", "n": 2}'
-    ended = run(folder, "render", "mine", "--json", stdin=body)
-    told = json.loads(ended.stdout)
+    ended = command(folder, "render", "mine", "--json", stdin=body)
+    shown = json.loads(ended.stdout)
     assert (ended.returncode, ended.stderr) == (0, b"")
-    assert told["prompt"] == PROMPT.decode()
-    assert told["prompt_sha256"] == hashlib.sha256(PROMPT).hexdigest()
-    assert (told["model"], told["policy"], told["n"], told["bos"]) == ("mine", "default", 2, "text")
-    assert re.fullmatch(r"mine@sha256:[0-9a-f]{12}", told["template"])
-    assert told["stop"] == ["</s>", "x"]
-    assert told["params"] == {"temperature": 0.5, "max_tokens": 2048}
-    assert told["notices"] == ["default_parameter: max_tokens=2048"]
-    assert "".join(segment["text"] for segment in told["segments"]) == PROMPT.decode()
+    assert shown["prompt"] == PROMPT.decode()
+    assert shown["prompt_sha256"] == hashlib.sha256(PROMPT).hexdigest()
+    assert (shown["model"], shown["policy"], shown["n"], shown["bos"]) == ("mine", "default", 2, "text")
+    assert re.fullmatch(r"mine@sha256:[0-9a-f]{12}", shown["template"])
+    assert shown["stop"] == ["</s>", "x"]
+    assert shown["params"] == {"temperature": 0.5, "max_tokens": 2048}
+    assert shown["notices"] == ["default_parameter: max_tokens=2048"]
+    assert "".join(segment["text"] for segment in shown["segments"]) == PROMPT.decode()
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
@@ -150,15 +151,15 @@ def test_a_prompt_is_utf8_in_every_locale(folder: Path, locale: str) -> None:
     expect(ended, 0, "<s>H: 你好\nB: ".encode(), b"")
 
 
-def test_bytes_that_are_no_utf8_are_refused(folder: Path) -> None:
+def test_arguments_that_are_not_utf8_are_refused(folder: Path) -> None:
     command: list[str | bytes] = [sys.executable, "-m", "gateway", "render", "mine", "-m", b"user:\xff"]
     ended = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, check=False, timeout=30)
-    expect(ended, 1, b"", b"-m holds bytes that are not UTF-8\n")
+    expect(ended, 2, b"", b"the text is not valid UTF-8\n")
 
 
 @pytest.mark.parametrize("reader", ["head -c 5", "true"])
 @pytest.mark.parametrize("text", ["hi", "x" * 100_000])
-def test_a_reader_that_has_seen_enough_is_no_error(folder: Path, reader: str, text: str) -> None:
+def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path, reader: str, text: str) -> None:
     script = f"set -o pipefail; '{sys.executable}' -m gateway render mine | {reader}"
     body = json.dumps([{"role": "user", "content": text}]).encode()
     ended = subprocess.run(
@@ -171,14 +172,17 @@ DIFF: dict[str, Case] = {
     "two models, one template": (["mine", "same"], USER, 0, b"the same 15 characters\n", b""),
     "a model and a file": (
         ["mine", "draft.yaml"], USER, 1,
-        b"they part at character 3 (line 1, column 4): 'H: 1+1=?\\nB: ' / 'U: 1+1=?\\nB: '\n"
-        b"--- mine\n+++ draft.yaml\n@@ -1,2 +1,2 @@\n"
-        b"-<s>H: 1+1=?\\n\n+<s>U: 1+1=?\\n\n B:\xc2\xb7\n", b"",
+        b"--- mine\n+++ draft.yaml\nfirst difference: byte 3 (line 1, column 4)\n"
+        b'  - "<s>\xe2\x9f\xa8here\xe2\x9f\xa9H: 1+1=?\\nB: "\n'
+        b'  + "<s>\xe2\x9f\xa8here\xe2\x9f\xa9U: 1+1=?\\nB: "\n'
+        b"@@ -1,2 +1,2 @@\n-<s>H: 1+1=?\\n\n+<s>U: 1+1=?\\n\n B:\xc2\xb7\n", b"",
     ),
     "a prompt and messages": (
         ["mine", "talk"], USER, 1,
-        b"they part at character 0 (line 1, column 1): '<s>H: 1+1=?\\nB: ' / '{\"role\": \"user\", \"conten'\n"
-        b"--- mine\n+++ talk\n@@ -1,2 +1 @@\n-<s>H: 1+1=?\\n\n-B:\xc2\xb7\n"
+        b"--- mine\n+++ talk\nfirst difference: byte 0 (line 1, column 1)\n"
+        b'  - "\xe2\x9f\xa8here\xe2\x9f\xa9<s>H: 1+1=?\\nB: "\n'
+        b'  + "\xe2\x9f\xa8here\xe2\x9f\xa9{"role": "user", "conten"\xe2\x80\xa6\n'
+        b"@@ -1,2 +1 @@\n-<s>H: 1+1=?\\n\n-B:\xc2\xb7\n"
         b'+{"role": "user", "content": "1+1=?"}\\n\n', b"",
     ),
     "no such model": (["mine", "nobody.yaml"], USER, 2, b"", b"nobody.yaml: no such file"),
@@ -189,15 +193,15 @@ DIFF: dict[str, Case] = {
 
 @pytest.mark.parametrize(("arguments", "stdin", "code", "out", "err"), DIFF.values(), ids=DIFF)
 def test_diff(folder: Path, arguments: Sequence[str], stdin: bytes, code: int, out: bytes, err: bytes) -> None:
-    expect(run(folder, "diff", *arguments, stdin=stdin), code, out, err)
+    expect(command(folder, "diff", *arguments, stdin=stdin), code, out, err)
 
 
 def test_diff_needs_no_configuration(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(TEMPLATE)
     (tmp_path / "b.yaml").write_text(OTHER)
-    ended = run(tmp_path, "diff", "a.yaml", "b.yaml", stdin=USER)
+    ended = command(tmp_path, "diff", "a.yaml", "b.yaml", stdin=USER)
     assert ended.returncode == 1
-    assert ended.stdout.startswith(b"they part at character 3 ")
+    assert ended.stdout.startswith(b"--- a.yaml\n+++ b.yaml\nfirst difference: byte 3 ")
 
 
 def test_models_is_a_table(folder: Path) -> None:
@@ -206,14 +210,14 @@ def test_models_is_a_table(folder: Path) -> None:
         b"mine  mine      default  mine/0  completions  http://127.0.0.1:1/v1\n"
         b"same  mine      default  same/0  completions  http://127.0.0.1:1/v1\n"
     )
-    ended = run(folder, "models")
+    ended = command(folder, "models")
     expect(ended, 0, ended.stdout, b"")
     assert ended.stdout.startswith(table)
     assert re.fullmatch(rb"talk  chat      eval     talk/0  scripted     \S*hello.yaml\n", ended.stdout[len(table) :])
 
 
 def test_models_is_json_if_asked(folder: Path) -> None:
-    rows = json.loads(run(folder, "models", "--json").stdout)
+    rows = json.loads(command(folder, "models", "--json").stdout)
     assert [row["name"] for row in rows] == ["mine", "same", "talk"]
     assert rows[0] == {
         "name": "mine", "template": "mine", "policy": "default", "target": "mine/0", "speaks": "completions",
@@ -221,21 +225,21 @@ def test_models_is_json_if_asked(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_check_says_what_it_looked_at(folder: Path) -> None:
-    ended = run(folder, "check")
+def test_check_reports_what_it_read(folder: Path) -> None:
+    ended = command(folder, "check")
     expect(ended, 0, ended.stdout, b"")
     assert re.fullmatch(rb"gateway.yaml: 3 models, \d+ files read, every example right: no problems\n", ended.stdout)
-    expect(run(folder, "check", "-q"), 0, b"", b"")
+    expect(command(folder, "check", "-q"), 0, b"", b"")
 
 
 def test_check_of_a_missing_file_is_a_problem(folder: Path) -> None:
-    ended = run(folder, "check", "--config", "nowhere.yaml")
+    ended = command(folder, "check", "--config", "nowhere.yaml")
     expect(ended, 1, b"", b"1 problem\n")
     assert ended.stderr.startswith(b"nowhere.yaml: ")
 
 
 def test_a_new_key_is_shown_once_and_its_entry_works(folder: Path) -> None:
-    ended = run(folder, "keys", "new", "ci-runner")
+    ended = command(folder, "keys", "new", "ci-runner")
     key = re.search(rb"gk_[0-9a-f]{6}_[\w-]{43}", ended.stderr)
     assert ended.returncode == 0
     assert key is not None
@@ -244,17 +248,17 @@ def test_a_new_key_is_shown_once_and_its_entry_works(folder: Path) -> None:
     assert ended.stdout.decode() == f'ci-runner:\n  sha256: "{digest}"\n  models: ["*"]\n'
     (folder / "keys.yaml").write_bytes(ended.stdout)
     (folder / "keyed.yaml").write_text("keys: {file: keys.yaml}\n" + CONFIG)
-    expect(run(folder, "check", "-q", "--config", "keyed.yaml"), 0, b"", b"")
+    expect(command(folder, "check", "-q", "--config", "keyed.yaml"), 0, b"", b"")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:\n  x", "-", "é", "x" * 65])
 def test_a_key_needs_a_plain_name(folder: Path, name: str) -> None:
-    ended = run(folder, "keys", "new", "--", name)
-    expect(ended, 2, b"", b"a name for a key has up to 64 letters, digits")
+    ended = command(folder, "keys", "new", "--", name)
+    expect(ended, 2, b"", b"the name of a key has up to 64 letters, digits")
     assert b"gk_" not in ended.stderr
 
 
-def test_check_tells_where_files_of_a_model_disagree(tmp_path: Path) -> None:
+def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     files = {
         "gateway.yaml": "models:\n  mine:\n    template: mine\n    targets: [{speaks: scripted, script: hello.yaml}]\n",
         "hello.yaml": HELLO,
@@ -267,7 +271,7 @@ def test_check_tells_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    ended = run(tmp_path, "check")
+    ended = command(tmp_path, "check")
     assert ended.returncode == 0, ended.stderr.decode()
     another = "tokenizer_config.json holds another chat template than chat_template.jinja: it is not used"
     assert [line.partition(", as in")[0] for line in ended.stderr.decode().splitlines()] == [
@@ -281,14 +285,14 @@ VERBS = ("serve", "check", "render", "diff", "parity", "import", "models", "keys
 
 
 def test_help_names_every_verb(folder: Path) -> None:
-    ended = run(folder, "--help")
+    ended = command(folder, "--help")
     expect(ended, 0, ended.stdout, b"")
     assert re.findall(r"^    (\w+) ", ended.stdout.decode(), re.MULTILINE)[: len(VERBS)] == list(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself_with_examples(folder: Path, verb: str) -> None:
-    ended = run(folder, verb, "--help")
+def test_the_help_of_a_verb_has_examples(folder: Path, verb: str) -> None:
+    ended = command(folder, verb, "--help")
     expect(ended, 0, ended.stdout, b"")
     assert f"gateway {verb}" in ended.stdout.decode().partition("examples:")[2]
 
@@ -296,13 +300,13 @@ def test_every_verb_explains_itself_with_examples(folder: Path, verb: str) -> No
 @pytest.mark.parametrize(("arguments", "said"), [
     ([], b"the following arguments are required: VERB"),
     (["sevre"], b"invalid choice: 'sevre'"),
-    (["render", "--jsn"], b"unrecognized arguments: --jsn"),
+    (["render", "mine", "--jsn"], b"unrecognized arguments: --jsn"),
 ])  # fmt: skip
-def test_what_is_no_verb_is_exit_code_2(folder: Path, arguments: Sequence[str], said: bytes) -> None:
-    expect(run(folder, *arguments), 2, b"", said)
+def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[str], said: bytes) -> None:
+    expect(command(folder, *arguments), 2, b"", said)
 
 
 def test_the_version_is_the_packages(folder: Path) -> None:
     from gateway import __version__
 
-    expect(run(folder, "--version"), 0, f"gateway {__version__}\n".encode(), b"")
+    expect(command(folder, "--version"), 0, f"gateway {__version__}\n".encode(), b"")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.cli.importing.build import TemplateFile
 from gateway.cli.importing.sources import STDOUT, ImportOptions
-from gateway.cli.options import NotFound
+from gateway.cli.options import CommandError
 from gateway.importer.draft import Draft
 from gateway.template.huggingface.folder.chat_template import LOOKED_AT
 from gateway.template.huggingface.folder.reader import JINJA, NAMED
@@ -17,7 +17,7 @@ FOLDER = "meta_templates"
 
 
 def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path | None]:
-    """A path for each draft; None: standard output. Raises ``NotFound`` if one must not be written."""
+    """A path for each draft; None: standard output. Raises ``CommandError`` if one must not be written."""
     out = options.out
     paths: list[Path | None]
     if out is None or options.is_folder:
@@ -25,10 +25,12 @@ def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path |
     else:
         paths = [None if out == STDOUT else Path(out)]
         if out != STDOUT and Path(out).suffix not in (".yaml", ".yml"):
-            raise NotFound(f"--out {out}: the file of a template ends in .yaml, the name of a folder in /")
+            raise CommandError(f"--out {out}: the file of a template ends in .yaml, the name of a folder in /")
     if len(paths) < len(drafts):
-        raise NotFound(f"there are {len(drafts)} templates in {options.source}: give a folder as --out, or choose by "
-                       f"--model one of {', '.join(draft.name for draft in drafts)}")  # fmt: skip
+        raise CommandError(
+            f"there are {len(drafts)} templates in {options.source}: give a folder as --out, or choose by "
+            f"--model one of {', '.join(draft.name for draft in drafts)}"
+        )
     for draft, path in zip(drafts, paths, strict=True):
         if path is not None:
             _check_path(path, path.parent / draft.name if draft.files else None, force=options.force)
@@ -38,10 +40,10 @@ def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path |
 def _check_path(path: Path, folder: Path | None, *, force: bool) -> None:
     for one in (path, *([folder] if folder is not None else [])):
         if os.path.lexists(one) and not force:
-            raise NotFound(f"{one} exists: --force overwrites it, --name or --out writes elsewhere")
+            raise CommandError(f"{one} exists: --force overwrites it, --name or --out writes elsewhere")
     for one in () if folder is None else (folder, folder / NAMED):
         if one.is_symlink():
-            raise NotFound(f"{one} is a link to files that do not belong to this import: remove the link")
+            raise CommandError(f"{one} is a link to files that do not belong to this import: remove the link")
 
 
 def write_files(file: TemplateFile, path: Path) -> list[Path]:
@@ -60,7 +62,7 @@ def write_files(file: TemplateFile, path: Path) -> list[Path]:
             one.unlink()
         _write(path, file.text.encode("utf-8"))
     except OSError as error:
-        raise NotFound(f"{path} cannot be written ({error.strerror or error})") from None
+        raise CommandError(f"{path} cannot be written ({error.strerror or error})") from None
     return removed
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.options import NotFound
-from gateway.cli.parity_sides import rendered_by
+from gateway.cli.options import CommandError
+from gateway.cli.parity_comparison import chat_template_renderer
 from gateway.config.chat_folders import TEMPLATES, chat_template_in, read_chat_folder
 from gateway.config.files import yaml
 from gateway.config.schema.names import FILE_NAME, quote
@@ -64,7 +64,7 @@ class ImportOptions:
 
 
 def read_drafts(options: ImportOptions) -> list[Draft]:
-    """The chosen drafts of a source, with their names. Raises ``NotFound`` or ``ConfigError``."""
+    """The chosen drafts of a source, with their names. Raises ``CommandError`` or ``ConfigError``."""
     path = _file_of(options)
     source = _source(path)
     kind = kind_of(source) if options.kind == "auto" else options.kind
@@ -85,9 +85,9 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
     if options.model is not None:
         drafts = [draft for draft in drafts if draft.name == _as_name(options.model)]
         if not drafts:
-            raise NotFound(f"no model {quote(options.model)} in {options.source}: {names}")
+            raise CommandError(f"no model {quote(options.model)} in {options.source}: {names}")
     if options.name is not None and len(drafts) > 1:
-        raise NotFound(f"--name is for one template, and there are {len(drafts)}: choose by --model one of {names}")
+        raise CommandError(f"--name is for one template, and there are {len(drafts)}: choose by --model one of {names}")
     if options.template_name and len(drafts) == 1:
         drafts = [replace(drafts[0], name=options.template_name)]
     _check_names([draft.name for draft in drafts])
@@ -104,16 +104,18 @@ def _check_options(options: ImportOptions, kind: str) -> None:
         (options.without, "--without", ("hf", "ollama", "fastchat")),
     ):
         if is_given and kind not in kinds:
-            raise NotFound(f"{option} is for {', '.join(kinds)}, and {options.source} is read as {kind}")
+            raise CommandError(f"{option} is for {', '.join(kinds)}, and {options.source} is read as {kind}")
 
 
 def _check_names(names: list[str]) -> None:
     for name in names:
         if not FILE_NAME.fullmatch(name) or name == CHAT.name:
-            raise NotFound(f'{quote(name)} is not a name for a template: use lower-case letters, digits, ".", "_" and '
-                           f'"-", and not "{CHAT.name}"')  # fmt: skip
+            raise CommandError(
+                f'{quote(name)} is not a name for a template: use lower-case letters, digits, ".", "_" and '
+                f'"-", and not "{CHAT.name}"'
+            )
         if names.count(name) > 1:
-            raise NotFound(f"several models have the name {quote(name)}: give each its own abbr")
+            raise CommandError(f"several models have the name {quote(name)}: give each its own abbr")
 
 
 def _as_name(text: str) -> str:
@@ -126,14 +128,14 @@ def _as_name(text: str) -> str:
 def _file_of(options: ImportOptions) -> Path:
     path = options.source
     if not path.exists():
-        raise NotFound(f"{path}: no such file or folder")
+        raise CommandError(f"{path}: no such file or folder")
     if not path.is_dir():
         return path
     file = chat_template_in(path) if options.kind in ("auto", "hf") else None
     if file is None and options.kind in ("auto", "ollama") and (path / MODELFILE).is_file():
         file = path / MODELFILE
     if file is None:
-        raise NotFound(f"{path} has no chat template ({', '.join(TEMPLATES)}) and no {MODELFILE}: name the file")
+        raise CommandError(f"{path} has no chat template ({', '.join(TEMPLATES)}) and no {MODELFILE}: name the file")
     return file
 
 
@@ -153,7 +155,7 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read((64 if path.suffix == ".json" else 1) * MAX_BYTES + 1)
     except OSError as error:
-        raise NotFound(f"{path} cannot be read ({error.strerror or error})") from None
+        raise CommandError(f"{path} cannot be read ({error.strerror or error})") from None
 
 
 def _parse_yaml(data: bytes, name: str) -> Any:
@@ -181,7 +183,7 @@ def _chat_reference(spec: TemplateSpec) -> tuple[Reference, bool]:
     """The chat template as a reference, and whether the gateway itself renders it."""
     from gateway.template.huggingface.renderer import JinjaTemplate
 
-    template, renderer = rendered_by(spec, "auto")
+    template, renderer = chat_template_renderer(spec, "auto")
     side = chat_reference(template)
 
     def render(dialogue: Dialogue) -> str:

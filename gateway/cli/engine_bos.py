@@ -1,0 +1,65 @@
+"""Whether a model receives a BOS that its template did not write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.backend.engines import declared_capabilities
+from gateway.backend.tokenizer import Tokenizer
+from gateway.config.snapshot import ModelSpec, TargetSpec
+from gateway.core.prompt import Bos
+
+
+def tokenizer_bos(tokens: Tokenizer | None) -> str:
+    """Return the text of the single token that a tokenizer puts before every text; empty if there is none."""
+    if tokens is None:
+        return ""
+    plain, full = tokens.tokenize("a", False), tokens.tokenize("a", True)
+    return tokens.detokenize(full[:1]) if full[1 : 1 + len(plain)] == plain else ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineBos:
+    """Whether a model's engines put a BOS before a prompt; None: not known, or the targets differ."""
+
+    by_default: bool | None = None
+    """For a template with ``bos: none``."""
+    on_request: bool | None = None
+    """For a template with ``bos: engine``."""
+
+
+def engine_bos_of(model: ModelSpec | None, tokens: Tokenizer | None) -> EngineBos:
+    """Return what all targets of a model have in common. An engine adds the BOS of its tokenizer, if that has one."""
+    if model is None:
+        return EngineBos()
+    tokenizer_adds = bool(tokenizer_bos(tokens)) if tokens is not None else None
+
+    def by_default(target: TargetSpec) -> bool | None:
+        if target.adds_bos is not None:
+            return target.adds_bos
+        usual = declared_capabilities(target).adds_bos
+        return tokenizer_adds if usual else None
+
+    def on_request(target: TargetSpec) -> bool | None:
+        has_switch = declared_capabilities(target).bos_switch is not None
+        return tokenizer_adds if has_switch else by_default(target)
+
+    defaults, requested = [{of(target) for target in model.targets} for of in (by_default, on_request)]
+    return EngineBos(
+        by_default=defaults.pop() if len(defaults) == 1 else None,
+        on_request=requested.pop() if len(requested) == 1 else None,
+    )
+
+
+def describe_bos(bos: Bos | None, engine_bos: EngineBos) -> str:
+    """Return a phrase on what writes the BOS of a template's prompts; None: the chat template of a reference."""
+    if bos is None:
+        return "its text as it is, tokenized without special tokens"
+    if bos == "text":
+        return "in its text"
+    if bos == "engine":
+        by_engine = "expected from the engine (bos: engine), which adds none"
+        return by_engine if engine_bos.on_request is False else "added by the engine (bos: engine)"
+    if engine_bos.by_default is None:
+        return "left to the engine (bos: none); it is not known whether that adds one, so it is compared without"
+    return f"left to the engine (bos: none), which adds {'one' if engine_bos.by_default else 'none'}"

@@ -1,0 +1,71 @@
+"""Output for a terminal: tables, colours, escaped text and differences."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+
+RED, GREEN, YELLOW = "31", "32", "33"
+
+EXCERPT = 24
+"""Characters shown on each side of the first difference."""
+CONTEXT = 2
+"""Equal lines shown around differing ones."""
+
+
+def color(text: str, code: str) -> str:
+    """Return the text with the ANSI codes of a colour."""
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def strip_colors(text: str) -> str:
+    """Remove what ``color`` has added."""
+    return re.sub("\x1b\\[[0-9]*m", "", text)
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return one line for each row, with aligned columns; all rows have the same number of cells."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip() for row in rows]
+
+
+def escape(text: str) -> str:
+    """Return a text on one line: backslashes and all that is not printable are escaped as in Python."""
+    return "".join([
+        character if character.isprintable() and character != "\\"
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    ])  # fmt: skip
+
+
+def escape_line(text: str) -> str:
+    """Return the same with blanks at the end as dots."""
+    escaped = escape(text)
+    stripped = escaped.rstrip(" ")
+    return stripped + "·" * (len(escaped) - len(stripped))
+
+
+def diff_lines(a: str, b: str, name_a: str, name_b: str) -> Iterator[str]:
+    """Yield the first difference of two different texts, and a unified diff of their escaped lines."""
+    at = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    byte, line = len(a[:at].encode("utf-8", "surrogatepass")), a.count("\n", 0, at) + 1
+    column = at - a.rfind("\n", 0, at)
+    yield color(f"--- {name_a}", RED)
+    yield color(f"+++ {name_b}", GREEN)
+    yield f"first difference: byte {byte} (line {line}, column {column})"
+    yield f"  - {_excerpt(a, at)}"
+    yield f"  + {_excerpt(b, at)}"
+    # StringIO with this newline ends a line at \n only, as engines and chat templates do.
+    lines_a, lines_b = list(io.StringIO(a, newline="\n")), list(io.StringIO(b, newline="\n"))
+    for row in list(unified_diff(lines_a, lines_b, n=CONTEXT, lineterm=""))[2:]:  # the first two name the texts
+        escaped = row[0] + escape_line(row[1:])
+        yield color(escaped, RED if row[0] == "-" else GREEN) if row[0] in "-+" else escaped
+
+
+def _excerpt(text: str, at: int) -> str:
+    """The text around a place, which is marked with ``⟨here⟩``."""
+    start, end = max(0, at - EXCERPT), at + EXCERPT
+    before, after = "…" if start else "", "…" if end < len(text) else ""
+    return f'{before}"{escape(text[start:at])}⟨here⟩{escape(text[at:end])}"{after}'
