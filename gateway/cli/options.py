@@ -95,7 +95,9 @@ def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
     """Print on standard error what is correct but should be known: ``notes``, and models loaded once per worker."""
     workers = snapshot.server.workers
     embedded = [
-        name for name, model in snapshot.models.items() if any(BACKEND_KINDS[target.speaks].in_process for target in model.targets)
+        name
+        for name, model in snapshot.models.items()
+        if any(BACKEND_KINDS[target.speaks].in_process for target in model.targets)
     ]
     if workers > 1 and embedded:
         print(f"note: each of the {workers} workers loads its own copy of {', '.join(embedded)} (embedded)",

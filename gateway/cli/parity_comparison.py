@@ -166,7 +166,9 @@ def _model_folder(model: ModelSpec | None) -> Path:
     if model is None:
         raise CommandError("a template has no reference of its own: give --reference FILE, FOLDER or TEMPLATE")
     folders = [model.tokenizer] if model.tokenizer is not None else []
-    folders += [target.path for target in model.targets[:1] if BACKEND_KINDS[target.speaks].in_process and target.path is not None]
+    first = model.targets[0]
+    if BACKEND_KINDS[first.speaks].in_process and first.path is not None:
+        folders.append(first.path)
     for path in folders:
         folder = path if path.is_dir() else path.parent
         if chat_template_in(folder) is not None:
@@ -232,7 +234,7 @@ def _gateway_reference(model: ModelSpec) -> _Reference:
     return _Reference(
         template=route_of(model).template,
         name=_identity(spec),
-        engine="the gateway, as a template of its own",
+        engine="the gateway's template renderer",
         bos=spec.bos,
         bos_token=spec.bos_text,
         special_tokens=tuple(dict.fromkeys([text for text in (spec.bos_text, *stop_strings(spec)) if text])),

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.cli.parity_comparison import Comparison
 from gateway.cli.terminal import GREEN, RED, YELLOW, color, diff_lines, escape, escape_line, format_table, strip_colors
 from gateway.parity.causes import CAUSES
-from gateway.parity.compare import EQUAL, DIFFERENT, CaseResult, Verdict
+from gateway.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
 
 COLORS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(DIFFERENT, RED), "not compared": YELLOW}
 

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Render and print."""
-    from gateway.cli.rendering import explain, find_model, full_segments, render
+    from gateway.cli.rendering import conversation_segments, explain, find_model, render
 
     if args.json and args.whole:
         raise CommandError("--json shows what a model receives, which is never a whole conversation: leave one out")
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if prompt is not None and prompt.messages is not None:
         print(json.dumps(list(prompt.messages), ensure_ascii=False, indent=2))
         return 0
-    segments = full_segments(model, body) if prompt is None else prompt.segments or ()
+    segments = conversation_segments(model, body) if prompt is None else prompt.segments or ()
     if args.segments:
         for segment in segments:
             kind = "template" if segment.scaffold else "content "

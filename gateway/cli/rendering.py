@@ -95,7 +95,7 @@ def prompt_text(model: ModelSpec, body: dict[str, Any]) -> str:
     return prompt.text
 
 
-def full_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segment, ...]:
+def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segment, ...]:
     """Return the segments of the complete conversation, with no turn left open."""
     return full_segments(model.template, _dialogue(model, body))
 

@@ -31,7 +31,8 @@ models:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``gateway serve``."""
     add_config(parser)
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"],
+                        help="the lowest level that is logged (default: info)")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from subprocess import CompletedProcess
 
 from gateway.cli import main
+from tests.journeys.process import environment
 
 
 class _Terminal(io.TextIOWrapper):
@@ -16,20 +18,28 @@ class _Terminal(io.TextIOWrapper):
         return True
 
 
-def command(folder: Path, *arguments: str, stdin: bytes = b"", terminal: bool = False) -> CompletedProcess[bytes]:
+def command(
+    folder: Path, *arguments: str, stdin: bytes = b"", terminal: bool = False, **env: str
+) -> CompletedProcess[bytes]:
     """Run a verb in a folder; ``terminal``: standard output is one."""
     out, err = io.BytesIO(), io.BytesIO()
     stdout = (_Terminal if terminal else io.TextIOWrapper)(out, "utf-8", newline="")
     stderr = io.TextIOWrapper(err, "utf-8", "backslashreplace", newline="")
-    kept, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(stdin))
+    before, sys.stdin = (dict(os.environ), sys.stdin), io.TextIOWrapper(io.BytesIO(stdin))
     try:
+        _set_environment(environment(**env))
         with chdir(folder), redirect_stdout(stdout), redirect_stderr(stderr):
             code = main(list(arguments))
     except SystemExit as error:  # argparse: help, or a wrong command line
-        assert isinstance(error.code, int)
-        code = error.code
+        code = int(error.code or 0)
     finally:
-        sys.stdin = kept
+        variables, sys.stdin = before
+        _set_environment(variables)
     stdout.flush()
     stderr.flush()
     return CompletedProcess(["gateway", *arguments], code, out.getvalue(), err.getvalue())
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)

@@ -1,18 +1,14 @@
-"""What does ``gateway parity`` say, and with which exit code? Whole reports are files in ``tests/golden/parity``.
+"""``gateway parity``: reports, exit codes and messages. Whole reports are files in ``tests/golden/parity``.
 
-The chat template is rendered by our own Jinja here (``--engine own``), so the reports do not depend on what else is
-installed; ``tests/template/huggingface/test_by_transformers.py`` is about the other engine.
+Most tests use the gateway's renderer (``--engine own``), so the reports do not depend on installed packages;
+``tests/template/huggingface/test_by_transformers.py`` tests the other one.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +18,7 @@ import pytest
 from gateway.parity.cases import matrix
 from gateway.template.huggingface.transformers_reference import installed
 from tests.cli.command import command
-from tests.journeys.process import environment, run
+from tests.journeys.process import run
 from tests.serving import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "parity"
@@ -95,7 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def parity(folder: Path, *arguments: str, **env: str) -> tuple[int, str, str]:
-    ended = run(folder, "parity", *arguments, **env)
+    ended = command(folder, "parity", *arguments, **env)
     assert b"Traceback" not in ended.stderr, ended.stderr.decode()
     return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
 
@@ -118,9 +114,9 @@ def test_a_report_is_the_one_on_file(folder: Path, name: str, arguments: Sequenc
 
 
 USAGE: dict[str, tuple[Sequence[str], int, str]] = {
-    # arguments, exit code, what standard error says
-    "neither": ([], 2, "name a model, or a template with --template\n"),
-    "both": (["mine", "--template", "mine"], 2, "name a model, or a template with --template\n"),
+    # arguments, exit code, part of standard error
+    "neither": ([], 2, "one of the arguments MODEL --template is required\n"),
+    "both": (["mine", "--template", "mine"], 2, "--template: not allowed with argument MODEL\n"),
     "no such model": (["mien"], 2, 'no model "mien" in the configuration (did you mean "mine"?)\n'),
     "no such template": (["--template", "chatlm", "--reference", "plain"], 3, 'did you mean "chatml"?'),
     "a broken template": (["--template", "broken.yaml", "--reference", "plain"], 3, "broken.yaml:2 round"),
@@ -140,8 +136,8 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "a template that makes messages": (["talk", "--reference", "plain"], 2, "chat makes messages: there is no text"),
     "a reference that makes messages": (["mine", "--reference", "api"], 2, "api makes messages: there is no text"),
     "no such tokenizer": (["mine", "--tokenizer", "nowhere.json"], 3, "nowhere.json"),
-    "variables that are no JSON": (["mine", "--kwargs", "{"], 2, "--kwargs is no JSON"),
-    "variables that are no object": (["mine", "--kwargs", "[1]"], 2, "--kwargs takes a JSON object"),
+    "variables that are no JSON": (["mine", "--kwargs", "{"], 2, "--kwargs: expected a JSON object"),
+    "variables that are no object": (["mine", "--kwargs", "[1]"], 2, "--kwargs: expected a JSON object"),
     "variables for a template of ours": (
         ["mine", "--reference", "engine", "--kwargs", '{"a": 1}'], 2, "--kwargs is for a chat template, and engine",
     ),
@@ -149,19 +145,19 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
         ["mine", "--reference", "engine", "--engine", "own"], 2, "--engine is for a chat template, and engine",
     ),
     "no such case": (["mine", "--case", "one trun"], 2, 'no case "one trun"; there are: one turn, two turns'),
-    "a number below zero": (["mine", "--show", "-1"], 2, "--show takes a number of differences"),
+    "a number below zero": (["mine", "--show", "-1"], 2, "--show: expected a number, 0 or more"),
     "no such engine": (["mine", "--engine", "jinja"], 2, "invalid choice: 'jinja'"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), USAGE.values(), ids=USAGE)
-def test_what_is_wrong_is_said(folder: Path, arguments: Sequence[str], code: int, words: str) -> None:
+def test_an_error_is_reported(folder: Path, arguments: Sequence[str], code: int, words: str) -> None:
     got = parity(folder, *arguments)
     assert (got[0], got[1]) == (code, "")
     assert words in got[2]
 
 
-@pytest.mark.skipif(bool(installed()), reason="transformers is installed here, so it is no mistake to ask for it")
+@pytest.mark.skipif(bool(installed()), reason="transformers is installed here")
 def test_transformers_has_to_be_there_when_it_is_asked_for(folder: Path) -> None:
     code, out, err = parity(folder, "mine", "--engine", "transformers")
     assert (code, out) == (2, "")
@@ -171,17 +167,17 @@ def test_transformers_has_to_be_there_when_it_is_asked_for(folder: Path) -> None
 def report(folder: Path, *arguments: str) -> dict[str, Any]:
     _, out, err = parity(folder, *arguments, "--json")
     assert err == ""
-    told: dict[str, Any] = json.loads(out)
-    return told
+    parsed: dict[str, Any] = json.loads(out)
+    return parsed
 
 
 def test_json_holds_everything(folder: Path) -> None:
-    told = report(folder, "other", "--engine", "own")
-    assert [case["name"] for case in told["cases"]] == [case.name for case in matrix()]
-    assert not told["agrees"]
-    assert sum(told["counts"].values()) == len(told["cases"])
-    assert set(told["causes"]) == {name for case in told["cases"] for name in case["causes"]}
-    one = told["cases"][0]
+    shown = report(folder, "other", "--engine", "own")
+    assert [case["name"] for case in shown["cases"]] == [case.name for case in matrix()]
+    assert not shown["agrees"]
+    assert sum(shown["counts"].values()) == len(shown["cases"])
+    assert set(shown["causes"]) == {name for case in shown["cases"] for name in case["causes"]}
+    one = shown["cases"][0]
     assert one["messages"] == [{"role": "user", "content": "What is 1+1?"}]
     assert (one["verdict"], one["at"], one["causes"]) == ("differs", len("<s><|"), ["default_system"])
     assert one["ours"] == {"text": "<s><|user|>What is 1+1?<|end|>\n<|assistant|>", "refused": "", "code": ""}
@@ -192,19 +188,19 @@ def test_json_holds_everything(folder: Path) -> None:
 
 
 def test_one_case_can_be_asked_for(folder: Path) -> None:
-    told = report(folder, "other", "--engine", "own", "--case", "two turns", "--case", "one turn")
-    assert [case["name"] for case in told["cases"]] == ["two turns", "one turn"]
+    shown = report(folder, "other", "--engine", "own", "--case", "two turns", "--case", "one turn")
+    assert [case["name"] for case in shown["cases"]] == ["two turns", "one turn"]
 
 
 BOS: dict[str, tuple[Sequence[str], str, int]] = {
-    # arguments, what is said of ours, exit code
+    # arguments, the phrase on ours, exit code
     "in the text": (["mine"], '"<s>"; ours: in its text; ', 0),
     "by the engine": (["engine"], '"<s>"; ours: added by the engine (bos: engine); ', 0),
-    "by the engine's habit": (["habit"], '"<s>"; ours: left to the engine (bos: none), which adds one; ', 0),
+    "by the engine, by default": (["habit"], '"<s>"; ours: left to the engine (bos: none), which adds one; ', 0),
     "by an engine that adds none": (
         ["deaf"], '"<s>"; ours: expected from the engine (bos: engine), which adds none; ', 1,
     ),
-    "nobody knows": (
+    "by an unknown engine": (
         ["--template", "bare", "--reference", "plain"],
         '"<s>"; ours: left to the engine (bos: none); it is not known whether that adds one, so it is compared '
         "without; ", 1,
@@ -213,9 +209,9 @@ BOS: dict[str, tuple[Sequence[str], str, int]] = {
 
 
 @pytest.mark.parametrize(("arguments", "words", "code"), BOS.values(), ids=BOS)
-def test_who_writes_the_bos_is_told(folder: Path, arguments: Sequence[str], words: str, code: int) -> None:
+def test_the_report_names_what_writes_the_bos(folder: Path, arguments: Sequence[str], words: str, code: int) -> None:
     got = parity(folder, *arguments, "--engine", "own")
-    assert f"BOS        {words}reference: its text as it stands, tokenized without special tokens\n" in got[1]
+    assert f"BOS        {words}reference: its text as it is, tokenized without special tokens\n" in got[1]
     assert got[0] == code
     assert ("missing_bos (" in got[1]) == (code == 1)
 
@@ -223,24 +219,24 @@ def test_who_writes_the_bos_is_told(folder: Path, arguments: Sequence[str], word
 def test_variables_reach_the_reference(folder: Path) -> None:
     asked = ("--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--case", "one turn")
     assert report(folder, *asked)["cases"][0]["reference"]["text"] == "What is 1+1?"
-    told = report(folder, *asked, "--kwargs", '{"deep": true}')
-    assert told["cases"][0]["reference"]["text"] == "<think>What is 1+1?"
+    shown = report(folder, *asked, "--kwargs", '{"deep": true}')
+    assert shown["cases"][0]["reference"]["text"] == "<think>What is 1+1?"
 
 
 def test_the_day_does_not_change_a_report(folder: Path) -> None:
-    told = report(folder, "--template", "bare", "--reference", "dated.jinja", "--case", "one turn")
-    assert told["cases"][0]["reference"]["text"] == "2024What is 1+1?"
+    shown = report(folder, "--template", "bare", "--reference", "dated.jinja", "--case", "one turn")
+    assert shown["cases"][0]["reference"]["text"] == "2024What is 1+1?"
 
 
 def test_without_a_tokenizer_bytes_are_compared(folder: Path) -> None:
     _, out, _ = parity(folder, "--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--show", "0")
     assert "tokens     none, so only bytes are compared (--tokenizer gives one)\n" in out
-    assert "first other token" not in out
+    assert "first different token" not in out
     _, out, _ = parity(
         folder, "--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--tokenizer", "tokens"
     )
     assert "tokens     tokens\n" in out
-    assert "first other token" in out
+    assert "first different token" in out
 
 
 def test_all_differences_or_none_are_shown(folder: Path) -> None:
@@ -252,27 +248,8 @@ def test_all_differences_or_none_are_shown(folder: Path) -> None:
 
 
 def on_a_terminal(folder: Path, *arguments: str, **env: str) -> bytes:
-    """Standard output as a terminal would get it."""
-    mine, theirs = pty.openpty()
-    try:
-        kept = {name: value for name, value in environment(**env).items() if value}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "parity", *arguments], cwd=folder, env=kept, stdout=theirs
-        )
-        os.close(theirs)
-        said = b""
-        while True:
-            try:
-                piece = os.read(mine, 65536)
-            except OSError:  # how Linux says that nobody holds the other end any more
-                break
-            if not piece:
-                break
-            said += piece
-        process.wait(30)
-        return said
-    finally:
-        os.close(mine)
+    """Standard output, if it is a terminal."""
+    return command(folder, "parity", *arguments, terminal=True, **env).stdout
 
 
 def test_there_are_colours_on_a_terminal_unless_unwanted(folder: Path) -> None:
@@ -291,10 +268,10 @@ def test_a_hostile_reference_does_nothing_to_a_terminal(folder: Path) -> None:
     assert b"\\x1b[31m" in said
 
 
-def test_the_demo_is_addressed_as_its_own_chat_template_says() -> None:
-    code, out, err = parity(ROOT, "demo", "--engine", "own")
-    assert (code, err) == (0, "")
-    assert out.endswith("The model sees the same prompt from both.\n")
+def test_the_demo_template_equals_its_chat_template() -> None:
+    ended = run(ROOT, "parity", "demo", "--engine", "own")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.endswith(b"The model receives the same prompt from both.\n")
 
 
 @pytest.mark.skipif(not installed(), reason="transformers is not installed here; --engine own is what all others test")
@@ -303,8 +280,8 @@ def test_transformers_renders_the_reference_where_it_is_installed(folder: Path) 
     assert (code, err) == (0, "")
     assert f"engine     transformers {installed()}\n" in out
     _, out, _ = parity(folder, "--template", "bare", "--reference", "dated.jinja")
-    assert "engine     our own Jinja; transformers" in out
-    assert "would write today's date into the prompt\n" in out
+    assert "engine     the gateway's Jinja renderer; transformers" in out
+    assert "would write today's date\n" in out
 
 
 NAMED_TEMPLATES = {
@@ -329,7 +306,7 @@ VARIANTS: dict[str, tuple[Sequence[str], int, str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "code", "reference"), VARIANTS.values(), ids=VARIANTS)
-def test_one_of_several_named_templates_is_compared_and_told(
+def test_one_of_several_named_templates_is_compared_and_named(
     tmp_path: Path, arguments: Sequence[str], code: int, reference: str
 ) -> None:
     for name, text in NAMED_TEMPLATES.items():

@@ -1,9 +1,10 @@
-"""The verbs: exit codes, and output byte for byte. One test of each kind starts a process."""
+"""The verbs, byte for byte and with their exit codes. Locales, pipes and raw arguments need a process."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -101,7 +102,7 @@ RENDER: dict[str, Case] = {
     "neither": ([], USER, 2, b"", b"one of the arguments MODEL --template is required\n"),
     "both": (["mine", "--template", "mine"], USER, 2, b"", b"--template: not allowed with argument MODEL\n"),
     "no configuration": (["mine", "--config", "x.yaml", "-m", "user:a"], b"", 3, b"", b"x.yaml"),
-    "-m without a colon": (["mine", "-m", "hello"], b"", 2, b"", b"expected ROLE:TEXT, such as user:hello, not 'hello'\n"),
+    "-m without a colon": (["mine", "-m", "hello"], b"", 2, b"", b"ROLE:TEXT, such as user:hello, not 'hello'\n"),
     "-m without a role": (["mine", "-m", ":hello"], b"", 2, b"", b"expected ROLE:TEXT"),
     "-m without a value": (["mine", "-m"], b"", 2, b"", b"expected one argument"),
     "-m with an unknown role": (["mine", "-m", "emperor:hello"], b"", 1, b"", b"role_not_supported: messages[0].role"),
@@ -142,23 +143,19 @@ def test_render_json_is_the_result_of_v1_render(folder: Path) -> None:
     assert "".join(segment["text"] for segment in shown["segments"]) == PROMPT.decode()
 
 
-@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
+@pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
 def test_a_prompt_is_utf8_in_every_locale(folder: Path, locale: str) -> None:
-    ended = run(folder, "render", "mine", "-m", "user:hi", stdin=b"", LC_ALL=locale, PYTHONIOENCODING="ascii")
-    expect(ended, 0, b"<s>H: hi\nB: ", b"")
-    piped = '[{"role": "user", "content": "你好"}]'.encode()
-    ended = run(folder, "render", "mine", stdin=piped, LC_ALL=locale, PYTHONIOENCODING="ascii")
+    stdin = '[{"role": "user", "content": "你好"}]'.encode()
+    ended = run(folder, "render", "mine", stdin=stdin, LC_ALL=locale, PYTHONIOENCODING="ascii")
     expect(ended, 0, "<s>H: 你好\nB: ".encode(), b"")
 
 
 def test_arguments_that_are_not_utf8_are_refused(folder: Path) -> None:
-    command: list[str | bytes] = [sys.executable, "-m", "gateway", "render", "mine", "-m", b"user:\xff"]
-    ended = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, check=False, timeout=30)
+    ended = command(folder, "render", "mine", "-m", os.fsdecode(b"user:\xff"))
     expect(ended, 2, b"", b"the text is not valid UTF-8\n")
 
 
-@pytest.mark.parametrize("reader", ["head -c 5", "true"])
-@pytest.mark.parametrize("text", ["hi", "x" * 100_000])
+@pytest.mark.parametrize(("reader", "text"), [("true", "hi"), ("head -c 5", "x" * 100_000)], ids=["true", "head"])
 def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path, reader: str, text: str) -> None:
     script = f"set -o pipefail; '{sys.executable}' -m gateway render mine | {reader}"
     body = json.dumps([{"role": "user", "content": text}]).encode()

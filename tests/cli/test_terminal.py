@@ -1,0 +1,71 @@
+"""Tables, escaped text and differences."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.cli.terminal import diff_lines, escape_line, format_table, strip_colors
+
+ESCAPED = {  # text, escaped
+    "plain": ("a b", "a b"),
+    "line breaks and tabs": ("a\nb\r\tc", "a\\nb\\r\\tc"),
+    "blanks at the end": ("a  ", "a··"),
+    "a backslash": ("\\n", "\\\\n"),
+    "an ANSI code": ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+    "unusual blanks": ("a\u00a0b\u200b\u2028", "a\\xa0b\\u200b\\u2028"),
+    "letters": ("é 你 \U0001f600", "é 你 \U0001f600"),
+    "a lone surrogate": ("\ud800", "\\ud800"),
+}
+
+
+@pytest.mark.parametrize(("text", "escaped"), ESCAPED.values(), ids=ESCAPED)
+def test_what_is_not_printable_is_escaped(text: str, escaped: str) -> None:
+    assert escape_line(text) == escaped
+
+
+def test_columns_of_a_table_are_aligned() -> None:
+    assert format_table([["a", "b", "c"], ["long", "", "x"]]) == ["a     b  c", "long     x"]
+
+
+DIFFERENCES: dict[str, tuple[str, str, list[str]]] = {
+    # a, b, lines below the names
+    "a character": (
+        "one\ntwo\nthree", "one\ntwx\nthree",
+        ["first difference: byte 6 (line 2, column 3)",
+         '  - "one\\ntw⟨here⟩o\\nthree"', '  + "one\\ntw⟨here⟩x\\nthree"',
+         "@@ -1,3 +1,3 @@", " one\\n", "-two\\n", "+twx\\n", " three"],
+    ),
+    "a line break at the end": (
+        "<end>\n", "<end>",
+        ["first difference: byte 5 (line 1, column 6)", '  - "<end>⟨here⟩\\n"', '  + "<end>⟨here⟩"',
+         "@@ -1 +1 @@", "-<end>\\n", "+<end>"],
+    ),
+    "a dot and a blank": (
+        "é ", "é·",
+        ["first difference: byte 2 (line 1, column 2)", '  - "é⟨here⟩ "', '  + "é⟨here⟩·"',
+         "@@ -1 +1 @@", "-é·", "+é·"],
+    ),
+    "another line separator": (
+        "\u2028", "",
+        ["first difference: byte 0 (line 1, column 1)", '  - "⟨here⟩\\u2028"', '  + "⟨here⟩"',
+         "@@ -1 +0,0 @@", "-\\u2028"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b", "lines"), DIFFERENCES.values(), ids=DIFFERENCES)
+def test_a_difference_is_located_and_shown(a: str, b: str, lines: list[str]) -> None:
+    assert strip_colors("\n".join(diff_lines(a, b, "A", "B"))).split("\n") == ["--- A", "+++ B", *lines]
+
+
+def test_long_texts_are_shortened_around_the_first_difference() -> None:
+    same = "".join([f"{n}\n" for n in range(20)])
+    lines = [strip_colors(line) for line in diff_lines(f"{same}{'x' * 30}a", f"{same}{'x' * 30}b", "A", "B")]
+    assert lines[2:5] == [
+        "first difference: byte 80 (line 21, column 31)", f'  - …"{"x" * 24}⟨here⟩a"', f'  + …"{"x" * 24}⟨here⟩b"',
+    ]  # fmt: skip
+    assert lines[5:] == ["@@ -19,3 +19,3 @@", " 18\\n", " 19\\n", f"-{'x' * 30}a", f"+{'x' * 30}b"]
+
+
+def test_the_lines_of_both_texts_have_their_colors() -> None:
+    assert list(diff_lines("abc", "xyz", "A", "B"))[-2:] == ["\x1b[31m-abc\x1b[0m", "\x1b[32m+xyz\x1b[0m"]
