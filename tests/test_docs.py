@@ -56,7 +56,7 @@ def setting_line(row: Row) -> str:
     """A setting's line in docs/configuration.md."""
     plain = row.default if isinstance(row.default, str) and row.default else json.dumps(row.default)
     default = "required" if row.required else "none" if row.default is None else f"`{plain}`"
-    return f"| `{row.name}` | {row.kind.name} | {default} | {row.says} |"
+    return f"| `{row.name}` | {row.kind.name} | {default} | {row.description} |"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.file} {row.name}")

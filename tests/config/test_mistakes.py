@@ -106,7 +106,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         {"gateway.yaml": 'models:\n  demo:\n    targets: [{speaks: completions, url: "http://127.0.0.1:1/v1"}]\n'},
         [
             "gateway.yaml:2 models.demo.template: is missing. "
-            "The name of a file in `meta_templates/`, or `chat`: messages as they are."
+            "The name of a file in `meta_templates/`, or `chat`, which sends messages unchanged."
         ],
     ),
     # ---------------------------------------------------------------- values
@@ -272,8 +272,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(template="chat", target="speaks: litellm"),
         [
             "gateway.yaml:5 models.demo.targets[0].model: is missing: speaks: litellm needs it. "
-            "The name the target knows the model by: `provider/model` for `litellm`, "
-            "for others by default the name here."
+            "The model's name at the target: `provider/model` for `litellm`; the default for others is the name here."
         ],
     ),
     "messages for a string target": (

@@ -17,8 +17,8 @@ def identifier(row: Row) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=identifier)
 def test_a_row_has_a_sentence_a_kind_and_a_default_that_its_kind_accepts(row: Row) -> None:
-    assert row.says.endswith(".")
-    assert row.says.count(". ") == 0
+    assert row.description.endswith(".")
+    assert row.description.count(". ") == 0
     assert row.kind.name
     if not row.required:
         default(row)

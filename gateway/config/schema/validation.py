@@ -153,7 +153,7 @@ class _Validator:
     def absent(self, branch: SchemaNode, path: Path) -> Any:
         """Return the defaults of an absent node; add a problem if it is required."""
         if branch.row is not None and branch.row.required:
-            self.refuse(path, f"is missing. {branch.row.says}")
+            self.refuse(path, f"is missing. {branch.row.description}")
             return INVALID
         if branch.row is not None:
             return default(branch.row)

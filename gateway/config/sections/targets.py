@@ -29,7 +29,7 @@ NOT_OPTIONS = {
 SETTINGS = tuple(dict.fromkeys(name for kind in BACKEND_KINDS.values() for name in kind.settings))
 """Every setting that some kinds have and others do not."""
 
-SAYS = {row.name.rpartition(".")[2]: row.says for row in ROWS if row.name.startswith("models.<name>.targets[]")}
+SAYS = {row.name.rpartition(".")[2]: row.description for row in ROWS if row.name.startswith("models.<name>.targets[]")}
 
 
 class TargetEntry:
