@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import resource
 import shutil
 import signal
 import subprocess
-from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from gateway.cli import main
 from gateway.cli.importing.build import TemplateFile
 from gateway.cli.importing.output import write_files
 from gateway.cli.options import CommandError
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
+from tests.cli.command import command
 from tests.journeys.process import run
 
 SOURCES = Path(__file__).parents[1] / "importer" / "sources"
@@ -87,20 +85,7 @@ def home(tmp_path: Path) -> Path:
 
 def gateway(home: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     """``gateway import`` in a folder, in this process."""
-    out, err = io.BytesIO(), io.BytesIO()
-    with (
-        chdir(home),
-        redirect_stdout(io.TextIOWrapper(out, "utf-8", write_through=True)) as stdout,
-        redirect_stderr(io.TextIOWrapper(err, "utf-8", write_through=True)) as stderr,
-    ):
-        try:
-            code = main(["import", *words])
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        finally:
-            stdout.flush()
-            stderr.flush()
-        return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+    return command(home, "import", *words)
 
 
 def test_a_process_writes_the_file(home: Path) -> None:
