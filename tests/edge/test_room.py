@@ -21,6 +21,8 @@ models:
   shorter: {{template: sft-demo, max_model_len: 100, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
   evaluated: {{template: sft-demo, policy: eval, targets: [{{speaks: completions, url: "{url}", engine: vllm}}]}}
   mute: {{template: sft-demo, targets: [{{speaks: completions, url: "{url}/mute/v1", engine: vllm}}]}}
+  bounded:
+    {{template: sft-demo, max_model_len: 100, targets: [{{speaks: completions, url: "{url}/mute/v1", engine: vllm}}]}}
 """
 
 
@@ -121,6 +123,11 @@ def test_an_engine_that_does_not_count_is_asked_once(served: Gateway, engine: En
         served.chat("mute")
     assert limits(engine) == [2048] * 3
     assert len([path for path, _ in engine.asked if "tokenize" in path]) == 1
+
+
+def test_a_configured_length_bounds_the_limit_of_an_engine_that_does_not_count(served: Gateway, engine: Engine) -> None:
+    assert served.chat("bounded").status_code == 200
+    assert limits(engine) == [99]
 
 
 def test_a_prompt_that_is_not_counted_leaves_others_counted(served: Gateway, engine: Engine) -> None:

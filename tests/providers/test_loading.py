@@ -30,13 +30,13 @@ CHECK = "from gateway.cli import main; code = main(['check', '--config', {path!r
 FIRST_CALL = """
 import asyncio, sys
 from pathlib import Path
-from gateway.assembly import assemble, open_doors
-from gateway.config.load import read
+from gateway.assembly import assemble, open_shared_resources
+from gateway.config.load import load
 from gateway.core.exchange import Exchange
 from gateway.telemetry.metrics import Metrics
 
-snapshot = read(Path({path!r}), {{}}).snapshot
-stack = assemble(snapshot, open_doors(Metrics()))
+snapshot = load(Path({path!r}), {{}})
+stack = assemble(snapshot, open_shared_resources(Metrics()))
 loaded = set(sys.modules)
 assert "litellm" in loaded
 

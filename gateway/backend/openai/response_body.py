@@ -9,7 +9,7 @@ Servers send one for the other and mislabel both, so the body itself decides. A 
     an error object, or ``event: error``               that error, mapped to the gateway's
     an event that cannot be read                       UpstreamInvalidStream
 
-Nothing after ``[DONE]`` is read. The cases: ``docs/spec/reliability.md`` 2, rows B20-B22 and C01-C14.
+Nothing after ``[DONE]`` is read. The cases are in ``docs/spec/reliability.md`` 2.3, B and C.
 """
 
 from __future__ import annotations
