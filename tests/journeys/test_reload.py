@@ -243,7 +243,9 @@ def test_a_broken_configuration_does_not_start(tmp_path: Path) -> None:
 def test_a_missing_configuration_does_not_start(tmp_path: Path) -> None:
     ended = run(tmp_path, "serve", "--config", "nowhere.yaml")
     assert ended.returncode == 3
-    assert ended.stderr.startswith(b"nowhere.yaml: no such file; give a file with --config, or start with:\n\nmodels:\n")
+    assert ended.stderr.startswith(
+        b"nowhere.yaml: no such file; give a file with --config, or start with:\n\nmodels:\n"
+    )
 
 
 def test_the_shortest_configuration_that_serve_suggests_has_no_problems(tmp_path: Path) -> None:
