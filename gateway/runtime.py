@@ -1,7 +1,7 @@
 """Which configuration serves now? The runtime owns the current stack, and swaps it whole.
 
 A reload reads every file, builds the whole new world, runs each template's examples, and only
-then takes its place; a bad edit leaves the old one serving (design 3).
+then takes its place; a bad edit leaves the old one serving (``docs/operations.md``, Reload).
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class ServerDraining(Overloaded, code="server_draining", retryable=False):
 
 
 class TemplateError(GatewayError, code="template_error"):
-    """A template, or a prompt handed to a parser, breaks the template rules (``specs/opencompass.md``)."""
+    """A template, or a prompt handed to a parser, breaks the template rules (``docs/spec/opencompass.md``)."""
 
 
 # ---------------------------------------------------------------- the model's server

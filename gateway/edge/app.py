@@ -28,7 +28,7 @@ Routes = Mapping[str, tuple[str, Handler]]
 
 
 class App:
-    """The gateway's HTTP surface (design 5)."""
+    """The gateway's HTTP surface (``docs/spec/wire.md`` 5)."""
 
     def __init__(self, runtime: Runtime, *, admin: bool = False) -> None:
         """``admin``: the second listener, which serves metrics and health only."""

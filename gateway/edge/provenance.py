@@ -24,7 +24,7 @@ KNOWN = (
 
 
 def provenance(route: Route, prepared: Prepared, progress: CallTimeline | None = None) -> bytes:
-    """The ``x-gateway-*`` headers (design 5)."""
+    """The ``x-gateway-*`` headers (``docs/spec/wire.md`` 5)."""
     spec, template, prompt = route.spec, route.template.spec, prepared.prompt
     if prompt is not None and prepared.exchange.prompts:  # a text: what ``prompt_sha256`` would find
         digest, hashed = template.digest, sha256(prompt.text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -38,7 +38,7 @@ def error_body(error: GatewayError) -> bytes:
 
 
 def error_headers(error: GatewayError) -> bytes:
-    """What SDKs read to decide whether to try again (``specs/openai-wire-and-peers.md`` 4)."""
+    """What SDKs read to decide whether to try again (``docs/spec/wire.md`` 4)."""
     rows = b""
     if error.status in (429, 503):
         # Ours are spread a little, so that clients turned away together do not come back together.

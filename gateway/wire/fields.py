@@ -2,7 +2,7 @@
 
 Three kinds of rows: fields both endpoints share, fields of one endpoint, and fields
 that only the operator may set. A field without a row is *unknown*: the policy decides.
-Ranges are OpenAI's, sizes are those of ``specs/reliability.md`` 3.2.
+Ranges are OpenAI's, sizes are those of ``docs/spec/reliability.md`` 3.2.
 """
 
 from __future__ import annotations

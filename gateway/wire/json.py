@@ -1,7 +1,7 @@
 """Is this body JSON we can trust? Bytes in, one object out, every oddity refused.
 
 orjson refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates and nesting beyond
-1024 levels by itself; the rules beyond that are ours (``specs/reliability.md`` rows A01–A09).
+1024 levels by itself; the rules beyond that are ours (``docs/spec/reliability.md`` rows A01–A09).
 """
 
 from __future__ import annotations

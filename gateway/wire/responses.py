@@ -1,7 +1,7 @@
 """How does an answer look on the wire? Events and completions out as OpenAI's objects.
 
 Two speakers, one for each endpoint, with the same three methods. A stream's rules
-(``specs/openai-wire-and-peers.md`` 4): the role travels with the first content of each choice,
+(``docs/spec/wire.md`` 4): the role travels with the first content of each choice,
 each choice ends with exactly one ``finish_reason``, usage comes in a last chunk without choices
 and only if it was asked for.
 """

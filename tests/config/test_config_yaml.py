@@ -1,4 +1,4 @@
-"""YAML without surprises (``specs/reliability.md`` F13)."""
+"""YAML without surprises (``docs/spec/reliability.md`` F13)."""
 
 from __future__ import annotations
 

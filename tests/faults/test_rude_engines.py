@@ -1,4 +1,4 @@
-"""How engines differ (``clients.md`` 2.1): each difference is levelled out, or reported."""
+"""How engines differ (``docs/spec/engines.md`` 2.1): each difference is levelled out, or reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modes that copy the habits of real engines (``specs/clients.md`` 2.1)."""
+"""Modes that copy the habits of real engines (``docs/spec/engines.md`` 2.1)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 It runs in a thread with its own event loop, so synchronous tests, ``asyncio.run`` and another process can all
 use it. The mode is the first part of the path, its options follow after ``;``. Every mode answers
 ``/completions``, ``/chat/completions`` and ``/embeddings``, streaming when the body says ``stream``. The modes are
-the rows of ``specs/reliability.md`` 2.3 (column "Inject") and the engines of ``specs/clients.md`` 2.1; each is
+the rows of ``docs/spec/reliability.md`` 2.3 (column "Inject") and the engines of ``docs/spec/engines.md`` 2.1; each is
 a short function in ``modes_http.py`` (HTTP and whole answers), ``modes_stream.py`` (server-sent events) or
 ``modes_rude.py`` (real engines' habits). ``python -m tests.upstream.server`` lists them and serves by hand.
 
