@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gateway.config.files.reader import Files
-from gateway.config.files.yaml import Document
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import check
@@ -67,7 +67,7 @@ def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool =
     return LoadResult(snapshot, problems, tuple(files.contents), tuple(files.notes), tuple(files.looked_at))
 
 
-def _snapshot(document: Document, library: Library, env: Mapping[str, str]) -> Snapshot | None:
+def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) -> Snapshot | None:
     files = library.files
     checked = check(document, GATEWAY)
     files.problems.extend(checked.problems)
@@ -91,7 +91,7 @@ def _snapshot(document: Document, library: Library, env: Mapping[str, str]) -> S
     )
 
 
-def _keys(document: Document, name: str | None, files: Files, models: list[str]) -> tuple[KeySpec, ...]:
+def _keys(document: YamlDocument, name: str | None, files: Files, models: list[str]) -> tuple[KeySpec, ...]:
     if not name:
         return ()
     return read_keys(files, files.home / name, models, lambda message: document.problem(("keys", "file"), message))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.config.files import yaml
-from gateway.config.files.yaml import Document
+from gateway.config.files.yaml import YamlDocument
 from gateway.core.errors import Problem, TemplateError
 
 ProblemMaker = Callable[[str], Problem]
@@ -53,7 +53,7 @@ class Files:
                 self.problems.append(blame(f"cannot read {self.shown(path)} ({reason})"))
         return self.contents[path]
 
-    def document(self, path: Path, blame: ProblemMaker) -> Document | None:
+    def document(self, path: Path, blame: ProblemMaker) -> YamlDocument | None:
         """Return a parsed YAML file; None if nothing of it is usable."""
         data = self.read(path, blame)
         if data is None:

@@ -58,7 +58,7 @@ HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """A parsed YAML file: values, line numbers and syntax problems."""
 
     file: str
@@ -109,7 +109,7 @@ def parse_scalar(text: str) -> str | int | float | bool | None:
     return text
 
 
-def parse(data: bytes, file: str) -> Document:
+def parse(data: bytes, file: str) -> YamlDocument:
     """Parse one YAML document. Never raises: syntax errors are in ``problems``.
 
     ``file``: the name shown in problems.
@@ -124,14 +124,14 @@ def parse(data: bytes, file: str) -> Document:
     try:
         value = builder.document()
     except _TooMuch as error:
-        return Document(file, None, {}, (*builder.problems, Problem(file, error.line, "", str(error))))
+        return YamlDocument(file, None, {}, (*builder.problems, Problem(file, error.line, "", str(error))))
     except yaml.YAMLError as error:
         return _refused(file, *_explain(error, text))
-    return Document(file, value, builder.lines, tuple(builder.problems))
+    return YamlDocument(file, value, builder.lines, tuple(builder.problems))
 
 
-def _refused(file: str, line: int, message: str) -> Document:
-    return Document(file, problems=(Problem(file, line, "", message),))
+def _refused(file: str, line: int, message: str) -> YamlDocument:
+    return YamlDocument(file, problems=(Problem(file, line, "", message),))
 
 
 def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str]:

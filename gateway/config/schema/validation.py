@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from gateway.config.files.yaml import Document, Path
+from gateway.config.files.yaml import Path, YamlDocument
 from gateway.config.schema.names import quote, suggest
 from gateway.config.schema.settings import ALIASES, PLANNED, ROWS, Row
 from gateway.core.errors import Problem
@@ -77,7 +77,7 @@ class Checked:
     problems: tuple[Problem, ...]
 
 
-def check(document: Document, file: str) -> Checked:
+def check(document: YamlDocument, file: str) -> Checked:
     """Check a document against the rows of ``file`` (such as ``settings.GATEWAY``)."""
     walk = _Validator(document)
     values = walk.value(schema_of(file), document.value, ())
@@ -92,7 +92,7 @@ def default(row: Row) -> Any:
 class _Validator:
     """One pass over a document."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: YamlDocument) -> None:
         self.document = document
         self.problems: list[Problem] = []
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gateway.config.files.reader import Files, ProblemMaker, digest
-from gateway.config.files.yaml import Document
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.names import KEY_NAME, quote, suggest
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
@@ -35,14 +35,14 @@ def read_keys(files: Files, path: Path, models: Collection[str], blame: ProblemM
     return tuple(KeySpec(name=name, **entry) for name, entry in checked.values.items())
 
 
-def _names(files: Files, document: Document, entries: dict[str, dict[str, object]]) -> None:
+def _names(files: Files, document: YamlDocument, entries: dict[str, dict[str, object]]) -> None:
     for name in entries:
         if not KEY_NAME.fullmatch(name):
             message = 'is no name for a key: up to 64 letters, digits, ".", "_", "@" and "-"'
             files.problems.append(document.problem((name,), message))
 
 
-def _digests(files: Files, document: Document, entries: dict[str, dict[str, object]]) -> None:
+def _digests(files: Files, document: YamlDocument, entries: dict[str, dict[str, object]]) -> None:
     seen: dict[object, str] = {}
     for name, entry in entries.items():
         value = entry["sha256"]
@@ -58,7 +58,7 @@ def _digests(files: Files, document: Document, entries: dict[str, dict[str, obje
 
 def _patterns(
     files: Files,
-    document: Document,
+    document: YamlDocument,
     entries: dict[str, dict[str, object]],
     models: Collection[str],
 ) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.config.files.reader import Files, ProblemMaker
-from gateway.config.files.yaml import Document
 from gateway.config.files.yaml import Path as KeyPath
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.names import MODEL_NAME, quote
 from gateway.config.sections.policies import RESERVED
@@ -20,7 +20,7 @@ FORM_WORDS = {"text": "one string", "messages": "messages"}
 
 
 def read_models(
-    document: Document,
+    document: YamlDocument,
     values: Mapping[str, Any],
     library: Library,
     env: Mapping[str, str],
@@ -35,7 +35,7 @@ def read_models(
 
 
 def _model(
-    document: Document,
+    document: YamlDocument,
     name: str,
     values: Mapping[str, Any],
     library: Library,
@@ -80,11 +80,11 @@ def _model(
     )
 
 
-def _blame(document: Document, path: KeyPath) -> ProblemMaker:
+def _blame(document: YamlDocument, path: KeyPath) -> ProblemMaker:
     return lambda message: document.problem(path, message)
 
 
-def _name(files: Files, document: Document, name: str) -> None:
+def _name(files: Files, document: YamlDocument, name: str) -> None:
     """Check a model name; it is used in headers, paths (``/{model}/v1/…``) and metric labels."""
     path = ("models", name)
     if not MODEL_NAME.fullmatch(name):
@@ -97,7 +97,7 @@ def _name(files: Files, document: Document, name: str) -> None:
 
 
 def _forms(
-    document: Document,
+    document: YamlDocument,
     path: KeyPath,
     files: Files,
     entries: list[TargetEntry],

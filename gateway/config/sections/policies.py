@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.config.files.reader import Files, ProblemMaker
-from gateway.config.files.yaml import Document
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.names import quote
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import INVALID, check
@@ -46,7 +46,7 @@ def read_policy(files: Files, path: Path, name: str, blame: ProblemMaker) -> Pol
     return _spec(name, values) if len(files.problems) == before else None
 
 
-def _params(files: Files, document: Document, params: Mapping[str, Any]) -> None:
+def _params(files: Files, document: YamlDocument, params: Mapping[str, Any]) -> None:
     def refuse(section: str, names: Iterable[str], why: Mapping[str, str]) -> None:
         for name in names:
             if name in why:
@@ -66,7 +66,7 @@ def _params(files: Files, document: Document, params: Mapping[str, Any]) -> None
             files.problems.append(document.problem(("params", "default", name), message))
 
 
-def _clocks(files: Files, document: Document, timeout: Mapping[str, Any]) -> None:
+def _clocks(files: Files, document: YamlDocument, timeout: Mapping[str, Any]) -> None:
     """Refuse a timeout that is longer than the total."""
     total = timeout["total"]
     for name in ("connect", "first_token", "idle"):

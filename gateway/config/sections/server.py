@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.config.files.reader import ENVIRONMENT, Files
-from gateway.config.files.yaml import Document
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.names import quote, suggest
 from gateway.config.schema.settings import GATEWAY, ROWS
 from gateway.config.schema.validation import INVALID
@@ -22,7 +22,7 @@ SETTINGS = {row.name.removeprefix("server."): row for row in ROWS if row.file ==
 class ServerSection:
     """The checked section, with the origin of each value."""
 
-    def __init__(self, document: Document, values: Mapping[str, Any], files: Files) -> None:
+    def __init__(self, document: YamlDocument, values: Mapping[str, Any], files: Files) -> None:
         self.document = document
         self.values = dict(values)
         self.files = files

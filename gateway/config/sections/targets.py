@@ -10,8 +10,8 @@ from typing import Any
 
 from gateway.config.files.reader import Files
 from gateway.config.files.secret_files import read_secret
-from gateway.config.files.yaml import Document
 from gateway.config.files.yaml import Path as KeyPath
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.backend_kinds import BACKEND_KINDS, BackendKind
 from gateway.config.schema.names import quote, suggest
 from gateway.config.schema.secrets import Secret
@@ -35,7 +35,7 @@ SAYS = {row.name.rpartition(".")[2]: row.description for row in ROWS if row.name
 class TargetEntry:
     """One entry of ``targets`` during validation."""
 
-    def __init__(self, document: Document, files: Files, path: KeyPath, values: Mapping[str, Any]) -> None:
+    def __init__(self, document: YamlDocument, files: Files, path: KeyPath, values: Mapping[str, Any]) -> None:
         self.document = document
         self.files = files
         self.path = path
@@ -121,7 +121,7 @@ class TargetEntry:
         return read_secret(reference, self.files, env, lambda message: self.document.problem(where, message))
 
 
-def existing(files: Files, document: Document, where: KeyPath, value: Any) -> Path | None:
+def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -> Path | None:
     """Return an absolute path; add a problem if it does not exist."""
     if not value:
         return None

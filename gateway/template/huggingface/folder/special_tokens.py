@@ -32,7 +32,7 @@ TOKENS_MAP = "special_tokens_map.json"
 
 
 @dataclass(frozen=True, slots=True)
-class SpecialTokens:
+class TokenizerSpecialTokens:
     """The tokens of a folder."""
 
     texts: Mapping[str, str]
@@ -43,7 +43,7 @@ class SpecialTokens:
     """Tokens for which the two files disagree."""
 
 
-def read_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any], problems: Problems) -> SpecialTokens:
+def read_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any], problems: Problems) -> TokenizerSpecialTokens:
     """The tokens of ``tokenizer_config.json`` and ``special_tokens_map.json``, empty if there is no such file."""
     is_older = ADDED not in config
     used_map = token_map if is_older else {}
@@ -65,7 +65,7 @@ def read_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any], problem
                 f"{_shown(texts.get(name))} is used, as in transformers, because "
                 f"{'it is a token of its own in the folder' if name in own else reason}"
             )
-    return SpecialTokens(texts=texts, is_older=is_older, notes=tuple(notes))
+    return TokenizerSpecialTokens(texts=texts, is_older=is_older, notes=tuple(notes))
 
 
 def text_of(token: Any) -> str | None:
