@@ -32,7 +32,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.events import Begun, Delta, Finish, Usage
 from gateway.policy.admit.api_keys import Keyring
 from gateway.telemetry.call_log import log_call
-from gateway.telemetry.log_writer import Lines
+from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.json import parse_object
 from gateway.wire.requests import read_chat
@@ -189,7 +189,7 @@ def main(wanted: str = "") -> None:
 
 async def served(wanted: str, stream: TextIO) -> None:
     """As in ``gateway serve``: the log is written by a handler of ours, inside an event loop."""
-    logging.basicConfig(level=logging.INFO, handlers=[Lines(stream.write)])
+    logging.basicConfig(level=logging.INFO, handlers=[LogWriter(stream.write)])
     main(wanted)
 
 

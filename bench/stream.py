@@ -12,7 +12,7 @@ from gateway.core.events import Delta, Finish, TokenLogprob
 from gateway.stream.fold import Fold
 from gateway.stream.sse import SseParser
 from gateway.stream.stop_cutter import Cutter
-from gateway.wire.responses import SPEAKERS
+from gateway.wire.responses import ChatWriter
 
 EVENT = (
     b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m",'
@@ -42,7 +42,7 @@ def main() -> None:
     scored = Delta(0, " hello", (TokenLogprob(" hello", -0.1),))
     many = EVENT * 100
     batch, answer, chunk = [plain], ChunkReader(COMPLETIONS, "m/0", 1), orjson.loads(EVENT[6:])
-    speaker = SPEAKERS["chat"](id_="chatcmpl-1", model="m", created=1, include_usage=False)
+    speaker = ChatWriter(id_="chatcmpl-1", model="m", created=1, include_usage=False)
     answer.read(chunk)
     bench("sse: one event per read, the straight way", lambda: parser.fast_feed(EVENT))
     bench("sse: 100 events per read, the straight way", lambda: parser.fast_feed(many), 100)
@@ -58,7 +58,6 @@ def main() -> None:
     bench("cut: make a cutter and end at once", lambda: Cutter(STOPS).feed(Finish(0, "stop")))
     bench("fold: one delta", lambda: fold.add(plain))
     bench("speak: a batch of one, the straight way", lambda: speaker.frames(batch))
-    bench("speak: one delta", lambda: speaker.chunk(plain))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import uvloop
 
-from gateway.runtime import Runtime
-from gateway.server.listen import listening
+from gateway.server.listen import create_server
+from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,14 +79,14 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     async def serve() -> None:
         await runtime.start(snapshot)
         loop, leave = asyncio.get_running_loop(), asyncio.Event()
-        server = listening(runtime, snapshot.server)
+        server = create_server(runtime.state, snapshot.server)
         await server.open([bound])
         stop.append(lambda: loop.call_soon_threadsafe(leave.set))
         ready.set()
         try:
             await leave.wait()
             server.drain()
-            await server.left(snapshot.server.drain)
+            await server.wait_closed(snapshot.server.drain)
         finally:
             await runtime.stop()
 

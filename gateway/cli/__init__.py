@@ -17,9 +17,9 @@ import os
 import sys
 from importlib import import_module
 
-from gateway import __version__
 from gateway.cli.options import CommandError, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
+from gateway.core.version import VERSION
 
 VERBS = {
     "serve": "serve the configured models over HTTP",
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"gateway {__version__}")
+    parser.add_argument("--version", action="version", version=f"gateway {VERSION}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     arguments = sys.argv[1:] if argv is None else argv
     for verb, summary in VERBS.items():

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
         )
     from gateway.core.errors import ConfigError, GatewayError
-    from gateway.runtime import Runtime
+    from gateway.server.runtime import Runtime
     from gateway.server.sockets import PortBusy
 
     runtime = Runtime(args.config, os.environ)

@@ -1,60 +1,61 @@
-"""Can any ASGI server carry the app? An adapter that makes an ``HttpRequest`` out of scope, receive and send.
+"""The HTTP surface as a Starlette application, for any ASGI server.
 
-Slower than our own server: a second task a request listens for the client's leaving.
+Slower than our own server: a second task per request waits for the client to disconnect.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any
+from urllib.parse import quote
 
-from gateway.core.errors import RequestTimeout
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import Lifespan, Message, Receive, Scope, Send
+
+from gateway.edge.app import App
 from gateway.edge.cancellation import ClientGone, ClientStalled
-from gateway.edge.http1.request import BODY_SECONDS, too_large
-from gateway.edge.http_request import HttpRequest
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from gateway.edge.http_request import BODY_SECONDS, HttpRequest, body_timeout, body_too_large
 
 
-class Asgi:
-    """``app`` for an ASGI server."""
+def starlette_app(adapter: AsgiAdapter, lifespan: Lifespan[Starlette] | None = None) -> Starlette:
+    """A Starlette application of all paths; the last route takes ``/{model}/v1/…`` and unknown paths."""
+    routes = [Route(path, adapter, name=path) for path in adapter.app.routes]
+    return Starlette(routes=[*routes, Route("/{path:path}", adapter, name="gateway")], lifespan=lifespan)
 
-    def __init__(self, app: Callable[[HttpRequest], Coroutine[Any, Any, None]]) -> None:
-        self._app = app
+
+class AsgiAdapter:
+    """Makes an ``HttpRequest`` of each ASGI request and has ``app`` answer it."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
         self.running: set[HttpRequest] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3, HTTP only."""
-        asked = _AsgiAsked(scope, receive, send)
-        self.running.add(asked)
+        request = AsgiRequest(scope, receive, send)
+        self.running.add(request)
         try:
-            await self._app(asked)
+            await self.app(request)
         finally:
-            self.running.discard(asked)
-            await asked.leave_off()
+            self.running.discard(request)
+            await request.finish()
 
 
-class _AsgiAsked(HttpRequest):
-    """One request; what is said at once goes out when the app is done, or with the next part of a stream."""
+class AsgiRequest(HttpRequest):
+    """One request; what a handler sends without waiting is sent when it is done, or with the next part of a stream."""
 
-    __slots__ = ("_listener", "_receive", "_said", "_send")
+    __slots__ = ("_disconnect", "_queued", "_receive", "_send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             headers[name] = value if name not in headers else headers[name] + b", " + value
-        super().__init__(scope["method"], scope["raw_path"].decode("latin-1"), headers)
+        super().__init__(scope["method"], _path(scope), headers)
         self._receive = receive
         self._send = send
-        self._said: list[Message] = []
-        self._listener: asyncio.Task[None] | None = None
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
+        self._queued: list[Message] = []
+        self._disconnect: asyncio.Task[None] | None = None
+        self.task = asyncio.current_task()
 
     async def body(self, limit: int) -> bytes:
         """See ``HttpRequest``."""
@@ -62,55 +63,55 @@ class _AsgiAsked(HttpRequest):
             async with asyncio.timeout(BODY_SECONDS):
                 body = await self._read(limit)
         except TimeoutError:
-            raise RequestTimeout(f"the request body did not arrive within {BODY_SECONDS:g} s") from None
-        self._listener = asyncio.create_task(self._listen(), name="hangup")
+            raise body_timeout(BODY_SECONDS) from None
+        self._disconnect = asyncio.create_task(self._wait_for_disconnect(), name="disconnect")
         return body
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
         """See ``HttpRequest``."""
-        if not self.answered:
-            self.begin(status, headers + b"content-length: %d\r\n" % len(body))
+        if not self.complete:
+            self.start(status, headers + b"content-length: %d\r\n" % len(body))
             self.end(b"" if self.method == "HEAD" else body)
 
-    def begin(self, status: int, headers: bytes) -> None:
+    def start(self, status: int, headers: bytes) -> None:
         """See ``HttpRequest``."""
         self.status = status
         block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b" % (self.request_id.encode("ascii"), headers)
         rows = [tuple(line.split(b": ", 1)) for line in block.split(b"\r\n")[:-1]]
         if self.closing:
             rows.append((b"connection", b"close"))
-        self._said.append({"type": "http.response.start", "status": status, "headers": rows})
+        self._queued.append({"type": "http.response.start", "status": status, "headers": rows})
 
     async def write(self, frames: bytes, seconds: float) -> None:
-        """See ``HttpRequest``; the server does not say whether the client reads slowly or nothing at all."""
-        self._said.append({"type": "http.response.body", "body": frames, "more_body": True})
+        """See ``HttpRequest``; ASGI does not report whether a slow client reads anything at all."""
+        self._queued.append({"type": "http.response.body", "body": frames, "more_body": True})
         try:
             async with asyncio.timeout(seconds):
-                await self._speak()
+                await self._send_queued()
         except TimeoutError:
             raise ClientStalled from None
 
     def end(self, last: bytes = b"") -> None:
         """See ``HttpRequest``."""
-        if not self.answered:
-            self._said.append({"type": "http.response.body", "body": last, "more_body": False})
-            self.answered = True
+        if not self.complete:
+            self._queued.append({"type": "http.response.body", "body": last, "more_body": False})
+            self.complete = True
 
-    def abandon(self) -> None:
-        """See ``HttpRequest``: a server that is told nothing more cuts the connection."""
-        self._said.clear()
+    def abort(self) -> None:
+        """See ``HttpRequest``: an ASGI server closes the connection of an answer that is not completed."""
+        self._queued.clear()
 
-    async def leave_off(self) -> None:
-        """The app is done: say what is left."""
-        listener, self._listener = self._listener, None  # its cancellation refers to it and to this request
-        if listener is not None:
-            listener.cancel()
-        await self._speak()
+    async def finish(self) -> None:
+        """The handler is done: send what is queued."""
+        task, self._disconnect = self._disconnect, None  # the task refers to this request: break the cycle
+        if task is not None:
+            task.cancel()
+        await self._send_queued()
 
-    async def _speak(self) -> None:
-        while self._said:
-            await self._send(self._said[0])  # a server that is cut short here, as it waits for the client, sent nothing
-            del self._said[0]
+    async def _send_queued(self) -> None:
+        while self._queued:
+            await self._send(self._queued[0])  # a server cancelled here, while it waits for the client, sent nothing
+            del self._queued[0]
 
     async def _read(self, limit: int) -> bytes:
         chunks: list[bytes] = []
@@ -122,12 +123,24 @@ class _AsgiAsked(HttpRequest):
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > limit:
-                raise too_large(limit)
+                raise body_too_large(limit)
             chunks.append(chunk)
             if not message.get("more_body"):
                 return b"".join(chunks)
 
-    async def _listen(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.leave(ClientGone())
+        self.cancel(ClientGone())
+
+
+def _path(scope: Scope) -> str:
+    """The path below the mount point, percent-encoded as the client sent it where the server reports that."""
+    root: str = scope.get("root_path", "")
+    raw: bytes | None = scope.get("raw_path")
+    if raw is not None:
+        path = raw.decode("latin-1")
+        for prefix in (root, quote(root)):
+            if path.startswith(prefix):
+                return path[len(prefix) :]
+    return quote(scope["path"].removeprefix(root))

@@ -1,4 +1,4 @@
-"""Which model may this client have? One answer for a model that does not exist and one out of reach."""
+"""Client keys, and the models that a key opens."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ from gateway.assembly import Stack
 from gateway.calls.route import Route
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import ModelNotFound
+from gateway.edge.http_request import HttpRequest
 from gateway.wire.error_object import quoted
 
 
-def reach(stack: Stack, key: KeySpec | None, name: str) -> Route:
-    """The route of a model; ``ModelNotFound`` when there is none for this key, whatever the reason."""
+def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
+    """The client's key; None where no keys are configured.
+
+    Raises ``InvalidApiKey``, and ``ModelNotFound`` where the path names a model that the key does not open.
+    """
+    key = stack.keyring.admit(request.header("authorization")) if stack.keyring.needed else None
+    if request.model is not None:
+        authorized_route(stack, key, request.model)
+    return key
+
+
+def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
+    """The route of a model; the same ``ModelNotFound`` whether it does not exist or the key does not open it."""
     route = stack.routes.get(name)
     if route is None or not stack.keyring.opens(key, name):
         raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")

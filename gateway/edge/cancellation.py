@@ -1,7 +1,7 @@
-"""Who ended the work? The client that left, the process that leaves, or somebody else.
+"""Ends the task that answers a request, and records why.
 
-A request's work is one task. Whoever has to end it says why and cancels the task; where the cancellation
-comes out of the work, it becomes that reason again. A cancellation without a reason is not ours and goes on its way.
+One task answers one request. ``cancel`` stores a reason and cancels the task; where the cancellation leaves the
+handler, ``reraise`` raises that reason. A cancellation without a stored reason comes from elsewhere and passes on.
 """
 
 from __future__ import annotations
@@ -10,52 +10,52 @@ import asyncio
 
 
 class ClientGone(Exception):
-    """The client closed its connection; nobody is left to be told."""
+    """The client closed its connection; no answer can reach it."""
 
     outcome = "client_gone"
     phase = ""
-    """Set where it does not follow from how far the call was."""
+    """The label ``phase`` of the metric; empty where it follows from how far the call was."""
 
 
 class ClientStalled(ClientGone):
-    """The client has read nothing of its stream for as long as the policy allows; its connection is closed."""
+    """The client read nothing of its stream for the time the policy allows; its connection is closed."""
 
     outcome = "client_stalled"
     phase = "stalled"
 
 
 class Cancellation:
-    """The task that answers a request, and the reason why it has to stop."""
+    """The task that answers a request, and the reason for which it has to end."""
 
-    __slots__ = ("_settled", "_why", "task")
+    __slots__ = ("_committed", "_reason", "task")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
-        """Who does the work; None: nobody yet."""
-        self._why: Exception | None = None
-        self._settled = False
+        """The task that answers; None before it is started."""
+        self._reason: Exception | None = None
+        self._committed = False
 
-    def leave(self, why: Exception) -> None:
-        """End the work because of ``why``; the first reason counts, and none after ``settle``."""
-        if self._settled or self._why is not None or self.task is None:
+    def cancel(self, reason: Exception) -> None:
+        """Cancel the task because of ``reason``; only the first reason counts, and none after ``commit``."""
+        if self._committed or self._reason is not None or self.task is None:
             return
-        self._why = why
+        self._reason = reason
         self.task.cancel()
 
-    def settle(self) -> None:
-        """The work is done and its last byte about to go: from now on a disconnect is the ordinary end.
+    def commit(self) -> None:
+        """The answer is complete and its last byte is about to be sent: a disconnect is its normal end from now on.
 
-        Raises the reason of a ``leave`` that came before, even if its cancellation has been lost or is yet to come.
+        Raises the reason of an earlier ``cancel``, also where its cancellation was lost or has not arrived yet.
         """
-        self._settled = True
-        if self._why is not None:
-            self.resign()
+        self._committed = True
+        if self._reason is not None:
+            self.reraise()
 
-    def conclude(self) -> None:
-        """The work has failed, and the client is being told why: no reason to end it counts from now on."""
-        self._settled = True
+    def shield(self) -> None:
+        """The call has failed and its error is being sent: ignore every later ``cancel``."""
+        self._committed = True
 
-    def resign(self) -> None:
-        """A cancellation came out of the work: raise its reason; return if it was not ours, or not ours alone."""
-        if self._why is not None and self.task is not None and not self.task.uncancel():
-            raise self._why from None
+    def reraise(self) -> None:
+        """Call where a cancellation was caught. Raises its reason; returns if others cancelled the task as well."""
+        if self._reason is not None and self.task is not None and not self.task.uncancel():
+            raise self._reason from None

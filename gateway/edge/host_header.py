@@ -1,4 +1,4 @@
-"""May this host be asked for? The Host header must name us, or a web page could (DNS rebinding)."""
+"""The check of the Host header, which stops web pages from reaching a local gateway (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from gateway.edge.http_request import HttpRequest
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
-MANY = 256
-"""Spellings of allowed hosts (ports, letters) that are remembered."""
+MAX_ACCEPTED = 256
+"""Spellings of accepted hosts (ports, letters) that are remembered."""
 
 
 class HostGuard:
-    """The hosts answered for: loopback names on a loopback listener, and the configured ones."""
+    """The accepted hosts: loopback names on a loopback listener, and the configured ones."""
 
     def __init__(self, server: ServerSpec) -> None:
         configured = {host.lower() for host in server.allowed_hosts}
         self._any = "*" in configured
         self._hosts = configured | ({*LOOPBACK, url_host(server.host).lower()} if is_loopback(server.host) else set())
-        self.seen: set[bytes | None] = set()
-        """Host headers as they were sent, found good before; they need no further ``check``."""
+        self.accepted: set[bytes | None] = set()
+        """Host headers as they were sent, accepted before; they need no further ``check``."""
 
-    def check(self, asked: HttpRequest) -> None:
-        """Raise ``BadHost`` unless exactly one Host header names an allowed host."""
-        host = asked.headers.get(b"host")
-        # A comma: two of them, joined.
-        if host is None or b"," in host or not (self._any or _name(host.decode("latin-1")) in self._hosts):
+    def check(self, request: HttpRequest) -> None:
+        """Raise ``BadHost`` unless exactly one Host header names an accepted host."""
+        host = request.headers.get(b"host")
+        # A comma: two Host headers, joined.
+        if host is None or b"," in host or not (self._any or _host_name(host.decode("latin-1")) in self._hosts):
             raise BadHost("the Host header names a host this gateway does not answer for (server.allowed_hosts)")
-        if len(self.seen) < MANY:
-            self.seen.add(host)
+        if len(self.accepted) < MAX_ACCEPTED:
+            self.accepted.add(host)
 
 
 _HOST = re.compile(r"(\[[^\[\]@/]*\]|[^\[\]@/:]+)(?::[0-9]*)?")
-"""RFC 9110, 7.2: a host and perhaps a port, and nothing else."""
+"""RFC 9110, 7.2: a host, optionally a port, and nothing else."""
 
 
-def _name(host: str) -> str | None:
-    """Host without its port, a bracketed IPv6 address with its brackets; None: it is not a Host header."""
+def _host_name(host: str) -> str | None:
+    """The host without its port, an IPv6 address with its brackets; None: not a valid Host header."""
     found = _HOST.fullmatch(host)
     return found[1].lower() if found else None

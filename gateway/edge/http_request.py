@@ -1,9 +1,8 @@
-"""What has arrived, and how is it answered? One HTTP request as the handlers see it.
+"""One HTTP request as the handlers see it.
 
-Whoever speaks HTTP makes it: our own server (``request.py``) or an adapter for any ASGI server (``asgi.py``).
-Answers are whole (``reply``) or streams (``begin``, ``write``, ``end``). Header blocks are bytes,
-``name: value`` and CRLF for each field; what every answer has (``date``, ``x-request-id``, lengths, ``connection``)
-is added below.
+Our own server (``http1/request.py``) and the ASGI adapter (``asgi.py``) implement it. An answer is whole (``reply``) or
+a stream (``start``, ``write``, ``end``). Header blocks are bytes: ``name: value`` and CRLF for each field. The
+implementations add what every answer has: ``date``, ``x-request-id``, lengths, ``connection``.
 """
 
 from __future__ import annotations
@@ -12,113 +11,123 @@ import re
 import time
 from abc import ABC, abstractmethod
 from random import getrandbits
-from typing import TYPE_CHECKING
+from typing import Any
 
+import orjson
+
+from gateway.calls.prepare import Prepared
+from gateway.calls.response import ResponseStream
+from gateway.calls.route import Route
+from gateway.core.errors import BodyTooLarge, RequestTimeout
 from gateway.edge.cancellation import Cancellation
+from gateway.wire.responses import ResponseWriter
 
-if TYPE_CHECKING:
-    from gateway.calls.prepare import Prepared
-    from gateway.calls.response import ResponseStream
-    from gateway.calls.route import Route
-    from gateway.wire.responses import ResponseWriter
+BODY_SECONDS = 30.0
+"""Seconds in which the body of a request has to arrive."""
+JSON = b"content-type: application/json\r\n"
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
-
-
-def new_id() -> str:
-    """An id has to differ, not to be secret: the kernel's randomness would cost more than the rest of the head."""
-    return f"req_{getrandbits(128):032x}"
-
-
-def id_from(theirs: bytes) -> str:
-    """The client's own id, if it is a plain one."""
-    return theirs.decode("ascii") if _PLAIN_ID.match(theirs) else new_id()
 
 
 class HttpRequest(Cancellation, ABC):
     """One request."""
 
     __slots__ = (
-        "answered",
+        "buffered_body",
         "closing",
-        "early",
+        "complete",
         "headers",
-        "known",
         "method",
         "model",
+        "open_stream",
         "path",
         "received",
         "request_id",
+        "route_context",
         "status",
-        "telling",
     )
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
-        # Written out: a call of the base's costs as much as three assignments.
-        self.task = None
-        self._why = None
-        self._settled = False
+        super().__init__()
         self.method = method
         self.path = path
-        """As it was sent, not unquoted: ``%2f`` is no slash, so no rule in front of us can be talked round."""
+        """As sent, not percent-decoded: ``%2f`` is no slash, so path rules of a proxy in front cannot be evaded."""
         self.headers = headers
-        """By lower-case name; a repeated field is joined by commas (RFC 9110, 5.3)."""
-        theirs = headers.get(b"x-request-id")
-        self.request_id = new_id() if theirs is None else id_from(theirs)
+        """By lower-case name; the values of a repeated field are joined by commas (RFC 9110, 5.3)."""
+        sent = headers.get(b"x-request-id")
+        # Ids have to differ, not to be secret: random bits of the kernel would cost more than the rest of the head.
+        self.request_id = (
+            sent.decode("ascii") if sent is not None and _PLAIN_ID.match(sent) else f"req_{getrandbits(128):032x}"
+        )
+        """The client's own id if it is a plain one, else a new one."""
         self.received = time.monotonic()
-        """Monotonic seconds."""
+        """Monotonic seconds at which the head had arrived."""
         self.model: str | None = None
         """The model named by the path (``/{model}/v1/…``); None: the body names it."""
-        self.known: tuple[Route, Prepared] | None = None
-        """What a handler has found out, for the headers of whatever is answered."""
-        self.telling: tuple[ResponseStream, ResponseWriter] | None = None
-        """Who is being streamed; if it breaks off, they know what has not been said yet."""
+        self.route_context: tuple[Route, Prepared] | None = None
+        """Set once the call is prepared; the headers of any answer are made from it."""
+        self.open_stream: tuple[ResponseStream, ResponseWriter] | None = None
+        """The stream under way; if it fails, the text that it still holds is sent before the error."""
         self.status = 0
-        """The status of the answer; 0: nothing has been said yet."""
-        self.early: bytes | None = None
-        """The whole body, if it was there before anybody asked for it in one piece; else ``body`` has it."""
-        self.answered = False
+        """The status of the answer; 0: nothing has been sent."""
+        self.buffered_body: bytes | None = None
+        """The whole body, if it arrived in one piece before a handler read it; else ``body`` returns it."""
+        self.complete = False
         """The answer is complete."""
         self.closing = False
-        """Close the connection behind the answer."""
+        """Close the connection after the answer."""
 
     def header(self, name: str) -> str | None:
-        """A field of the head, by its lower-case name."""
+        """A header field, by its lower-case name."""
         value = self.headers.get(name.encode("ascii"))
         return None if value is None else value.decode("latin-1")
 
+    def reply_json(self, status: int, body: Any, headers: bytes = b"") -> None:
+        """Send a whole answer in JSON."""
+        self.reply(status, JSON + headers, orjson.dumps(body))
+
     @abstractmethod
     async def body(self, limit: int) -> bytes:
-        """The whole body; ``BodyTooLarge`` beyond ``limit`` bytes, ``RequestTimeout`` if it takes too long."""
+        """The whole body; raises ``BodyTooLarge`` beyond ``limit`` bytes, ``RequestTimeout`` after ``BODY_SECONDS``."""
 
     @abstractmethod
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        """A whole answer."""
+        """Send a whole answer."""
 
     @abstractmethod
-    def begin(self, status: int, headers: bytes) -> None:
-        """A stream's head; it leaves with the first frames."""
+    def start(self, status: int, headers: bytes) -> None:
+        """Start a stream; its head is sent together with the first part."""
 
     @abstractmethod
     async def write(self, frames: bytes, seconds: float) -> None:
-        """A part of a stream; waits while the client reads too slowly.
+        """Send a part of a stream; waits while the client reads too slowly.
 
-        Raises ``ClientStalled`` when the client reads nothing for so many seconds.
+        Raises ``ClientStalled`` when the client reads nothing for ``seconds``.
         """
 
     @property
-    def passes_on(self) -> bool:
-        """May ``pass_on`` write anything?"""
+    def can_try_write(self) -> bool:
+        """True: ``try_write`` may be used for the next parts of this stream."""
         return False
 
-    def pass_on(self, frames: bytes) -> bool:
-        """As ``write``, for who cannot wait. False: nothing was written, because whoever writes here has to wait."""
+    def try_write(self, frames: bytes) -> bool:
+        """Non-blocking ``write``. Returns False, and writes nothing, while the client applies back-pressure."""
         return False
 
     @abstractmethod
     def end(self, last: bytes = b"") -> None:
-        """The end of a stream, with its last part."""
+        """End a stream with its last part."""
 
     @abstractmethod
-    def abandon(self) -> None:
-        """There will be no (more) answer: cut the connection."""
+    def abort(self) -> None:
+        """Close the connection without completing the answer."""
+
+
+def body_too_large(limit: int) -> BodyTooLarge:
+    """The error of a body beyond ``limit`` bytes."""
+    return BodyTooLarge(f"the request body is larger than {limit} bytes (server.max_body)")
+
+
+def body_timeout(seconds: float) -> RequestTimeout:
+    """The error of a body that did not arrive within ``seconds``."""
+    return RequestTimeout(f"the request body did not arrive within {seconds:g} s")

@@ -1,4 +1,4 @@
-"""What does a newcomer want to see? Where the gateway listens, what it offers, a line to try."""
+"""The lines printed when the gateway is ready: its address, its models, a request to try."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from gateway.config.sections.server import is_loopback, url_host
 from gateway.config.snapshot import Snapshot
 from gateway.server.sockets import split
 
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""An address that stands for all of them → the one to ask from this machine."""
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Address of all interfaces → the address that reaches it from this machine."""
 
 
 def greeting(snapshot: Snapshot, port: int) -> str:
-    """The greeting, on two lines and a command, and a note on an open admin listener; ``port``: the one taken."""
-    host = url_host(ANYWHERE.get(snapshot.server.host, snapshot.server.host))
+    """The greeting, and a note if the admin listener is reachable from other machines; ``port``: the one bound."""
+    host = url_host(WILDCARDS.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
     url = f"http://{host}:{port}/v1"
     key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
     body = f'{{"model": "{names[0]}", "messages": [{{"role": "user", "content": "1+1=?"}}]}}'
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
     admin = snapshot.server.admin
-    opened = (
+    note = (
         f"\nnote: server.admin {admin} serves metrics and health without a key to everyone who reaches it"
         if admin and not is_loopback(split(admin)[0])
         else ""
     )
     return (
         f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')}{workers})\n"
-        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'{opened}"
+        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'{note}"
     )

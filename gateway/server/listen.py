@@ -1,4 +1,4 @@
-"""How does the process listen? Sockets, signals, a listener around the app, and the order of leaving."""
+"""One process that serves: sockets, signals, an HTTP server, draining."""
 
 from __future__ import annotations
 
@@ -16,68 +16,69 @@ import uvloop
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
-from gateway.runtime import Runtime
+from gateway.edge.state import GatewayState
 from gateway.server.greeting import greeting
-from gateway.server.memory import settle
+from gateway.server.memory import tune_memory
+from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind, split
 from gateway.telemetry.log_writer import log_to_stderr
 
-CUT = 1
-"""The exit code after a second signal: calls were cut."""
+EXIT_ABORTED = 1
+"""Exit code after a second signal: running calls were aborted."""
 
 
-class Listening(Protocol):
-    """What speaks HTTP: our own ``HttpServer``, or uvicorn."""
+class Server(Protocol):
+    """An HTTP server: our own ``HttpServer``, or uvicorn."""
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
-        """Begin to listen on ready sockets."""
+        """Listen on bound sockets."""
 
     def drain(self) -> None:
         """Take no new connections, let running answers end."""
 
-    async def left(self, seconds: float) -> None:
-        """Wait until all is answered; what still runs after ``seconds`` is told so, and cut."""
+    async def wait_closed(self, seconds: float) -> None:
+        """Wait until all answers have ended; calls that still run after ``seconds`` get an error and are ended."""
 
     async def abort(self) -> None:
-        """Cut everything, now."""
+        """Cancel all calls and close all connections now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where one process listens."""
+class Listeners:
+    """The sockets of one process."""
 
     main: socket.socket
     """Bound; it need not listen yet."""
     admin: socket.socket | None
-    begin: Callable[[], Awaitable[None]]
-    """Awaited when everything is ready, before the first connection is taken."""
+    ready: Callable[[], Awaitable[None]]
+    """Awaited when everything is built, before the first connection is accepted."""
 
 
-def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, place: Place | None = None) -> int:
-    """Serve until a signal ends it; the exit code. Without a ``place`` its own sockets are bound (``PortBusy``)."""
+def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, listeners: Listeners | None = None) -> int:
+    """Serve until a signal; returns the exit code. Without ``listeners`` binds sockets (raises ``PortBusy``)."""
     log_to_stderr(log_level, partial(runtime.metrics.count, "gateway_log_lines_dropped_total"))
-    if place is None:
-        place = _own_place(snapshot)
+    if listeners is None:
+        listeners = _bind(snapshot)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(runtime, snapshot, place))
+        return runner.run(_serve(runtime, snapshot, listeners))
 
 
-def _own_place(snapshot: Snapshot) -> Place:
+def _bind(snapshot: Snapshot) -> Listeners:
     server = snapshot.server
     main = bind(server.host, server.port)
     admin = bind(*split(server.admin)) if server.admin else None
 
-    async def greet() -> None:
+    async def ready() -> None:
         for bound in filter(None, (main, admin)):
-            bound.listen(BACKLOG)  # who reads the greeting may connect at once
+            bound.listen(BACKLOG)  # before the greeting: its reader may connect at once
         print(greeting(snapshot, main.getsockname()[1]), file=sys.stderr, flush=True)
 
-    return Place(main, admin, greet)
+    return Listeners(main, admin, ready)
 
 
-async def _serve(runtime: Runtime, snapshot: Snapshot, place: Place) -> int:
+async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> int:
     await runtime.start(snapshot)
-    settle()
+    tune_memory()
     loop = asyncio.get_running_loop()
     reloads: set[asyncio.Task[bool]] = set()
 
@@ -88,44 +89,42 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, place: Place) -> int:
 
     loop.add_signal_handler(signal.SIGHUP, reload)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runtime.signalled)
+        loop.add_signal_handler(number, runtime.handle_signal)
     try:
-        main, admin = listening(runtime, snapshot.server), None
-        await place.begin()
-        await main.open([place.main])
-        if place.admin is not None:
-            admin = HttpServer(App(runtime, admin=True))
-            await admin.open([place.admin])
-        await runtime.leave.wait()
-        code = await _leave(main, snapshot.server.drain, runtime.cut)
-        if admin is not None:  # to the end, so that readiness can be asked for
+        main, admin = create_server(runtime.state, snapshot.server), None
+        await listeners.ready()
+        await main.open([listeners.main])
+        if listeners.admin is not None:
+            admin = HttpServer(App(runtime.state, admin=True))
+            await admin.open([listeners.admin])
+        await runtime.stop_requested.wait()
+        code = await _end(main, snapshot.server.drain, runtime.abort_requested)
+        if admin is not None:  # last, so that readiness is reported while the main listener drains
             await admin.abort()
     finally:
         await runtime.stop()
     return code
 
 
-def listening(runtime: Runtime, server: ServerSpec) -> Listening:
-    """What speaks HTTP to the clients (``server.http_server``)."""
-    app = App(runtime)
+def create_server(state: GatewayState, server: ServerSpec) -> Server:
+    """The HTTP server that ``server.http_server`` names."""
     if server.http_server == "h1":
-        return HttpServer(app)
-    from gateway.server.uvicorn_server import UvicornListener
+        return HttpServer(App(state))
+    from gateway.server.uvicorn_server import UvicornServer
 
-    return UvicornListener(app)
+    return UvicornServer(App(state))
 
 
-async def _leave(main: Listening, drain: float, cut: asyncio.Event) -> int:
-    """Let running answers end, for so many seconds; ``cut`` cuts the wait short."""
+async def _end(main: Server, drain: float, abort: asyncio.Event) -> int:
+    """Let running answers end, for at most ``drain`` seconds; ``abort`` ends the wait. Returns the exit code."""
     main.drain()
-    waits = [asyncio.create_task(main.left(drain)), asyncio.create_task(cut.wait())]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    left, hurried = waits
-    hurried.cancel()
-    if left.done():
-        left.result()
+    closed, aborted = asyncio.create_task(main.wait_closed(drain)), asyncio.create_task(abort.wait())
+    await asyncio.wait([closed, aborted], return_when=asyncio.FIRST_COMPLETED)
+    aborted.cancel()
+    if closed.done():
+        closed.result()
         return 0
-    left.cancel()
-    await asyncio.wait([left])
+    closed.cancel()
+    await asyncio.wait([closed])
     await main.abort()
-    return CUT
+    return EXIT_ABORTED

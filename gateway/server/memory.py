@@ -1,4 +1,4 @@
-"""What is done about memory, once everything is built and before the first call?"""
+"""Settings of the garbage collector and of malloc, made once everything is built and before the first call."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ import gc
 import os
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Names of glibc's <malloc.h>."""
+"""Options of ``mallopt``, from glibc's <malloc.h>."""
 KEPT = 256 * 1024 * 1024
-"""Bytes of freed memory that the process keeps for what comes next."""
+"""Bytes of freed memory that the process keeps."""
 LARGEST = 32 * 1024 * 1024
-"""Bytes of the largest block that is kept so; glibc takes no larger value."""
-THEIRS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
-"""Who sets one of these has a choice of their own: another threshold, or another allocator."""
+"""Bytes of the largest block that is kept; glibc takes no larger value."""
+MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+"""Environment variables by which an operator chooses other thresholds or another allocator; they win."""
 
 
-def settle() -> None:
-    """Spare the collector what never dies, and the kernel what is needed again at once."""
+def tune_memory() -> None:
+    """Exempt what is built from garbage collection, and keep freed memory for the next prompts."""
     _freeze()
-    if not any(name in os.environ for name in THEIRS):
+    if not any(name in os.environ for name in MALLOC_VARIABLES):
         _keep_freed()
 
 
 def _freeze() -> None:
-    """Modules, configuration, engines: objects that live as long as the process.
+    """Exempt modules, configuration and engines, which live as long as the process.
 
-    Without this every full collection walks all of them, and each of them holds up every call (p99 40 ms → 12 ms).
+    Otherwise every full collection walks all of them and delays every call (p99 40 ms → 12 ms).
     """
     gc.collect()
     gc.freeze()
 
 
 def _keep_freed() -> None:
-    """A megabyte of prompt is half a dozen blocks of a megabyte, taken and given back within a millisecond.
+    """Raise glibc's thresholds for returning memory to the kernel.
 
-    As it comes, glibc returns each to the kernel, which has to clear every page of the next one: a quarter of what a
-    large prompt costs. Other C libraries have no ``mallopt``, and nothing is done.
+    A prompt of a megabyte takes half a dozen blocks of a megabyte, for a millisecond. By default glibc returns each to
+    the kernel, which then clears every page of the next one: a quarter of the cost of a large prompt. Other C libraries
+    have no ``mallopt``; there nothing is changed.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

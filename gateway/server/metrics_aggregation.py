@@ -1,4 +1,4 @@
-"""What have all workers counted? Those that serve are asked; the last words of those that are gone stay in the sum."""
+"""``/metrics`` of several workers: the sum of what they, the supervisor and the ended processes have counted."""
 
 from __future__ import annotations
 
@@ -6,49 +6,48 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.server.worker_handle import WorkerHandle
-from gateway.telemetry.merge import MetricsSnapshot, exposition, merge, remains, tally
+from gateway.telemetry.merge import MetricsSnapshot, exposition, merge, take_snapshot, without_gauges
 from gateway.telemetry.metrics import Metrics
 
-GATHER = 0.25
-"""Seconds for a worker's counts; then its last known ones stand for it."""
-POLL = 1.0
-"""Seconds between two looks at the counts: what a worker that is killed can lose."""
-MOST_ASKED = 8
-"""Questions that may wait at one worker: one that hangs would gather them with each look at ``/metrics``."""
+GATHER_SECONDS = 0.25
+"""Seconds to wait for a worker's metrics; then its last known ones are used."""
+POLL_SECONDS = 1.0
+"""Seconds between two polls: what a killed worker had counted since the last one is lost."""
+MAX_PENDING = 8
+"""Unanswered requests for metrics at one worker; a worker that hangs is asked no more often."""
 
 
-class Counts:
-    """The supervisor's own counts, those of the seats, and those of processes that are gone."""
+class MetricsAggregator:
+    """The metrics of the supervisor, of its workers, and of processes that have ended."""
 
-    def __init__(self, seats: Sequence[WorkerHandle], own: Metrics) -> None:
-        self._seats = seats
+    def __init__(self, workers: Sequence[WorkerHandle], own: Metrics) -> None:
+        self._workers = workers
         self._own = own
-        self._remains = MetricsSnapshot()
-        self._looks: set[asyncio.Task[None]] = set()
+        self._ended = MetricsSnapshot()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def bury(self, seat: WorkerHandle) -> None:
-        """Keep what the seat's process has counted: it is gone."""
-        self._remains = merge([self._remains, remains(seat.told)])
-        seat.told = MetricsSnapshot()
+    def process_ended(self, worker: WorkerHandle) -> None:
+        """Keep what the worker's ended process has counted."""
+        self._ended = merge([self._ended, without_gauges(worker.metrics)])
+        worker.metrics = MetricsSnapshot()
 
     async def exposition(self) -> bytes:
         """The body of ``/metrics``."""
-        asked = [self._look(seat) for seat in self._seats if seat.serves and seat.asked < MOST_ASKED]
-        if asked:
-            await asyncio.wait(asked, timeout=GATHER)
-        own = tally(self._own)
-        return exposition(merge([own, self._remains, *(seat.told for seat in self._seats)]))
+        tasks = [self._fetch(worker) for worker in self._workers if worker.serving and worker.pending < MAX_PENDING]
+        if tasks:
+            await asyncio.wait(tasks, timeout=GATHER_SECONDS)
+        return exposition(merge([take_snapshot(self._own), self._ended, *(worker.metrics for worker in self._workers)]))
 
     async def poll(self) -> None:
-        """Look at the counts again and again, so that little is lost with a process."""
+        """Fetch the metrics of all workers again and again, so that a killed one loses little."""
         while True:
-            await asyncio.sleep(POLL)
-            for seat in self._seats:
-                if seat.serves and not seat.asked:
-                    self._look(seat)
+            await asyncio.sleep(POLL_SECONDS)
+            for worker in self._workers:
+                if worker.serving and not worker.pending:
+                    self._fetch(worker)
 
-    def _look(self, seat: WorkerHandle) -> asyncio.Task[None]:
-        look = asyncio.create_task(seat.look())
-        self._looks.add(look)
-        look.add_done_callback(self._looks.discard)
-        return look
+    def _fetch(self, worker: WorkerHandle) -> asyncio.Task[None]:
+        task = asyncio.create_task(worker.fetch_metrics())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

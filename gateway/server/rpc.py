@@ -1,8 +1,8 @@
-"""How do the supervisor and a worker speak? In questions and answers over a socket pair that both were born with.
+"""Requests and responses between supervisor and workers, over a socket pair.
 
-A frame is a length and a pickle: (number, kind, payload); an answer repeats the number of its question and has no
-kind. The pair has no name in the file system, so there is nothing to guard, to find or to clean up, and each side
-sees the other's death as the end of the stream.
+A frame is a length and a pickle of (number, method, payload); a response repeats the number of its request and has no
+method. The socket pair has no name in the file system, so there is nothing to protect or clean up, and each side sees
+the end of the other as the end of the stream.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gateway.core.errors import ConfigError, GatewayError, Problem
 
 LOG = logging.getLogger("gateway.channel")
 
-HEAD = struct.Struct("!I")
-ANSWER = ""
-"""The kind of an answer."""
+LENGTH = struct.Struct("!I")
+RESPONSE = ""
+"""The method of a response."""
 
 Frame = tuple[int, str, Any]
-Answerer = Callable[[str, Any], Awaitable[Any]]
+Handler = Callable[[str, Any], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,20 @@ class Refusal:
 
     problems: tuple[Problem, ...]
     text: str
-    """Said where there are no problems of single lines."""
+    """The message where there are no problems of single lines."""
 
     @classmethod
     def of(cls, error: GatewayError) -> Refusal:
-        """From what was raised."""
+        """The refusal that an error amounts to."""
         return cls(error.problems if isinstance(error, ConfigError) else (), str(error))
 
     def error(self) -> GatewayError:
-        """To raise again on the other side."""
+        """The error again, to be raised in the supervisor."""
         return ConfigError(self.problems) if self.problems else GatewayError(self.text)
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The process on the other side has ended."""
 
 
 def _proxy(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
@@ -59,20 +59,20 @@ def _proxy(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
 copyreg.pickle(MappingProxyType, lambda proxy: (_proxy, (dict(proxy),)))  # snapshots hold them
 
 
-def pack(number: int, kind: str, payload: Any = None) -> bytes:
+def pack(number: int, method: str, payload: Any = None) -> bytes:
     """One frame as bytes."""
-    body = pickle.dumps((number, kind, payload), pickle.HIGHEST_PROTOCOL)
-    return HEAD.pack(len(body)) + body
+    body = pickle.dumps((number, method, payload), pickle.HIGHEST_PROTOCOL)
+    return LENGTH.pack(len(body)) + body
 
 
 def receive(sock: socket.socket) -> Frame:
     """One frame from a blocking socket, before there is an event loop; raises ``ChannelClosed``."""
-    (length,) = HEAD.unpack(_exactly(sock, HEAD.size))
-    frame: Frame = pickle.loads(_exactly(sock, length))
+    (length,) = LENGTH.unpack(_read_exactly(sock, LENGTH.size))
+    frame: Frame = pickle.loads(_read_exactly(sock, length))
     return frame
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes:
+def _read_exactly(sock: socket.socket, size: int) -> bytes:
     data = sock.recv(size, socket.MSG_WAITALL)
     if len(data) < size:
         raise ChannelClosed
@@ -80,78 +80,78 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 
 
 class RpcChannel:
-    """One side; ``answer`` is called with each question of the other side, in a task of its own."""
+    """One side of a channel; ``handler`` is called with each request of the other side, in a task of its own."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answerer) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
         self._reader = reader
         self._writer = writer
-        self._answer = answer
+        self._handler = handler
         self._number = 0
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._answering: set[asyncio.Task[None]] = set()
+        self._responses: dict[int, asyncio.Future[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
-        """The other side is gone."""
+        """The other side has ended."""
 
     @classmethod
-    async def over(cls, sock: socket.socket, answer: Answerer) -> RpcChannel:
-        """On a connected socket."""
+    async def over(cls, sock: socket.socket, handler: Handler) -> RpcChannel:
+        """A channel over a connected socket."""
         reader, writer = await asyncio.open_connection(sock=sock)
-        return cls(reader, writer, answer)
+        return cls(reader, writer, handler)
 
-    async def ask(self, kind: str, payload: Any = None) -> Any:
-        """The other side's answer; raises ``ChannelClosed`` when it will not come any more."""
+    async def call(self, method: str, payload: Any = None) -> Any:
+        """The other side's response; raises ``ChannelClosed`` when it ends without one."""
         if self.closed:
             raise ChannelClosed
         self._number += 1
         number = self._number
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self._writer.write(pack(number, kind, payload))
+        response = self._responses[number] = asyncio.get_running_loop().create_future()
+        self._writer.write(pack(number, method, payload))
         try:
-            return await answer
+            return await response
         finally:
-            self._waiting.pop(number, None)
+            self._responses.pop(number, None)
 
-    def tell(self, kind: str, payload: Any = None) -> None:
-        """Something that wants no answer."""
-        self._writer.write(pack(0, kind, payload))
+    def notify(self, method: str, payload: Any = None) -> None:
+        """Send a request without a response."""
+        self._writer.write(pack(0, method, payload))
 
     async def run(self) -> None:
-        """Read until the other side is gone."""
+        """Read frames until the other side ends."""
         try:
             while True:
-                (length,) = HEAD.unpack(await self._reader.readexactly(HEAD.size))
-                self._take(pickle.loads(await self._reader.readexactly(length)))
+                (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+                self._receive(pickle.loads(await self._reader.readexactly(length)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             self._end()
 
-    def _take(self, frame: Frame) -> None:
-        number, kind, payload = frame
-        if kind == ANSWER:
-            waiting = self._waiting.get(number)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(payload)
+    def _receive(self, frame: Frame) -> None:
+        number, method, payload = frame
+        if method == RESPONSE:
+            response = self._responses.get(number)
+            if response is not None and not response.done():
+                response.set_result(payload)
             return
-        task = asyncio.get_running_loop().create_task(self._reply(number, kind, payload))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        task = asyncio.get_running_loop().create_task(self._handle(number, method, payload))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _reply(self, number: int, kind: str, payload: Any) -> None:
+    async def _handle(self, number: int, method: str, payload: Any) -> None:
         try:
-            answer = await self._answer(kind, payload)
+            response = await self._handler(method, payload)
         except ChannelClosed:
             return
-        except Exception:  # a mistake of ours: whoever asked must not wait for ever
-            LOG.exception("the question %r could not be answered", kind)
+        except Exception:  # a bug: close, so that the other side does not wait for ever
+            LOG.exception("the request %r between supervisor and worker failed", method)
             self._writer.close()
             return
         if number and not self.closed:
-            self._writer.write(pack(number, ANSWER, answer))
+            self._writer.write(pack(number, RESPONSE, response))
 
     def _end(self) -> None:
         self.closed = True
         self._writer.close()
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ChannelClosed())
+        for response in self._responses.values():
+            if not response.done():
+                response.set_exception(ChannelClosed())

@@ -1,10 +1,8 @@
-"""Where does the gateway listen? Bound sockets, for one process or for several workers on one port.
+"""Bound sockets, for one process or for several workers on one port.
 
-On Linux each worker has a listening socket of its own, elsewhere they share one.
-
-With SO_REUSEPORT the kernel deals new connections out evenly. Around one shared socket the workers race: of 32
-connections opened at once one worker of two often got 24 and sometimes all, so it is kept for systems whose
-SO_REUSEPORT deals nothing out.
+On Linux each worker has a listening socket of its own, elsewhere all share one. With SO_REUSEPORT the kernel balances
+new connections. Around one shared socket the workers race: of 32 connections opened at once one worker of two often got
+24 and sometimes all, so it is used only where SO_REUSEPORT does not balance.
 """
 
 from __future__ import annotations
@@ -14,14 +12,13 @@ import sys
 
 from gateway.config.sections.server import url_host
 
-DEALT = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
-"""Does the kernel deal connections out between sockets of one port?"""
+KERNEL_BALANCES = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
+"""True: the kernel balances connections between sockets of one port."""
 
-
-UNSENT = 128 * 1024
-"""Bytes the kernel takes for a client beyond those on the wire, instead of megabytes: so a client that reads slowly
-slows its engine down, and one that reads is told from one that does not. Progress is seen in pieces of about this size:
-a client that takes less than one in ``delivery.timeout.idle`` counts as stalled."""
+MAX_UNSENT = 128 * 1024
+"""Bytes that the kernel buffers for a client beyond those on the wire, instead of megabytes: so a client that reads
+slowly slows its engine down, and differs visibly from one that reads nothing. Progress is seen in steps of about this
+size: a client that takes less than one in ``delivery.timeout.idle`` counts as stalled."""
 
 
 class PortBusy(Exception):
@@ -29,22 +26,23 @@ class PortBusy(Exception):
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A bound socket that does not listen yet; ``shared``: others of ours may take the same port.
+    """A bound socket that does not listen yet; ``shared``: other processes of ours may bind the same port.
 
     Raises ``PortBusy``.
     """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)  # accepted connections inherit it
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT)  # accepted connections inherit it
     if shared:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        place = f"{url_host(host)}:{port}"
-        raise PortBusy(f"cannot listen on {place}: {error.strerror}; choose another server.port") from None
+        raise PortBusy(
+            f"cannot listen on {url_host(host)}:{port}: {error.strerror}; choose another server.port"
+        ) from None
     return bound
 
 
@@ -56,8 +54,8 @@ def split(address: str) -> tuple[str, int]:
 
 def bind_each(host: str, port: int, number: int) -> list[socket.socket]:
     """One bound socket for each worker, all on one port. Raises ``PortBusy``."""
-    alone = bind(host, port)  # sharing would not notice another gateway that shares as well
-    if not DEALT:
+    alone = bind(host, port)  # not shared: two gateways that share a port would not notice each other
+    if not KERNEL_BALANCES:
         return [alone] + [alone.dup() for _ in range(number - 1)]
     port = alone.getsockname()[1]
     alone.close()

@@ -1,10 +1,9 @@
-"""How do several processes serve one port? A supervisor reads the files, starts the workers and keeps them together.
+"""Starts, reloads and replaces the workers that serve one port.
 
-The supervisor takes no call. It alone reads the configuration, so a reload is one decision: every worker prepares
-it, and only if none refuses do all take it; a worker that comes later is handed the one that serves. It holds the
-sockets, so the port stays open while a worker is replaced (``seat.py``), and it holds what the workers have counted,
-so that ``/metrics`` tells one gateway whichever worker is asked (``counts.py``). Without it nothing goes on: when it is
-gone, so are they.
+The supervisor serves no call. It alone reads the configuration, so a reload is one decision: every worker prepares the
+new configuration, and only if none refuses do all activate it; a worker started later gets the one that serves. It
+holds the sockets, so the port stays open while a worker is replaced (``worker_handle.py``), and the metrics of ended
+processes (``metrics_aggregation.py``). When the supervisor ends, the workers end.
 """
 
 from __future__ import annotations
@@ -16,211 +15,220 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gateway
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
-from gateway.runtime import Runtime
+from gateway.core.version import VERSION
+from gateway.edge.http1.server import BACKLOG
 from gateway.server.greeting import greeting
-from gateway.server.metrics_aggregation import Counts
+from gateway.server.listen import EXIT_ABORTED
+from gateway.server.metrics_aggregation import MetricsAggregator
+from gateway.server.reload import ConfigReloader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
-from gateway.server.sockets import DEALT, bind, bind_each, split
-from gateway.server.worker_handle import LEAVE, WorkerHandle
+from gateway.server.sockets import KERNEL_BALANCES, bind, bind_each, split
+from gateway.server.worker_handle import END_SECONDS, WorkerHandle
 from gateway.telemetry.log_writer import log_to_stderr
 
 LOG = logging.getLogger("gateway.workers")
 
-FAILED = 1
-"""Exit code: the workers cannot be kept alive."""
-CUT = 1
-"""Exit code after a second signal: calls were cut."""
+EXIT_FAILED = 1
+"""Exit code: the workers end again and again."""
 
-YOUNG = 10.0
-"""Seconds; a worker that dies younger is replaced more slowly each time."""
+EARLY_SECONDS = 10.0
+"""A worker that ends within so many seconds of its start is replaced after a longer pause each time."""
 PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds before the next try, by the number of young deaths in a row."""
-ENOUGH = 5
-"""Young deaths within ``YOUNG`` seconds after which the gateway gives up, if nobody serves any more."""
+"""Seconds before the next start, by the number of early deaths in a row."""
+MAX_EARLY_DEATHS = 5
+"""Early deaths within ``EARLY_SECONDS`` after which the gateway ends, if no worker serves."""
 
 
-class GaveUp(Exception):
-    """The workers cannot be kept alive."""
+class WorkersFailed(Exception):
+    """The workers end again and again."""
 
 
 def serve(config: Path, env: Mapping[str, str], log_level: str) -> int:
-    """Serve until a signal ends it; the exit code. Raises ``ConfigError`` and ``PortBusy`` before anything listens."""
-    fleet = Supervisor(config, env, log_level)
-    log_to_stderr(log_level, partial(fleet.metrics.count, "gateway_log_lines_dropped_total"))
+    """Serve until a signal; returns the exit code. Raises ``ConfigError`` and ``PortBusy`` before anything listens."""
+    supervisor = Supervisor(config, env, log_level)
+    log_to_stderr(log_level, partial(supervisor.metrics.count, "gateway_log_lines_dropped_total"))
     try:
-        return asyncio.run(fleet.serve(fleet.load()))
-    except GaveUp as error:
+        return asyncio.run(supervisor.serve(supervisor.load()))
+    except WorkersFailed as error:
+        for handler in logging.getLogger().handlers:
+            handler.flush()  # the error is the last line
         print(error, file=sys.stderr)
-        return FAILED
+        return EXIT_FAILED
 
 
-class Supervisor(Runtime):
-    """The runtime of all workers together: what a lone process does itself, they are told to do."""
+class Supervisor(ConfigReloader):
+    """Loads the configuration for all workers, and keeps them running."""
 
     def __init__(self, config: Path, env: Mapping[str, str], log_level: str) -> None:
         super().__init__(config, env)
-        self._level = log_level
-        self._seats: list[WorkerHandle] = []
+        self._log_level = log_level
+        self._workers: list[WorkerHandle] = []
         self._admin: socket.socket | None = None
-        self._current: Snapshot | None = None
-        self._counts = Counts(self._seats, self.metrics)
-        self._deaths: deque[float] = deque(maxlen=ENOUGH)
-        self._go = asyncio.Event()
+        self._snapshot: Snapshot | None = None
+        """What the workers serve: the configuration, with each worker's share of the limits."""
+        self._aggregator = MetricsAggregator(self._workers, self.metrics)
+        self._early_deaths: deque[float] = deque(maxlen=MAX_EARLY_DEATHS)
+        self._all_ready = asyncio.Event()
+        """Set when all workers of the start are ready, or need not be any more."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] | None = None
 
     async def serve(self, snapshot: Snapshot) -> int:
-        """Start the workers, and keep them until a signal ends it."""
+        """Start the workers and keep them running until a signal; returns the exit code."""
         self.bound = server = snapshot.server
         self._failed = asyncio.get_running_loop().create_future()
         for number, sock in enumerate(bind_each(server.host, server.port, server.workers)):
-            self._seats.append(WorkerHandle(number, sock))
+            self._workers.append(WorkerHandle(number, sock))
         self._admin = bind(*split(server.admin)) if server.admin else None
-        self._hand_out(snapshot)
-        self._listen_to_signals()
-        kept: asyncio.Future[Any] = asyncio.gather(*(self._keep(seat) for seat in self._seats))
+        self._publish(snapshot)
+        self._handle_signals()
+        running: asyncio.Future[Any] = asyncio.gather(*(self._keep_running(worker) for worker in self._workers))
         try:
-            await asyncio.wait([kept, self._failed], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running, self._failed], return_when=asyncio.FIRST_COMPLETED)
             if self._failed.done():
                 self._failed.result()
-            await kept
+            await running
         finally:
             self.drain()
-            self._kill()
-            await asyncio.wait([kept])
+            self._kill_all()
+            await asyncio.wait([running])
             await self.stop()
-        return CUT if self.cut.is_set() else 0
+        return EXIT_ABORTED if self.abort_requested.is_set() else 0
 
-    # ------------------------------------------------------------ a worker's life
+    # ------------------------------------------------------------ the life of a worker
 
-    async def _keep(self, seat: WorkerHandle) -> None:
+    async def _keep_running(self, worker: WorkerHandle) -> None:
         while not self.draining:
-            how = await self._live(seat)
+            ended = await self._run(worker)
             if not self.draining:
                 self.metrics.count("gateway_worker_restarts_total")
-                LOG.warning("worker %d %s; another takes its place", seat.number, how)
-                await self._rest(seat)
+                LOG.warning("worker %d %s; another takes its place", worker.number, ended)
+                await self._pause(worker)
 
-    async def _live(self, seat: WorkerHandle) -> str:
-        """One process from its start to its end; how it ended."""
-        assert self._current is not None
+    async def _run(self, worker: WorkerHandle) -> str:
+        """One process from its start to its end; returns how it ended."""
+        assert self._snapshot is not None
         try:
-            sock = await seat.start(self._current, self._admin, self._config, self._level)
-        except OSError as error:  # no memory, no descriptors: as if it had died
+            sock = await worker.start(self._snapshot, self._admin, self._config, self._log_level)
+        except OSError as error:  # no memory, no descriptors: treated like a process that ended
             return f"could not be started: {error}"
-        seat.channel = await RpcChannel.over(sock, partial(self._answer, seat))
-        seat.channel.tell("serve", (self._current, self.born))
+        worker.channel = await RpcChannel.over(sock, partial(self._handle, worker))
+        worker.channel.notify("serve", (self._snapshot, self.started_at))
         if self.draining:
-            seat.kill()
-        await seat.channel.run()
-        self._serves(seat, False)
-        ended = await seat.end()
-        self._counts.bury(seat)
+            worker.kill()
+        await worker.channel.run()
+        self._set_serving(worker, False)
+        ended = await worker.end()
+        self._aggregator.process_ended(worker)
         return ended
 
-    async def _rest(self, seat: WorkerHandle) -> None:
-        """Wait before the next try, the longer the more often it has failed; raises nothing, but may give up."""
+    async def _pause(self, worker: WorkerHandle) -> None:
+        """Wait before the next start, longer after each early death; may end the gateway."""
         now = time.monotonic()
-        if now - seat.born >= YOUNG:
-            seat.young = 0
+        if now - worker.started >= EARLY_SECONDS:
+            worker.early_deaths = 0
             return
-        seat.young += 1
-        self._deaths.append(now)
-        others = any(other.serves for other in self._seats)
-        if not others and len(self._deaths) == ENOUGH and now - self._deaths[0] < YOUNG:
+        worker.early_deaths += 1
+        self._early_deaths.append(now)
+        others = any(other.serving for other in self._workers)
+        deaths = self._early_deaths
+        if not others and len(deaths) == MAX_EARLY_DEATHS and now - deaths[0] < EARLY_SECONDS:
             self._fail(
-                GaveUp(f"{ENOUGH} workers died within {YOUNG:.0f} s and none serves: giving up; see the log above")
+                WorkersFailed(
+                    f"{MAX_EARLY_DEATHS} workers died within {EARLY_SECONDS:.0f} s and none serves: giving up; "
+                    "see the log above"
+                )
             )
-        pause = PAUSES[min(seat.young, len(PAUSES)) - 1]
-        away = bool(pause) and others and DEALT
-        if away:
-            port = seat.sock.getsockname()[1]
-            seat.sock.close()  # or the kernel would go on dealing connections to nobody
+        pause = PAUSES[min(worker.early_deaths, len(PAUSES)) - 1]
+        release = bool(pause) and others and KERNEL_BALANCES
+        if release:
+            port = worker.sock.getsockname()[1]
+            worker.sock.close()  # else the kernel would keep giving connections to a socket that is not served
         await self._sleep(pause)
-        if away and not self.draining:
+        if release and not self.draining:
             assert self.bound is not None
-            seat.sock = bind(self.bound.host, port, shared=True)
+            worker.sock = bind(self.bound.host, port, shared=True)
 
     async def _sleep(self, seconds: float) -> None:
-        """Until then, or until it is time to leave."""
+        """Sleep; a request to stop ends it."""
         try:
             async with asyncio.timeout(seconds):
-                await self.leave.wait()
+                await self.stop_requested.wait()
         except TimeoutError:
             return
 
-    def _serves(self, seat: WorkerHandle, serves: bool) -> None:
-        seat.serves = serves
-        self.metrics.workers(sum(one.serves for one in self._seats))
+    def _set_serving(self, worker: WorkerHandle, serving: bool) -> None:
+        worker.serving = serving
+        self.metrics.workers(sum(one.serving for one in self._workers))
 
     def _fail(self, error: Exception) -> None:
         assert self._failed is not None
         if not self._failed.done():
             self._failed.set_exception(error)
 
-    # ------------------------------------------------------------ what workers ask
+    # ------------------------------------------------------------ requests of workers
 
-    async def _answer(self, seat: WorkerHandle, kind: str, payload: Any) -> Any:
-        match kind:
+    async def _handle(self, worker: WorkerHandle, method: str, payload: Any) -> Any:
+        match method:
             case "ready":
-                await self._welcome(seat)
+                await self._worker_ready(worker)
             case "refused":
-                self._refused(seat, payload)
-            case "leaving":
-                seat.told = payload
-            case "metrics":
+                self._worker_refused(worker, payload)
+            case "ended":
+                worker.metrics = payload
+            case "exposition":
                 return await self.exposition()
             case "reload":
                 return await self.reload()
         return None
 
-    async def _welcome(self, seat: WorkerHandle) -> None:
-        """A worker has built its stack: let it serve, at the start as soon as all have."""
-        channel = seat.channel
+    async def _worker_ready(self, worker: WorkerHandle) -> None:
+        """A worker has built its stack: let it serve; at the start, as soon as all are ready."""
+        channel = worker.channel
         async with self._reloading:
-            if channel is None or channel.closed:  # it died meanwhile; the seat may be another's by now
+            if channel is None or channel.closed:  # it ended meanwhile; the handle may have a new process
                 raise ChannelClosed
-            if seat.snapshot is not self._current and not await self._catch_up(seat):
+            if worker.snapshot is not self._snapshot and not await self._catch_up(worker):
                 raise ChannelClosed
-            self._serves(seat, True)
-            if not self._go.is_set() and all(one.serves for one in self._seats):
-                self._greet()
-        await self._go.wait()
+            self._set_serving(worker, True)
+            if not self._all_ready.is_set() and all(one.serving for one in self._workers):
+                self._begin()
+        await self._all_ready.wait()
 
-    async def _catch_up(self, seat: WorkerHandle) -> bool:
-        """A reload has been while it started: have it take the newer configuration."""
-        refusal = await seat.ask("prepare", self._current)
+    async def _catch_up(self, worker: WorkerHandle) -> bool:
+        """Give a worker the configuration of a reload that happened while it started; False: it was killed."""
+        refusal = await worker.call("prepare", self._snapshot)
         if refusal is not None:
-            LOG.error("worker %d cannot take the configuration that serves: %s", seat.number, refusal.text)
-            seat.kill()
+            LOG.error("worker %d cannot take the configuration that serves: %s", worker.number, refusal.text)
+            worker.kill()
             return False
-        await seat.ask("take")
-        seat.snapshot = self._current
+        await worker.call("activate")
+        worker.snapshot = self._snapshot
         return True
 
-    def _greet(self) -> None:
-        for one in self._seats:
-            one.sock.listen(2048)  # who reads the greeting may connect at once
+    def _begin(self) -> None:
+        """Accept connections, print the greeting, watch the files."""
+        for one in self._workers:
+            one.sock.listen(BACKLOG)  # before the greeting: its reader may connect at once
         if self._admin is not None:
             self._admin.listen()
-        assert self._current is not None
-        print(greeting(self._current, self._seats[0].sock.getsockname()[1]), file=sys.stderr, flush=True)
-        self._go.set()
+        assert self._snapshot is not None
+        print(greeting(self._snapshot, self._workers[0].sock.getsockname()[1]), file=sys.stderr, flush=True)
+        self._all_ready.set()
         self.watch()
-        self._spawn(self._counts.poll())
+        self._spawn(self._aggregator.poll())
 
-    def _refused(self, seat: WorkerHandle, refusal: Refusal) -> None:
-        if self._go.is_set():
-            LOG.error("worker %d cannot serve:\n%s", seat.number, refusal.text)
+    def _worker_refused(self, worker: WorkerHandle, refusal: Refusal) -> None:
+        if self._all_ready.is_set():
+            LOG.error("worker %d cannot serve:\n%s", worker.number, refusal.text)
         else:
             self._fail(refusal.error())
 
@@ -228,73 +236,74 @@ class Supervisor(Runtime):
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Have every worker build its stack; raises what any of them refuses."""
-        seats = [seat for seat in self._seats if seat.serves]
+        workers = [worker for worker in self._workers if worker.serving]
         share = self._share(snapshot)
-        answers = await asyncio.gather(*(seat.ask("prepare", share) for seat in seats))
+        answers = await asyncio.gather(*(worker.call("prepare", share) for worker in workers))
         refusals = [answer for answer in answers if answer is not None]
         if refusals:
-            await asyncio.gather(*(seat.ask("drop") for seat in seats))
-            raise _together(refusals)
+            await asyncio.gather(*(worker.call("drop") for worker in workers))
+            raise _joined(refusals)
 
-    async def take(self, snapshot: Snapshot) -> None:
+    async def activate(self, snapshot: Snapshot) -> None:
         """Have every worker serve what it has built."""
-        seats = [seat for seat in self._seats if seat.serves]
-        self._hand_out(snapshot)
-        await asyncio.gather(*(seat.ask("take") for seat in seats))
-        for seat in seats:
-            seat.snapshot = self._current
+        workers = [worker for worker in self._workers if worker.serving]
+        self._publish(snapshot)
+        await asyncio.gather(*(worker.call("activate") for worker in workers))
+        for worker in workers:
+            worker.snapshot = self._snapshot
 
-    def _hand_out(self, snapshot: Snapshot) -> None:
-        self._current = self._share(snapshot)
-        self.metrics.built(gateway.__version__, snapshot.revision)
+    def _publish(self, snapshot: Snapshot) -> None:
+        self._snapshot = self._share(snapshot)
+        self.metrics.built(VERSION, snapshot.revision)
 
     def _share(self, snapshot: Snapshot) -> Snapshot:
-        """A worker's part of what is limited for the whole gateway, rounded up."""
+        """The snapshot with a worker's part, rounded up, of the limits of the whole gateway."""
         assert self.bound is not None
         each = -(-snapshot.server.max_in_flight // self.bound.workers)
         return replace(snapshot, server=replace(snapshot.server, max_in_flight=each))
 
     async def exposition(self) -> bytes:
-        """What all workers tell together, and what those that are gone have counted."""
-        return await self._counts.exposition()
+        """The body of ``/metrics``, of all workers together."""
+        return await self._aggregator.exposition()
 
     # ------------------------------------------------------------ signals
 
-    def _listen_to_signals(self) -> None:
+    def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self.reload()))
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._leave)
+            loop.add_signal_handler(number, self._end_workers)
 
-    def _leave(self) -> None:
-        """The first signal drains all workers, a second one ends them at once; what does not end is killed."""
+    def _end_workers(self) -> None:
+        """The first signal drains all workers, a second one aborts them; workers that do not end are killed."""
         assert self.bound is not None
-        self.signalled()
-        self._go.set()  # whoever still waits for the others' start need not: it is told to leave
-        word, patience = ("leave", LEAVE / 2) if self.cut.is_set() else ("drain", self.bound.drain + 2 * LEAVE)
-        for seat in self._seats:
-            seat.sock.close()  # or the kernel would go on queueing connections for nobody
+        self.handle_signal()
+        self._all_ready.set()  # workers that wait for the others at the start go on, and end
+        aborting = self.abort_requested.is_set()
+        method, seconds = ("abort", END_SECONDS / 2) if aborting else ("drain", self.bound.drain + 2 * END_SECONDS)
+        for worker in self._workers:
+            worker.sock.close()  # else the kernel would queue connections that nothing accepts
         if self._admin is not None:
             self._admin.close()
-        for seat in self._seats:
-            if not seat.serves:
-                seat.kill()  # it has no calls, and its socket would accept connections that are never answered
-            elif seat.channel is not None and not seat.channel.closed:
-                seat.channel.tell(word)
-        asyncio.get_running_loop().call_later(patience, self._kill)
+        for worker in self._workers:
+            if not worker.serving:
+                worker.kill()  # it has no calls, and its socket would accept connections that are never answered
+            elif worker.channel is not None and not worker.channel.closed:
+                worker.channel.notify(method)
+        asyncio.get_running_loop().call_later(seconds, self._kill_all)
 
-    def _kill(self) -> None:
-        for seat in self._seats:
-            seat.kill()
+    def _kill_all(self) -> None:
+        for worker in self._workers:
+            worker.kill()
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-def _together(refusals: list[Refusal]) -> GatewayError:
-    """What the workers refuse, each problem once."""
+def _joined(refusals: list[Refusal]) -> GatewayError:
+    """The refusals of all workers as one error, each problem once."""
     problems: dict[Problem, None] = {}
     for refusal in refusals:
         problems |= dict.fromkeys(refusal.problems)

@@ -1,4 +1,4 @@
-"""What if another server shall speak HTTP? uvicorn, chosen by ``server.http_server``, with our order of leaving."""
+"""uvicorn in the place of our own HTTP server (``server.http_server: uvicorn``), with our order of draining."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import uvicorn
 
 from gateway.core.errors import ServerDraining
 from gateway.edge.app import App
-from gateway.edge.asgi import Asgi
-from gateway.edge.http1.server import BACKLOG, CUT_OFF, LAST_WORDS
+from gateway.edge.asgi import AsgiAdapter, starlette_app
+from gateway.edge.http1.server import BACKLOG, DRAIN_ENDED, ERROR_SECONDS
 
 
-class UvicornListener:
-    """See ``edge.listener.Listener``."""
+class UvicornServer:
+    """Serves the Starlette application by uvicorn; see ``listen.Server``."""
 
     def __init__(self, app: App) -> None:
-        self._asgi = Asgi(app)
-        self._server = _Server(
+        self._adapter = AsgiAdapter(app)
+        self._server = _SignallessServer(
             uvicorn.Config(
-                self._asgi,
+                starlette_app(self._adapter),
                 lifespan="off",
                 http="httptools",
                 ws="none",
                 loop="none",
                 access_log=False,
-                proxy_headers=False,  # nobody's word on where a request comes from is taken
+                proxy_headers=False,  # no header decides where a request comes from
                 log_config=None,
                 server_header=False,
                 backlog=BACKLOG,
@@ -37,7 +37,7 @@ class UvicornListener:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
-        """Begin to listen."""
+        """Listen on bound sockets."""
         self._task = asyncio.create_task(self._server.serve(sockets=list(sockets)), name="uvicorn")
         while not self._server.started and not self._task.done():  # noqa: ASYNC110  # uvicorn has a flag, no event
             await asyncio.sleep(0.01)
@@ -46,28 +46,28 @@ class UvicornListener:
         """Take no new connections, let running answers end."""
         self._server.should_exit = True
 
-    async def left(self, seconds: float) -> None:
-        """Wait until all is answered; what still runs after ``seconds`` is told so, and cut."""
+    async def wait_closed(self, seconds: float) -> None:
+        """Wait until all answers have ended; calls that still run after ``seconds`` get an error and are ended."""
         assert self._task is not None
         await asyncio.wait([self._task], timeout=seconds)
         if not self._task.done():
-            for asked in tuple(self._asgi.running):
-                asked.leave(ServerDraining(CUT_OFF))
-            await asyncio.wait([self._task], timeout=LAST_WORDS)
+            for request in tuple(self._adapter.running):
+                request.cancel(ServerDraining(DRAIN_ENDED))
+            await asyncio.wait([self._task], timeout=ERROR_SECONDS)
         await self.abort()
 
     async def abort(self) -> None:
-        """Cut everything, now: the calls under way are cancelled."""
+        """Cancel all calls and close all connections now."""
         assert self._task is not None
-        for asked in self._asgi.running:
-            if asked.task is not None:
-                asked.task.cancel()
+        for request in self._adapter.running:
+            if request.task is not None:
+                request.task.cancel()
         self._server.should_exit = self._server.force_exit = True
         await self._task
 
 
-class _Server(uvicorn.Server):
-    """Signals are ours (``listen.py``)."""
+class _SignallessServer(uvicorn.Server):
+    """uvicorn without its signal handlers: ``listen.py`` handles signals."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()

@@ -1,8 +1,7 @@
-"""What does one of several workers do? It serves as a gateway alone does, but its configuration is handed to it.
+"""One of several workers: it serves like a lone process, but gets its configuration from the supervisor.
 
-Started by ``cli/workers.py`` as ``python -m gateway.server.worker CHANNEL MAIN ADMIN CONFIG LEVEL``, the first three
-being file descriptors. It reads no file of the configuration and follows none: the supervisor does, for all of them.
-When the supervisor is gone the worker drains and leaves, as after SIGTERM.
+The supervisor starts it as ``python -m gateway.server.worker CHANNEL MAIN ADMIN CONFIG LEVEL``; the first three are
+file descriptors. It neither reads nor watches files. When the supervisor ends, the worker drains and ends.
 """
 
 from __future__ import annotations
@@ -11,137 +10,127 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
-from gateway.runtime import Runtime
-from gateway.server.listen import Place, serve
+from gateway.server.listen import Listeners, serve
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel, receive
-from gateway.telemetry.merge import MetricsSnapshot, tally
+from gateway.server.runtime import Runtime
+from gateway.telemetry.merge import take_snapshot
 
 LOG = logging.getLogger("gateway.worker")
 
-PATIENCE = 2.0
-"""Seconds for the supervisor's answer."""
+RESPONSE_SECONDS = 2.0
+"""Seconds to wait for the supervisor."""
 
 
-class Worker(Runtime):
-    """The serving world of one worker: led by the supervisor."""
+class WorkerRuntime(Runtime):
+    """The runtime of one worker, controlled by the supervisor."""
 
-    def __init__(self, config: Path, sock: socket.socket, born: int) -> None:
+    def __init__(self, config: Path, sock: socket.socket, started_at: int) -> None:
         super().__init__(config, {})
-        self.born = born
+        self.started_at = started_at
         self._sock = sock
         self._channel: RpcChannel | None = None
-        self._attending: asyncio.Task[None] | None = None
-        self._answers: dict[str, Callable[[Any], Awaitable[Any]]] = {
-            "tally": self._tally,
-            "prepare": self._prepare,
-            "take": self._take,
-            "drop": self._drop,
-            "drain": self._drain,
-            "leave": self._leave,
-        }
+        self._reader: asyncio.Task[None] | None = None
 
     async def start(self, snapshot: Snapshot) -> None:
-        """Build the first stack; a refusal is told to the supervisor as well as raised."""
-        self._channel = await RpcChannel.over(self._sock, self._answer)
-        self._attending = asyncio.create_task(self._attend(), name="supervisor")
+        """Build the first stack; if it cannot be built, the supervisor gets the reason and it is raised."""
+        self._channel = await RpcChannel.over(self._sock, self._handle)
+        self._reader = asyncio.create_task(self._read_channel(), name="supervisor")
         try:
-            await self.open(snapshot)
+            await asyncio.to_thread(self.open, snapshot)
         except GatewayError as error:
-            await self._channel.ask("refused", Refusal.of(error))
+            await self._channel.call("refused", Refusal.of(error))
             raise
 
-    def signalled(self) -> None:
-        """Whoever stops us may have signalled every process: only the supervisor knows a second signal as such."""
+    def handle_signal(self) -> None:
+        """Drain, also on a second signal: one signal to the process group reaches every worker and the supervisor,
+        and only the supervisor can tell a second one."""
         self.drain()
 
-    async def begin(self) -> None:
-        """Wait for the word to take connections: nobody does before all can."""
+    async def ready(self) -> None:
+        """Wait until all workers may accept connections."""
         assert self._channel is not None
-        await self._channel.ask("ready")
+        await self._channel.call("ready")
 
     async def stop(self) -> None:
-        """Leave the last counts behind."""
+        """Send the last metrics to the supervisor, then stop."""
         assert self._channel is not None
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._channel.ask("leaving", await self._tally(None))
+            async with asyncio.timeout(RESPONSE_SECONDS):
+                await self._channel.call("ended", take_snapshot(self.metrics))
         except (ChannelClosed, TimeoutError):
-            LOG.warning("the supervisor is gone, and the last counts with it")
+            LOG.warning("the supervisor has ended; the last metrics of this worker are lost")
         await super().stop()
 
     async def reload(self) -> bool:
-        """SIGHUP at one worker is meant for all."""
+        """SIGHUP: have the supervisor reload all workers."""
         assert self._channel is not None
-        return bool(await self._channel.ask("reload"))
+        return bool(await self._channel.call("reload"))
 
     async def exposition(self) -> bytes:
-        """What all workers tell together."""
+        """The metrics of all workers together."""
         assert self._channel is not None
         try:
-            async with asyncio.timeout(PATIENCE):
-                told: bytes = await self._channel.ask("metrics")
-                return told
+            async with asyncio.timeout(RESPONSE_SECONDS):
+                body: bytes = await self._channel.call("exposition")
+                return body
         except (ChannelClosed, TimeoutError):
             raise GatewayError("the supervisor, which adds up the metrics of all workers, does not answer") from None
 
-    async def _attend(self) -> None:
+    async def _read_channel(self) -> None:
         assert self._channel is not None
         await self._channel.run()
-        await self._drain(None)
+        self.drain()
 
-    async def _answer(self, kind: str, payload: Any) -> Any:
-        return await self._answers[kind](payload)
+    async def _handle(self, method: str, payload: Any) -> Any:
+        match method:
+            case "metrics_snapshot":
+                return take_snapshot(self.metrics)
+            case "prepare":
+                return await self._try_prepare(payload)
+            case "activate":
+                assert self._prepared is not None
+                await self.activate(self._prepared.snapshot)
+            case "drop":
+                self._prepared = None
+            case "drain":
+                self.drain()
+            case "abort":
+                self.drain()
+                self.abort_requested.set()
+        return None
 
-    async def _tally(self, _: None) -> MetricsSnapshot:
-        return tally(self.metrics)
-
-    async def _prepare(self, snapshot: Snapshot) -> Refusal | None:
+    async def _try_prepare(self, snapshot: Snapshot) -> Refusal | None:
         try:
             await self.prepare(snapshot)
         except GatewayError as error:
             return Refusal.of(error)
-        except Exception as error:  # a mistake of ours, or a broken model file: the old stack must serve on
+        except Exception as error:  # a bug, or a broken model file: the old stack keeps serving
             LOG.exception("a worker could not prepare the new configuration")
             return Refusal((), f"a worker failed: {error}")
         return None
 
-    async def _take(self, _: None) -> None:
-        assert self._next is not None
-        await self.take(self._next.snapshot)
-
-    async def _drop(self, _: None) -> None:
-        self._next = None
-
-    async def _drain(self, _: None) -> None:
-        self.drain()
-
-    async def _leave(self, _: None) -> None:
-        self.drain()
-        self.cut.set()
-
 
 def main(arguments: list[str]) -> int:
-    """Serve until told to leave; the exit code."""
+    """Serve until the supervisor ends it; returns the exit code."""
     channel, main, admin, config, level = arguments
     sock = socket.socket(fileno=int(channel))
     try:
-        _, _, (snapshot, born) = receive(sock)
-    except ChannelClosed:  # the supervisor is gone already
+        _, _, (snapshot, started_at) = receive(sock)
+    except ChannelClosed:  # the supervisor has ended already
         return 0
     sock.setblocking(False)
-    worker = Worker(Path(config), sock, born)
-    place = Place(
-        socket.socket(fileno=int(main)), socket.socket(fileno=int(admin)) if admin != "-" else None, worker.begin
+    worker = WorkerRuntime(Path(config), sock, started_at)
+    listeners = Listeners(
+        socket.socket(fileno=int(main)), socket.socket(fileno=int(admin)) if admin != "-" else None, worker.ready
     )
     try:
-        return serve(worker, snapshot, level, place)
-    except GatewayError:  # told to the supervisor, which says it once for all workers
+        return serve(worker, snapshot, level, listeners)
+    except GatewayError:  # the supervisor has it, and prints it once for all workers
         return CONFIG_FAILED
 
 

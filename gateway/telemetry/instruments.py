@@ -1,7 +1,7 @@
-"""How is something counted in a tenth of a microsecond? In plain floats, by the one thread that serves.
+"""Counters, gauges and histograms as plain numbers, written by the one thread that serves.
 
-prometheus-client locks and looks labels up at every step; a call moves a dozen series, a stream one for each token.
-So the numbers live here, and the library's own families carry them out when ``/metrics`` is asked.
+prometheus-client takes a lock and looks up labels at every step; a call moves a dozen series, a stream one for each
+token. So the numbers are kept here, and become families of prometheus-client when ``/metrics`` is read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.telemetry.names import Metric
 Labels = tuple[str, ...]
 
 
-class Count:
+class NumberSeries:
     """One series of a counter or a gauge."""
 
     __slots__ = ("value",)
@@ -28,35 +28,35 @@ class Count:
 
 
 class Number:
-    """A counter or a gauge: one float for each set of labels."""
+    """A counter or a gauge: one series for each set of labels."""
 
     __slots__ = ("_row", "series")
 
     def __init__(self, row: Metric) -> None:
         self._row = row
-        self.series: dict[Labels, Count] = {}
+        self.series: dict[Labels, NumberSeries] = {}
 
-    def at(self, labels: Labels) -> Count:
-        """The series with these labels, to be kept by whoever moves it often."""
-        count = self.series.get(labels)
-        if count is None:
-            count = self.series[labels] = Count()
-        return count
+    def labels(self, labels: Labels) -> NumberSeries:
+        """The series with these labels; callers that move it often keep it."""
+        series = self.series.get(labels)
+        if series is None:
+            series = self.series[labels] = NumberSeries()
+        return series
 
     def snapshot(self) -> dict[Labels, float]:
-        """The values as they are now."""
-        return {labels: count.value for labels, count in self.series.items()}
+        """The present values."""
+        return {labels: series.value for labels, series in self.series.items()}
 
     def restore(self, values: dict[Labels, float]) -> None:
-        """Have these values instead."""
-        self.series = {labels: Count(value) for labels, value in values.items()}
+        """Replace all series by these values."""
+        self.series = {labels: NumberSeries(value) for labels, value in values.items()}
 
     def family(self) -> Family:
         """All series, for the exposition."""
         kind = CounterMetricFamily if self._row.kind == "counter" else GaugeMetricFamily
         family = kind(self._row.name, self._row.help, labels=self._row.labels)
-        for labels, count in tuple(self.series.items()):
-            family.add_metric(labels, count.value)
+        for labels, series in tuple(self.series.items()):
+            family.add_metric(labels, series.value)
         return family
 
 
@@ -68,24 +68,24 @@ class HistogramSeries:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """One for each bucket, and one beyond the last."""
+        """One for each bucket, and one beyond the last; not cumulative."""
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """One more observation."""
+        """Add one observation."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def observe_all(self, values: Sequence[float]) -> None:
-        """So many more: a stream has hundreds, and a call for each would cost more than to count it."""
+        """Add many observations: a stream has hundreds, and a call for each costs more than counting."""
         counts = self.counts
-        for place in map(bisect_left, repeat(self.bounds), values):
-            counts[place] += 1
+        for bucket in map(bisect_left, repeat(self.bounds), values):
+            counts[bucket] += 1
         self.sum += sum(values)
 
 
 class Histogram:
-    """A spread for each set of labels."""
+    """A histogram: one series for each set of labels."""
 
     __slots__ = ("_row", "_series")
 
@@ -93,29 +93,30 @@ class Histogram:
         self._row = row
         self._series: dict[Labels, HistogramSeries] = {}
 
-    def at(self, labels: Labels) -> HistogramSeries:
-        """The series with these labels, to be kept by whoever observes often."""
-        spread = self._series.get(labels)
-        if spread is None:
-            spread = self._series[labels] = HistogramSeries(self._row.buckets)
-        return spread
+    def labels(self, labels: Labels) -> HistogramSeries:
+        """The series with these labels; callers that observe often keep it."""
+        series = self._series.get(labels)
+        if series is None:
+            series = self._series[labels] = HistogramSeries(self._row.buckets)
+        return series
 
     def snapshot(self) -> dict[Labels, list[float]]:
-        """For each set of labels one count for each bucket and one beyond the last, then the sum."""
-        return {labels: [*spread.counts, spread.sum] for labels, spread in self._series.items()}
+        """For each set of labels the counts of all buckets and of the one beyond the last, then the sum."""
+        return {labels: [*series.counts, series.sum] for labels, series in self._series.items()}
 
-    def restore(self, series: dict[Labels, list[float]]) -> None:
-        """Have these series instead."""
-        self._series = {labels: HistogramSeries(self._row.buckets) for labels in series}
-        for labels, told in series.items():
-            self._series[labels].counts = [int(number) for number in told[:-1]]
-            self._series[labels].sum = told[-1]
+    def restore(self, values: dict[Labels, list[float]]) -> None:
+        """Replace all series by these values."""
+        self._series = {}
+        for labels, numbers in values.items():
+            series = self.labels(labels)
+            series.counts = [int(number) for number in numbers[:-1]]
+            series.sum = numbers[-1]
 
     def family(self) -> Family:
-        """All series, with the cumulative buckets Prometheus wants."""
+        """All series, with cumulative buckets, for the exposition."""
         family = HistogramMetricFamily(self._row.name, self._row.help, labels=self._row.labels)
-        for labels, spread in tuple(self._series.items()):
-            family.add_metric(labels, list(self._cumulative(spread.counts)), spread.sum)
+        for labels, series in tuple(self._series.items()):
+            family.add_metric(labels, list(self._cumulative(series.counts)), series.sum)
         return family
 
     def _cumulative(self, counts: list[int]) -> Iterator[tuple[str, float]]:

@@ -1,9 +1,8 @@
-"""How do lines reach the log at ten thousand calls a second? A thread writes them, many at once, ten times a second.
+"""Writes log lines in a thread, many at once, ten times a second.
 
-Serving never waits for the reader of standard error: lines that the reader does not take wait, up to ``MOST`` of them,
-and further ones are dropped and counted. The first line after a quiet moment is written at once, and so is a warning,
-or worse, with all that waits before it. At the end of the process ``logging`` flushes its handlers, so an orderly end
-loses nothing that is read. Order is kept.
+Serving never waits for the reader of standard error: up to ``MAX_WAITING`` lines wait for it, and further lines are
+dropped and counted. The first line after a quiet moment is written at once, and so is a warning or worse, with all
+lines before it. ``logging`` flushes its handlers at the end of the process. The order of lines is kept.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-EVERY = 0.1
-"""Seconds between two writes, while there are only lines without hurry."""
-MOST = 4096
+WRITE_SECONDS = 0.1
+"""Seconds between two writes, while there is no warning or worse."""
+MAX_WAITING = 4096
 """Lines that may wait for the reader of the log."""
-PATIENCE = 1.0
+FLUSH_SECONDS = 1.0
 """Seconds that ``flush`` waits for the reader of the log."""
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 def log_to_stderr(level: str, dropped: Callable[[], object]) -> None:
-    """Set this process's logging up: lines of ``level`` and above go to standard error.
+    """Set up the logging of this process: lines of ``level`` and above go to standard error.
 
-    ``dropped`` is called for each line that is dropped, in the thread that has said it.
+    ``dropped`` is called for each dropped line, in the thread that logged it.
     """
-    # The descriptor, not ``sys.stderr``: a write that is stuck would keep that object's lock, also from the exit.
+    # The descriptor, not ``sys.stderr``: a blocked write would keep that object's lock, also from the exit.
     descriptor = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
-    logging.basicConfig(level=level.upper(), handlers=[Lines(partial(_write_all, descriptor), dropped)])
+    logging.basicConfig(level=level.upper(), handlers=[LogWriter(partial(_write_all, descriptor), dropped)])
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
-class Lines(logging.Handler):
+class LogWriter(logging.Handler):
     """A log handler whose lines are written by a thread of its own."""
 
     def __init__(
@@ -48,25 +47,23 @@ class Lines(logging.Handler):
         dropped: Callable[[], object] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``write`` takes whole lines and may block; lines for which it raises an error count as dropped."""
+        """``write`` takes whole lines and may block; lines for which it raises count as dropped."""
         super().__init__()
         self._write = write
         self._dropped = dropped
         self._now = now
-        self._held: deque[str | threading.Event] = deque()
-        """Lines to be written, and events to be set when all before them have been."""
-        self._wake = threading.Event()
-        """There is something to write."""
-        self._hurry = threading.Event()
-        """It shall be written at once."""
+        self._waiting: deque[str | threading.Event] = deque()
+        """Lines to write, and events to set when the lines before them are written."""
+        self._has_lines = threading.Event()
+        self._write_now = threading.Event()
         self._second = -1
         self._date = ""
         self._format = logging.Formatter(FORMAT)
         self.setFormatter(self._format)
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
-    def takes_all_of(self, logger: logging.Logger) -> bool:
-        """Is this handler, as it was made, all that a record of the logger would meet? Then no record is needed."""
+    def is_only_handler_of(self, logger: logging.Logger) -> bool:
+        """True: a record of the logger would reach this handler alone, unfiltered, so no record is needed."""
         one: logging.Logger | None = logger
         while one is not None and one.parent is not None:
             if one.handlers or not one.propagate:
@@ -79,8 +76,8 @@ class Lines(logging.Handler):
             and self.formatter is self._format
         )
 
-    def say(self, level: int, message: str) -> None:
-        """A line as ``FORMAT`` would write it, without a record."""
+    def write_line(self, level: int, message: str) -> None:
+        """Write a line as ``FORMAT`` would, without a record."""
         now = self._now()
         second = int(now)
         if second != self._second:
@@ -89,44 +86,44 @@ class Lines(logging.Handler):
         self._put(level, f"{self._date},{int((now - second) * 1000):03d} {name} {message}\n")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """``logging.Handler``: any other record."""
+        """``logging.Handler``: write any other record."""
         try:
             line = self.format(record)
-        except Exception:  # as every handler of the standard library: a record that cannot be printed ends no call
+        except Exception:  # as every handler of the standard library: a record that cannot be formatted ends no call
             self.handleError(record)
         else:
             self._put(record.levelno, f"{line}\n")
 
     def flush(self) -> None:
-        """Wait until what has been said is written, or ``PATIENCE`` is over."""
+        """Wait until all lines are written, for at most ``FLUSH_SECONDS``."""
         written = threading.Event()
-        self._held.append(written)
-        self._hurry.set()
-        self._wake.set()
-        written.wait(PATIENCE)
+        self._waiting.append(written)
+        self._write_now.set()
+        self._has_lines.set()
+        written.wait(FLUSH_SECONDS)
 
     def _put(self, level: int, line: str) -> None:
-        if len(self._held) >= MOST:
+        if len(self._waiting) >= MAX_WAITING:
             self._dropped()
             return
-        self._held.append(line)
+        self._waiting.append(line)
         if level >= logging.WARNING:
-            self._hurry.set()
-        if not self._wake.is_set():
-            self._wake.set()
+            self._write_now.set()
+        if not self._has_lines.is_set():
+            self._has_lines.set()
 
     def _run(self) -> None:
-        while self._wake.wait():
-            self._wake.clear()
-            self._write_held()
-            self._hurry.wait(EVERY)
-            self._hurry.clear()
+        while self._has_lines.wait():
+            self._has_lines.clear()
+            self._write_waiting()
+            self._write_now.wait(WRITE_SECONDS)
+            self._write_now.clear()
 
-    def _write_held(self) -> None:
+    def _write_waiting(self) -> None:
         lines: list[str] = []
         written: list[threading.Event] = []
-        while self._held:
-            one = self._held.popleft()
+        while self._waiting:
+            one = self._waiting.popleft()
             if isinstance(one, str):
                 lines.append(one)
             else:
@@ -134,7 +131,7 @@ class Lines(logging.Handler):
         try:
             if lines:
                 self._write("".join(lines))
-        except Exception:  # the reader of the log has gone, memory is short: this thread has to live, as serving does
+        except Exception:  # the reader of the log has ended, or memory is short: this thread has to go on
             for _ in lines:
                 self._dropped()
         for event in written:
@@ -146,5 +143,5 @@ def _write_all(descriptor: int, text: str) -> None:
     while data:
         try:
             data = data[os.write(descriptor, data) :]
-        except BlockingIOError:  # standard error was made non-blocking by another process that shares it
+        except BlockingIOError:  # another process that shares standard error has made it non-blocking
             select.select((), (descriptor,), ())

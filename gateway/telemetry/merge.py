@@ -1,8 +1,8 @@
-"""What do several processes tell together? One exposition: each series once, its values combined by their meaning.
+"""The metrics of several processes as one exposition: each series once.
 
-A process tells a *tally*: its numbers at one moment, as plain as they are kept. Families of samples would cost a
-worker with twenty models 20 ms each time, plain numbers cost it 0.2 ms. Counters and histograms are added, gauges too
-unless ``COMBINE`` says otherwise. What a dead process had counted stays in the sum as its *remains*.
+A process sends a snapshot of its plain numbers: families of samples would cost a worker with twenty models 20 ms each
+time, plain numbers cost 0.2 ms. Counters and histograms are added, gauges too unless ``COMBINE`` lists them. What an
+ended process had counted stays in the sum (``without_gauges``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 COMBINE: dict[str, Callable[[float, float], float]] = {
-    # The rest is added: calls under way, CPU seconds and memory are those of all processes together.
-    "gateway_build_info": max,  # which build serves, not how many of it
-    "process_start_time_seconds": min,  # the gateway is as old as its oldest process
-    "process_open_fds": max,  # the limit is one for each process, so the fullest of them
-    "process_max_fds": min,  # and the tightest limit are what an alert compares
+    # All others are added: calls under way, CPU seconds and memory are those of all processes together.
+    "gateway_build_info": max,  # which build serves, not how many processes
+    "process_start_time_seconds": min,  # the oldest process
+    "process_open_fds": max,  # the limit applies to each process, so alerts compare the fullest one
+    "process_max_fds": min,  # with the tightest limit
 }
 
 GAUGES = frozenset(row.name for row in METRICS if row.kind == "gauge")
@@ -36,45 +36,47 @@ GAUGES = frozenset(row.name for row in METRICS if row.kind == "gauge")
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """What one process tells, or several together; only such values as ``pickle`` takes."""
+    """The metrics of one process, or of several together; all values can be pickled."""
 
     numbers: dict[str, dict[Labels, float]] = field(default_factory=dict)
     histograms: dict[str, dict[Labels, list[float]]] = field(default_factory=dict)
-    """As ``Histogram.snapshot`` gives them."""
+    """In the form of ``Histogram.snapshot``."""
     process: list[Family] = field(default_factory=list)
-    """What the operating system tells of the process."""
+    """The metrics of the operating system about the process."""
 
 
-def tally(metrics: Metrics) -> MetricsSnapshot:
-    """What this process tells now."""
-    return MetricsSnapshot(*metrics.snapshot(), list(metrics.process.collect()))
+def take_snapshot(metrics: Metrics) -> MetricsSnapshot:
+    """The present metrics of this process."""
+    numbers, histograms = metrics.snapshot()
+    return MetricsSnapshot(numbers=numbers, histograms=histograms, process=list(metrics.process.collect()))
 
 
-def remains(told: MetricsSnapshot) -> MetricsSnapshot:
-    """What stays of a process that is gone: what it counted, not what it was doing."""
+def without_gauges(snapshot: MetricsSnapshot) -> MetricsSnapshot:
+    """What an ended process adds to the sum for ever: its counters and histograms."""
     return MetricsSnapshot(
-        {name: values for name, values in told.numbers.items() if name not in GAUGES},
-        told.histograms,
-        [family for family in told.process if family.type == "counter"],
+        numbers={name: values for name, values in snapshot.numbers.items() if name not in GAUGES},
+        histograms=snapshot.histograms,
+        process=[family for family in snapshot.process if family.type == "counter"],
     )
 
 
-def merge(tallies: Sequence[MetricsSnapshot]) -> MetricsSnapshot:
-    """All tallies as one; series stand in the order in which they are first told."""
+def merge(snapshots: Sequence[MetricsSnapshot]) -> MetricsSnapshot:
+    """All snapshots as one; series stand in the order of their first appearance."""
     numbers: dict[str, dict[Labels, float]] = {}
     histograms: dict[str, dict[Labels, list[float]]] = {}
-    for told in tallies:
-        for name, values in told.numbers.items():
+    for snapshot in snapshots:
+        for name, values in snapshot.numbers.items():
             _combine(numbers.setdefault(name, {}), values, COMBINE.get(name, _add))
-        for name, series in told.histograms.items():
+        for name, series in snapshot.histograms.items():
             _combine(histograms.setdefault(name, {}), series, _add_each)
-    return MetricsSnapshot(numbers, histograms, _processes([told.process for told in tallies]))
+    process = _merge_process([family for snapshot in snapshots for family in snapshot.process])
+    return MetricsSnapshot(numbers=numbers, histograms=histograms, process=process)
 
 
-def exposition(told: MetricsSnapshot) -> bytes:
+def exposition(snapshot: MetricsSnapshot) -> bytes:
     """The body of ``/metrics``."""
     registry = CollectorRegistry()
-    registry.register(_Told(told))
+    registry.register(_SnapshotCollector(snapshot))
     return generate_latest(registry)
 
 
@@ -86,43 +88,43 @@ def _add_each(one: list[float], other: list[float]) -> list[float]:
     return [a + b for a, b in zip(one, other, strict=True)]
 
 
-def _combine(into: dict[Key, Value], values: dict[Key, Value], how: Callable[[Value, Value], Value]) -> None:
+def _combine(into: dict[Key, Value], values: dict[Key, Value], combine: Callable[[Value, Value], Value]) -> None:
     for key, value in values.items():
-        into[key] = how(into[key], value) if key in into else value
+        into[key] = combine(into[key], value) if key in into else value
 
 
-def _processes(told: Sequence[list[Family]]) -> list[Family]:
-    """Families of one sample each."""
-    like: dict[str, Family] = {}
+def _merge_process(families: Sequence[Family]) -> list[Family]:
+    """Families of one sample each, each family once."""
+    first: dict[str, Family] = {}
     values: dict[str, float] = {}
-    for family in (family for families in told for family in families):
-        like.setdefault(family.name, family)
+    for family in families:
+        first.setdefault(family.name, family)
         for sample in family.samples:
             _combine(values, {sample.name: sample.value}, COMBINE.get(sample.name, _add))
-    return [_like(family, values) for family in like.values()]
+    return [_with_values(family, values) for family in first.values()]
 
 
-def _like(family: Family, values: dict[str, float]) -> Family:
-    made = Family(family.name, family.documentation, family.type, family.unit)
-    made.samples = [Sample(sample.name, {}, values[sample.name]) for sample in family.samples]
-    return made
+def _with_values(family: Family, values: dict[str, float]) -> Family:
+    copy = Family(family.name, family.documentation, family.type, family.unit)
+    copy.samples = [Sample(sample.name, {}, values[sample.name]) for sample in family.samples]
+    return copy
 
 
-class _Told(Collector):
-    """prometheus-client: a tally as families, in the order in which a lone process tells them."""
+class _SnapshotCollector(Collector):
+    """prometheus-client: a snapshot as families, in the order of a lone process."""
 
-    def __init__(self, told: MetricsSnapshot) -> None:
-        self._told = told
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._snapshot = snapshot
 
     def collect(self) -> Iterator[Family]:
         """The families."""
-        yield from self._told.process
+        yield from self._snapshot.process
         for row in METRICS:
             if row.kind == "histogram":
                 histogram = Histogram(row)
-                histogram.restore(self._told.histograms.get(row.name, {}))
+                histogram.restore(self._snapshot.histograms.get(row.name, {}))
                 yield histogram.family()
             else:
                 number = Number(row)
-                number.restore(self._told.numbers.get(row.name, {}))
+                number.restore(self._snapshot.numbers.get(row.name, {}))
                 yield number.family()

@@ -1,4 +1,4 @@
-"""How do records become metrics? Through one registry, made once per process and handed around."""
+"""Moves the metrics for each finished call."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
-from gateway.telemetry.instruments import Count, Histogram, HistogramSeries, Labels, Number
+from gateway.telemetry.instruments import Histogram, HistogramSeries, Labels, Number, NumberSeries
 from gateway.telemetry.names import LABEL_VALUES, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-FROM_THE_START = {
-    # Rare events whose rate should read 0, not "no data", before the first of them.
+INITIAL = {
+    # Counters of rare events, present from the start: their rate reads 0 instead of "no data".
     "gateway_reloads_total": LABEL_VALUES["result"],
     "gateway_client_gone_total": LABEL_VALUES["phase"],
     "gateway_shed_total": LABEL_VALUES["reason (shed)"],
@@ -26,10 +26,10 @@ FROM_THE_START = {
 
 REJECTIONS = frozenset(LABEL_VALUES["reason (param rejections)"])
 NOT_INCOMPLETE = frozenset({"ok", "client_gone", "client_stalled"})
-"""The outcomes after which no client is left with a part of a stream."""
+"""The outcomes of streams that are complete, or that no client is left to read."""
 
-SAID_TWICE = {
-    # Series of one metric that differ in a label which stands in no record.
+SPLIT_SERIES = {
+    # Keys of ``BoundSeries`` that stand for one metric with a further label.
     "prompt tokens": ("gateway_tokens_total", {"direction": "prompt"}),
     "completion tokens": ("gateway_tokens_total", {"direction": "completion"}),
     "engine cuts": ("gateway_stop_cuts_total", {"source": "engine"}),
@@ -38,53 +38,53 @@ SAID_TWICE = {
 CUTS = {"engine": "engine cuts", "gateway": "gateway cuts"}
 LABELS = {row.name: row.labels for row in METRICS}
 
-Series = TypeVar("Series", Count, HistogramSeries)
+Series = TypeVar("Series", NumberSeries, HistogramSeries)
 
 
-class Bound(dict[str, Series]):
-    """The series that one kind of calls moves, by metric; found when first moved, so nothing is told of the others."""
+class BoundSeries(dict[str, Series]):
+    """By metric, the series of calls with the same labels; a series is created when it is first moved."""
 
-    def __init__(self, at: Callable[[str, Labels], Series], labels: Mapping[str, str]) -> None:
+    def __init__(self, find: Callable[[str, Labels], Series], labels: Mapping[str, str]) -> None:
         super().__init__()
-        self._at: Callable[[str, Labels], Series] = at
+        self._find: Callable[[str, Labels], Series] = find
         self._labels = labels
 
     def __missing__(self, key: str) -> Series:
-        name, more = SAID_TWICE.get(key, (key, {}))
-        labels = {**self._labels, **more}
-        series = self[key] = self._at(name, tuple([labels[label] for label in LABELS[name]]))
+        name, further = SPLIT_SERIES.get(key, (key, {}))
+        labels = {**self._labels, **further}
+        series = self[key] = self._find(name, tuple([labels[label] for label in LABELS[name]]))
         return series
 
 
-class InFlight(dict[str, Count]):
-    """The calls under way, by endpoint; moved by whoever serves them, told of when first moved."""
+class InFlight(dict[str, NumberSeries]):
+    """The number of calls under way, by endpoint; a series is created when it is first moved."""
 
     def __init__(self, number: Number) -> None:
         super().__init__()
         self._number = number
 
-    def __missing__(self, key: str) -> Count:
-        count = self[key] = self._number.at((key,))
-        return count
+    def __missing__(self, key: str) -> NumberSeries:
+        series = self[key] = self._number.labels((key,))
+        return series
 
 
 class Metrics(Collector):
-    """Every metric of ``telemetry/names.py``, and how a record moves it; one thread writes."""
+    """Every metric of ``names.py``; one thread writes."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._numbers = {row.name: Number(row) for row in METRICS if row.kind != "histogram"}
         self._histograms = {row.name: Histogram(row) for row in METRICS if row.kind == "histogram"}
-        self._bound: dict[Labels, tuple[Bound[Count], Bound[HistogramSeries]]] = {}
-        """What calls move that are alike in every label; names of the configuration, so they are limited."""
+        self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
+        """By the labels of a call; these are names of the configuration, so their number is bounded."""
         self.in_flight = InFlight(self._numbers["gateway_in_flight"])
-        for name, values in FROM_THE_START.items():
+        for name, values in INITIAL.items():
             for value in values:
                 self.count(name, value, by=0)
         for name in ("gateway_worker_restarts_total", "gateway_log_lines_dropped_total"):
             self.count(name, by=0)
         self.process = ProcessCollector(registry=self.registry)
-        """What the operating system tells of this process."""
+        """The metrics of the operating system about this process."""
         self.registry.register(self)
 
     def collect(self) -> Iterator[Family]:
@@ -97,36 +97,36 @@ class Metrics(Collector):
         return generate_latest(self.registry)
 
     def snapshot(self) -> tuple[dict[str, dict[Labels, float]], dict[str, dict[Labels, list[float]]]]:
-        """Our own counters and gauges, and our histograms, by name; cheap enough for every few seconds."""
+        """Our own counters and gauges, and our histograms, by name; cheap enough for every second."""
         return (
             {name: number.snapshot() for name, number in self._numbers.items()},
             {name: histogram.snapshot() for name, histogram in self._histograms.items()},
         )
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
-        """Move a counter; labels in the order of its row."""
-        self._numbers[name].at(labels).value += by
+        """Increment a counter; labels in the order of its row."""
+        self._numbers[name].labels(labels).value += by
 
     def workers(self, number: int) -> None:
-        """So many processes serve now."""
-        self._numbers["gateway_workers"].at(()).value = float(number)
+        """Set the number of processes that serve."""
+        self._numbers["gateway_workers"].labels(()).value = float(number)
 
     def built(self, version: str, revision: str) -> None:
-        """Which build and configuration serve now; the series of an older one goes."""
-        self._numbers["gateway_build_info"].series = {(version, revision): Count(1.0)}
+        """Set which build and configuration serve; the series of an older one is removed."""
+        self._numbers["gateway_build_info"].series = {(version, revision): NumberSeries(1.0)}
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
-        """One attempt at one target has ended or begun to answer."""
+        """Count one attempt at one target, which has failed or begun to answer."""
         labels = (model, target, outcome)
         number = self._numbers["gateway_attempts_total"]
-        (number.series.get(labels) or number.at(labels)).value += 1
+        (number.series.get(labels) or number.labels(labels)).value += 1
 
     def record(self, record: Record) -> None:
-        """Everything a finished call tells."""
-        kind = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source)
-        counts, spreads = self._bound.get(kind) or self._bind(kind, record)
+        """Count a finished call."""
+        key = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source)
+        numbers, histograms = self._bound.get(key) or self._bind(key, record)
         duration, upstream = record.duration, record.upstream
-        counts["gateway_requests_total"].value += 1
+        numbers["gateway_requests_total"].value += 1
         begun = record.upstream_first is not None or record.outcome == "ok"  # an empty answer has no first content
         overhead = None if upstream is None else duration - upstream if duration > upstream else 0.0
         for name, value in (
@@ -139,23 +139,23 @@ class Metrics(Collector):
             ("gateway_upstream_first_token_seconds", record.upstream_first),
         ):
             if value is not None:  # ``HistogramSeries.observe``, without a call for each
-                spread = spreads[name]
-                spread.counts[bisect_left(spread.bounds, value)] += 1
-                spread.sum += value
+                series = histograms[name]
+                series.counts[bisect_left(series.bounds, value)] += 1
+                series.sum += value
         if record.stream:
-            self._stream(record, counts, spreads)
+            self._record_stream(record, numbers, histograms)
         if record.prompt_tokens:
-            counts["prompt tokens"].value += record.prompt_tokens
+            numbers["prompt tokens"].value += record.prompt_tokens
         if record.completion_tokens:
-            counts["completion tokens"].value += record.completion_tokens
+            numbers["completion tokens"].value += record.completion_tokens
         for source in record.stop_cuts:
-            counts[CUTS[source]].value += 1
+            numbers[CUTS[source]].value += 1
             if source == "gateway":
-                counts["gateway_stop_leaks_total"].value += 1
+                numbers["gateway_stop_leaks_total"].value += 1
         if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly or record.tool_parse_failures:
-            self._oddities(record)
+            self._record_rare(record)
 
-    def _bind(self, kind: Labels, record: Record) -> tuple[Bound[Count], Bound[HistogramSeries]]:
+    def _bind(self, key: Labels, record: Record) -> tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]:
         labels = {
             "endpoint": record.endpoint,
             "model": record.model,
@@ -165,28 +165,27 @@ class Metrics(Collector):
             "target": record.target,
             "source": record.usage_source,
         }
-        bound = self._bound[kind] = (Bound(self._count_at, labels), Bound(self._spread_at, labels))
+        bound = self._bound[key] = (
+            BoundSeries(lambda name, values: self._numbers[name].labels(values), labels),
+            BoundSeries(lambda name, values: self._histograms[name].labels(values), labels),
+        )
         return bound
 
-    def _count_at(self, name: str, labels: Labels) -> Count:
-        return self._numbers[name].at(labels)
-
-    def _spread_at(self, name: str, labels: Labels) -> HistogramSeries:
-        return self._histograms[name].at(labels)
-
-    def _stream(self, record: Record, counts: Bound[Count], spreads: Bound[HistogramSeries]) -> None:
+    def _record_stream(
+        self, record: Record, numbers: BoundSeries[NumberSeries], histograms: BoundSeries[HistogramSeries]
+    ) -> None:
         if record.gaps:
-            spreads["gateway_token_gap_seconds"].observe_all(record.gaps)
+            histograms["gateway_token_gap_seconds"].observe_all(record.gaps)
         if record.first_token is None:
             return
         tokens = record.completion_tokens or 0
         if record.outcome == "ok" and tokens > 1:
             each = (record.duration - record.first_token) / (tokens - 1)
-            spreads["gateway_time_per_output_token_seconds"].observe(each)
+            histograms["gateway_time_per_output_token_seconds"].observe(each)
         elif record.outcome not in NOT_INCOMPLETE:
-            counts["gateway_stream_incomplete_total"].value += 1
+            numbers["gateway_stream_incomplete_total"].value += 1
 
-    def _oddities(self, record: Record) -> None:
+    def _record_rare(self, record: Record) -> None:
         for rule in record.role_rewrites:
             self.count("gateway_role_rewrites_total", record.template, rule)
         if record.bos_anomaly:

@@ -1,7 +1,7 @@
-"""Which metrics are there? One row each: name, kind, labels, what it tells.
+"""The table of metrics: name, kind, labels, meaning.
 
-The code, ``docs/metrics.md`` and the dashboard test read these rows. Bucket edges of first token,
-gap and request are vLLM's, so that panels of gateway and engine overlay.
+The code, ``docs/metrics.md`` and the dashboard test read these rows. The bucket edges of first token, gap and request
+are vLLM's, so that panels of gateway and engine overlay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LABEL_VALUES = {
     "phase": ("before_first", "mid_stream", "stalled"),
     "result": ("ok", "error"),
 }
-"""The values of labels with a closed set, as ``docs/metrics.md`` lists them; ``outcome`` may be an error code, too."""
+"""The values of labels with a closed set, as ``docs/metrics.md`` lists them; ``outcome`` may also be an error code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ METRICS = (
     Metric("gateway_overhead_seconds", "histogram", ("endpoint", "model"),
            "The gateway's own share: duration less the time spent with the upstream.", OWN),
     Metric("gateway_render_seconds", "histogram", ("template", "kind"),
-           "From a dialogue to its prompt.", OWN),
+           "Rendering a conversation to its prompt.", OWN),
     Metric("gateway_admission_seconds", "histogram", ("endpoint",),
            "From the request's head to the parsed, admitted call.", OWN),
     Metric("gateway_upstream_seconds", "histogram", ("model", "target"),
-           "From asking a target to the end of its answer.", REQUEST),
+           "From the request to a target until the end of its answer.", REQUEST),
     Metric("gateway_upstream_first_token_seconds", "histogram", ("model", "target"),
-           "From asking a target to its first content.", FIRST_TOKEN),
+           "From the request to a target until its first content.", FIRST_TOKEN),
     Metric("gateway_attempts_total", "counter", ("model", "target", "outcome"),
            "Attempts at targets; outcome is ok or an error code."),
     Metric("gateway_tokens_total", "counter", ("model", "direction", "source"),
@@ -71,7 +71,7 @@ METRICS = (
     Metric("gateway_in_flight", "gauge", ("endpoint",),
            "Calls under way."),
     Metric("gateway_shed_total", "counter", ("reason",),
-           "Calls turned away for lack of room."),
+           "Calls refused because of load or shutdown."),
     Metric("gateway_stop_cuts_total", "counter", ("model", "source"),
            "Choices that ended at a stop; source is engine (the upstream saw it) or gateway (we cut it)."),
     Metric("gateway_stop_leaks_total", "counter", ("model",),
@@ -79,13 +79,13 @@ METRICS = (
     Metric("gateway_bos_anomalies_total", "counter", ("model",),
            "Prompts that may reach the model with two BOS tokens, or none."),
     Metric("gateway_role_rewrites_total", "counter", ("template", "rule"),
-           "Messages that a template spoke in another role or merged."),
+           "Messages that a template wrote with another role or merged."),
     Metric("gateway_tool_parse_failures_total", "counter", ("model", "parser"),
-           "Texts that began like a tool call and were none, passed on as text; parser is the declared format."),
+           "Texts that began like a tool call and could not be parsed, sent as text; parser is the declared format."),
     Metric("gateway_param_rejections_total", "counter", ("reason",),
            "Requests refused for a parameter; reason is the error code."),
     Metric("gateway_stream_incomplete_total", "counter", ("model",),
-           "Streams that broke off after they had begun, unless the client left or stalled."),
+           "Streams that failed after their first content, unless the client left or stalled."),
     Metric("gateway_client_gone_total", "counter", ("phase",),
            "Clients that left or stopped reading; phase is before_first, mid_stream or stalled."),
     Metric("gateway_reloads_total", "counter", ("result",),

@@ -1,4 +1,4 @@
-"""How does an error look on the wire? As OpenAI's error object, always."""
+"""Errors as OpenAI's error object."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def error_object(error: GatewayError) -> dict[str, Any]:
 
 
 def quoted(name: str, limit: int = 64) -> str:
-    """A client's word, safe to repeat: printable ASCII, escaped, short."""
+    """A string of a client in quotes, safe in a message: printable ASCII, escaped, at most ``limit`` characters."""
     short = name if len(name) <= limit else name[:limit] + "…"
     return '"' + "".join(f"\\{c}" if c in '"\\' else ascii(c)[1:-1] for c in short) + '"'
 
 
 def plain(key: str, limit: int = 64) -> str:
-    """A client's key as part of a ``param``: letters, digits, ``_``, ``-``; the rest is hidden."""
+    """A client's key as part of a ``param``: letters, digits, ``_`` and ``-``; other characters become ``?``."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "?" for c in key[:limit])

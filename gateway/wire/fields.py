@@ -1,8 +1,8 @@
-"""Which fields may a request carry, and in what range? One row a field.
+"""The fields of requests with their types and ranges, one row a field.
 
-Three kinds of rows: fields both endpoints share, fields of one endpoint, and fields
-that only the operator may set. A field without a row is *unknown*: the policy decides.
-Ranges are OpenAI's, sizes are those of ``docs/spec/reliability.md`` 3.2.
+Three kinds of rows: fields that both endpoints share, fields of one endpoint, and fields that only the operator may
+set. A field without a row is unknown, and the policy decides about it. Ranges are OpenAI's, sizes those of
+``docs/spec/reliability.md`` 3.2.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _whole_stops(value: str | list[str]) -> str | list[str]:
 
 
 def _at_most(limit: int) -> BeforeValidator:
-    """Refuses a longer object before each of its items is, since each error takes some microseconds."""
+    """Refuse a longer object before its items are checked, since each error takes some microseconds."""
 
     def short(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > limit:
-            told = {"field_type": "Dictionary", "max_length": limit, "actual_length": len(value)}
-            raise PydanticKnownError("too_long", told)
+            details = {"field_type": "Dictionary", "max_length": limit, "actual_length": len(value)}
+            raise PydanticKnownError("too_long", details)
         return value
 
     return BeforeValidator(short)
@@ -91,13 +91,13 @@ Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 class Strict(BaseModel):
-    """Types as they are (no ``"1"`` for 1); no input is ever repeated in an error."""
+    """Exact types (no ``"1"`` for 1); errors never repeat the input."""
 
     model_config = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True, allow_inf_nan=False)
 
 
 class StreamOptions(Strict):
-    """``stream_options``: further keys (vLLM's ``continuous_usage_stats``) are for the target to understand."""
+    """``stream_options``; further keys (vLLM's ``continuous_usage_stats``) are passed on."""
 
     include_usage: bool | None = None
 
@@ -109,11 +109,11 @@ class GatewayOptions(BaseModel):
 
     explain: bool = False
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
-    """Values for the slots of the model's template; the template says which it takes."""
+    """Values for the slots of the model's template."""
 
 
 class Shared(Strict):
-    """What chat and completions have in common."""
+    """The fields of both chat and completions."""
 
     model: Annotated[str, Field(min_length=1)]
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -138,7 +138,7 @@ class TextPart(Strict):
 
 
 class ChatMessage(Strict):
-    """One message; which roles exist is the template's business."""
+    """One message; the template decides which roles it takes."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
     content: str | Annotated[list[TextPart], Field(max_length=1024)] | None = None
@@ -175,14 +175,14 @@ class ChatRequest(Shared):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=64)] | None = None
-    """Forbidden elsewhere; here the template says which of them it takes, if any."""
+    """Forbidden elsewhere; here the template decides which of them it takes, if any."""
 
 
 class CompletionRequest(Shared):
     """``POST /v1/completions``; ``prompt`` in all four shapes."""
 
     prompt: Any
-    """Checked by hand (``wire/contents.py``): a union of four list types explains its errors badly."""
+    """Checked by hand (``message_content.py``): a union of four list types explains its errors badly."""
     max_tokens: Annotated[int, Field(ge=0, le=2**31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None
@@ -202,7 +202,7 @@ class EmbeddingRequest(Strict):
 
 
 FOREIGN: dict[str, dict[str, str]] = {
-    # Fields of the other endpoint, and where they belong; leaving one out in silence would answer another question.
+    # Fields of other endpoints, and where to send them; ignoring one would answer another question.
     "chat": {"prompt": "/v1/completions"},
     "completions": dict.fromkeys(("messages", "add_generation_prompt", "continue_final_message"),
                                  "/v1/chat/completions"),

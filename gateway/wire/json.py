@@ -1,7 +1,7 @@
-"""Is this body JSON we can trust? Bytes in, one object out, every oddity refused.
+"""Which JSON bodies are accepted: bytes in, one object out.
 
-orjson refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates and nesting beyond
-1024 levels by itself; the rules beyond that are ours (``docs/spec/reliability.md`` rows A01–A09).
+orjson itself refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates and nesting beyond 1024 levels; the
+further rules are in ``docs/spec/reliability.md`` (rows A01–A09).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from gateway.core.errors import (
 from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.wire.error_object import plain
 
-LONG = 4096
-"""Bytes of a body whose brackets are not worth counting."""
 MAX_NODES = 2**16
 """Objects, lists and strings of a body, keys included. So many take some 50 ms to read, check and write, while every
 other call waits; the largest conversations have some ten thousand."""
 MAX_FIELDS = 512
 """Fields of a request; OpenAI's API and all engines together have some two hundred."""
 MAX_ITEMS = 2**20
-"""Commas between items: lists of numbers are quickly read, and a prompt of token ids has as many as it has tokens."""
-TOO_LARGE = 2.0**63
+"""Commas between items: lists of numbers are read quickly, and a prompt of token ids has as many as it has tokens."""
+FIRST_INEXACT = 2.0**63
+"""From here on orjson reads integers as rounded floats."""
 EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values lose no digits."""
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in ``body``; duplicate keys: the last one wins."""
+    """The JSON object in ``body``; of duplicate keys the last one counts."""
+    brackets = _brackets(body)
     if len(body) > MAX_NODES:
-        _refuse_many(body)
+        _check_size(body, brackets)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -48,93 +48,87 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise InvalidBody(f'the request body is a JSON {_kind(value)}; it must be an object such as {{"model": …}}')
     if len(value) > MAX_FIELDS:
         raise InvalidBody(f"the request has {len(value)} fields; it may have at most {MAX_FIELDS}")
-    # Only a body with that many brackets can nest that deep. In one of some length, counting costs more than the walk;
-    # in a very long one it is the other way round again.
-    long = LONG < len(body) <= MAX_NODES or body.count(b"{") + body.count(b"[") > MAX_DEPTH
-    if long and deeper_than(value, MAX_DEPTH):
-        raise JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels")
+    if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
+        raise _too_deep()
     return value
 
 
-def _refuse_many(body: bytes) -> None:
-    """Raise for too many nodes or items, which are counted without being made.
+def _brackets(text: bytes) -> int:
+    return text.count(b"{") + text.count(b"[")
 
-    ``ContextLengthExceeded`` for items alone, ``JsonTooDeep`` where the nodes are nothing but depth, else
-    ``InvalidBody``.
-    """
-    if _nodes(body) <= MAX_NODES and body.count(b",") <= MAX_ITEMS:
+
+def _check_size(body: bytes, brackets: int) -> None:
+    """Raise for too many nodes or items, counted before any is created; text in strings does not count."""
+    if brackets + body.count(b'"') // 2 <= MAX_NODES and body.count(b",") <= MAX_ITEMS:
         return
-    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # from here on each quote begins or ends a string
-    outside = b'""'.join(bare.split(b'"')[::2]) if bare.count(b'"') <= 2 * MAX_NODES else bare
-    if _nodes(outside) <= MAX_NODES:
-        if outside.count(b",") > MAX_ITEMS:
-            raise ContextLengthExceeded(f"the request body holds more than {MAX_ITEMS} items, such as token ids")
-        return
-    try:
-        orjson.loads(body[:MAX_NODES])  # cannot be whole; tells a body of nothing but depth
-    except orjson.JSONDecodeError as error:
-        if _says_too_deep(error):
-            raise JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels") from None
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote begins or ends a string
+    strings = bare.count(b'"') // 2
+    if strings <= MAX_NODES:
+        outside = b"".join(bare.split(b'"')[::2])
+        if _brackets(outside) + strings <= MAX_NODES:
+            if outside.count(b",") > MAX_ITEMS:
+                raise ContextLengthExceeded(f"the request body holds more than {MAX_ITEMS} items, such as token ids")
+            return
+    start = b"".join(bare[:MAX_NODES].split(b'"')[::2])
+    if _brackets(start) - start.count(b"}") - start.count(b"]") > MAX_DEPTH:
+        raise _too_deep()
     raise InvalidBody(f"the request body holds more than {MAX_NODES} objects, lists and strings; send fewer")
 
 
-def _nodes(text: bytes) -> int:
-    """The opening brackets, and half of the quotes."""
-    return text.count(b"{") + text.count(b"[") + text.count(b'"') // 2
-
-
 def refuse_lost_digits(value: object, param: str) -> None:
-    """Integers beyond 64 bits arrive as rounded floats; passing those on would be a silent change."""
-    if _lost((value,)):
-        _name_lost(value, param)
+    """Raise ``InvalidValue`` for integers beyond 64 bits: they have become rounded floats."""
+    if _has_inexact((value,)):
+        _name_inexact(value, param)
 
 
-def _lost(values: Collection[object]) -> bool:
-    """Is such a number anywhere in there? Names are made only if there is."""
+def refuse_lost_digits_in(fields: dict[str, Any]) -> None:
+    """``refuse_lost_digits`` for every field of a body."""
+    if _has_inexact(fields.values()):
+        for name, value in fields.items():
+            _name_inexact(value, plain(name))
+
+
+def _has_inexact(values: Collection[object]) -> bool:
     if EXACT.issuperset(map(type, values)):
         return False
     for value in values:
-        kind = type(value)
-        if kind is str:
-            continue
-        if kind is float:
-            if abs(value) >= TOO_LARGE:  # type: ignore[arg-type]
+        if type(value) is float:
+            if abs(value) >= FIRST_INEXACT:
                 return True
         elif isinstance(value, dict):
-            if _lost(value.values()):
+            if _has_inexact(value.values()):
                 return True
-        elif isinstance(value, list) and _lost(value):
+        elif isinstance(value, list) and _has_inexact(value):
             return True
     return False
 
 
-def _name_lost(value: object, param: str) -> None:
-    if isinstance(value, float) and abs(value) >= TOO_LARGE:
+def _name_inexact(value: object, param: str) -> None:
+    if isinstance(value, float) and abs(value) >= FIRST_INEXACT:
         raise InvalidValue(f"{param} is a number that does not fit 64 bits", param=param)
     if isinstance(value, dict):
         for key, item in value.items():
-            _name_lost(item, f"{param}.{plain(key)}")
+            _name_inexact(item, f"{param}.{plain(key)}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _name_lost(item, f"{param}[{index}]")
+            _name_inexact(item, f"{param}[{index}]")
 
 
 def _explain(error: orjson.JSONDecodeError, body: bytes) -> Exception:
     if not body or body.isspace():
         return InvalidJson("the request body is empty; send a JSON object with content-type application/json")
-    said = str(error)
-    if "surrogate" in said and "UTF-8" not in said:
+    message = str(error)
+    if "surrogate" in message and "UTF-8" not in message:
         return InvalidUnicode("a string in the request body holds a lone surrogate; send whole characters")
-    if _says_too_deep(error):
-        return JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels")
+    if "recursion" in message.lower() or "depth" in message.lower():
+        return _too_deep()
     if body[:3] == b"\xef\xbb\xbf":
         return InvalidJson("the request body starts with a byte order mark; send plain UTF-8")
     return InvalidJson(f"the request body is not valid JSON (line {error.lineno}, column {error.colno})")
 
 
-def _says_too_deep(error: orjson.JSONDecodeError) -> bool:
-    said = str(error).lower()
-    return "recursion" in said or "depth" in said
+def _too_deep() -> JsonTooDeep:
+    return JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels")
 
 
 def _kind(value: object) -> str:

@@ -1,8 +1,8 @@
 """Log probabilities in OpenAI's two shapes: the arrays of completions, the objects of chat.
 
-Both directions lose nothing and touch no number. What a shape cannot say is left out (``text_offset`` where there is
-none) or, for chat, filled in where it is certain: ``bytes`` are the token's UTF-8. Anything that is
-neither shape is ``UpstreamInvalidResponse``: a guessed log probability is a wrong score.
+Both directions lose nothing and change no number. A value that a shape cannot hold is left out (``text_offset``); for
+chat, ``bytes`` are filled in with the token's UTF-8. Anything that is neither shape is ``UpstreamInvalidResponse``: a
+guessed log probability is a wrong score.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Top = tuple[tuple[str, float, tuple[int, ...] | None], ...]
 
 
 def from_completions(shape: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
-    """``{tokens, token_logprobs, top_logprobs, text_offset}``; absent or null arrays say nothing."""
+    """``{tokens, token_logprobs, top_logprobs, text_offset}``; absent or null arrays count as nulls."""
     tokens = _array(shape, "tokens") or []
     logprobs = _column(shape, "token_logprobs", len(tokens))
     tops = _column(shape, "top_logprobs", len(tokens))
@@ -72,13 +72,13 @@ def _top_of_mapping(top: object) -> _Top | None:
         return None
     if not isinstance(top, dict):
         raise UpstreamInvalidResponse("the model's server sent a top_logprobs entry that is not an object")
-    return tuple((token, _certain(logprob), None) for token, logprob in top.items())
+    return tuple((token, _checked(logprob), None) for token, logprob in top.items())
 
 
 def _mapping_of_top(top: _Top) -> dict[str, float]:
     mapping: dict[str, float] = {}
     for token, logprob, _ in top:
-        mapping.setdefault(token, logprob)  # two byte tokens may look alike; the better one comes first
+        mapping.setdefault(token, logprob)  # two byte tokens may have the same text; the more likely one comes first
     return mapping
 
 
@@ -122,7 +122,7 @@ def _from_entry(entry: object) -> TokenLogprob:
 def _alternative(top: object) -> tuple[str, float, tuple[int, ...] | None]:
     if not isinstance(top, dict):
         raise UpstreamInvalidResponse("the model's server sent a top_logprobs entry that is not an object")
-    return _text(top.get("token")), _certain(top.get("logprob")), _bytes(top.get("bytes"))
+    return _text(top.get("token")), _checked(top.get("logprob")), _bytes(top.get("bytes"))
 
 
 def _entry(token: str, logprob: float | None, raw: tuple[int, ...] | None) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _entry(token: str, logprob: float | None, raw: tuple[int, ...] | None) -> di
 
 
 def _utf8(token: str) -> list[int] | None:
-    """None where the string is not what the model said: part of a character, shown as U+FFFD."""
+    """None where the string holds part of a character, shown as U+FFFD."""
     if "\ufffd" in token:
         return None
     try:
@@ -150,10 +150,10 @@ def _text(value: object) -> str:
 
 def _number(value: Any) -> float | None:
     """The number untouched, int or float."""
-    return None if value is None else _certain(value)
+    return None if value is None else _checked(value)
 
 
-def _certain(value: Any) -> float:
+def _checked(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     raise UpstreamInvalidResponse("the model's server sent a log probability that is not a number")

@@ -1,4 +1,4 @@
-"""What do messages and prompts hold? Contents that are more than a text, and prompts in their four shapes."""
+"""Messages with content parts, and prompts in their four shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.wire.fields import MAX_PROMPTS
 from gateway.wire.json import refuse_lost_digits
 
 INTEGERS, STRINGS, LISTS = {int}, {str}, {list}
-"""The types of the items of a prompt's list; a prompt may have a million items, which only C counts quickly."""
+"""The types of the items of a prompt's list, compared as sets because a prompt may have a million items."""
 
 
 def read_message(raw: Mapping[str, Any], number: int) -> Message:
@@ -38,7 +38,7 @@ def read_message(raw: Mapping[str, Any], number: int) -> Message:
 
 
 def read_prompts(value: object, param: str = "prompt", most: int = MAX_PROMPTS) -> tuple[tuple[RawPrompt, ...], bool]:
-    """Four shapes: a string, strings, token ids, lists of token ids. The flag says whether it was a list of prompts.
+    """Four shapes: a string, strings, token ids, lists of token ids. The flag: True for a list of prompts.
 
     Raises InvalidValue.
     """

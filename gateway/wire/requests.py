@@ -1,7 +1,4 @@
-"""What did the client ask for? A JSON object in, a ``Call`` out; the only place that reads bodies.
-
-A call is made of the body's own values, word for word: ``shapes.py`` sorts and judges its fields.
-"""
+"""Request bodies: a JSON object in, a ``Call`` out. A call holds the body's own values, unchanged."""
 
 from __future__ import annotations
 
@@ -13,18 +10,10 @@ from gateway.core.call import Call
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Endpoint, RawPrompt
-from gateway.wire.error_object import plain
 from gateway.wire.fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS
-from gateway.wire.json import refuse_lost_digits
+from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
-from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, Fields, sorted_fields
-
-WHOLE = frozenset({str, int, bool})
-"""Types whose values lose nothing on their way."""
-
-
-ODD = frozenset({"stop", "stream_options", "gateway", *FOREIGN["chat"]})
-"""Fields of a chat request that a call is not made of as they stand."""
+from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, BodyFields, split_fields
 
 
 def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call:
@@ -33,13 +22,13 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
     messages: Sequence[Message] | None = None
     if type(raws) is list and 0 < len(raws) <= MAX_MESSAGES:
         messages = plain_messages(raws)
-    fields = sorted_fields(CHAT, body, "" if messages is None else "messages")
-    goes_on, opens = body.get("continue_final_message"), body.get("add_generation_prompt")
-    if goes_on or opens is False:
-        _check_last_turn(goes_on, opens)
+    fields = split_fields(CHAT, body, "" if messages is None else "messages")
+    continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
+    if continued or opened is False:
+        _check_last_turn(continued, opened)
     if messages is None:
         messages = tuple([read_message(raw, index) for index, raw in enumerate(body["messages"])])
-    options = RenderOptions(continue_final=True) if goes_on else DEFAULT_OPTIONS
+    options = RenderOptions(continue_final=True) if continued else DEFAULT_OPTIONS
     if "tools" in body or "tool_choice" in body:
         options = replace(
             options,
@@ -47,80 +36,55 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
             tool_choice=body.get("tool_choice"),
             parallel_calls=body.get("parallel_tool_calls") is not False,
         )
-    kwargs = body.get("chat_template_kwargs")
-    if kwargs:
+    if kwargs := body.get("chat_template_kwargs"):
         refuse_lost_digits(kwargs, "chat_template_kwargs")
         options = replace(options, template_kwargs=kwargs)
-    known, unknown, given, loose = fields
-    if loose or not ODD.isdisjoint(body):
-        if variables := _variables(body):
-            options = replace(options, variables=variables)
-        return _call("chat", body, fields, request_id, received, Dialogue(messages, options))
-    return Call(  # what ``_call`` would make of it
-        "chat",
-        body["model"],
-        request_id,
-        received,
-        Dialogue(messages, options),
-        (),
-        False,
-        known,
-        unknown,
-        given,
-        body.get("n") or 1,
-        (),
-        body.get("stream") is True,
-    )
+    if "gateway" in body and (variables := _variables(body)):
+        options = replace(options, variables=variables)
+    return _call("chat", body, fields, request_id, received, dialogue=Dialogue(messages, options))
 
 
 def read_completion(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/completions`` body."""
-    fields = sorted_fields(COMPLETION, body, "prompt")
+    fields = split_fields(COMPLETION, body, "prompt")
     _refuse_variables(body)
     prompts, is_list = read_prompts(body["prompt"])
-    return _call("completions", body, fields, request_id, received, None, prompts, is_list)
+    return _call("completions", body, fields, request_id, received, prompts=prompts, prompt_is_list=is_list)
 
 
 def read_embedding(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/v1/embeddings`` body; the input passes untouched."""
-    fields = sorted_fields(EMBEDDING, body, "input")
+    """The call of a ``/v1/embeddings`` body; the input is passed on unchanged."""
+    fields = split_fields(EMBEDDING, body, "input")
     _refuse_variables(body)
     _refuse_foreign("embeddings", body)
     read_prompts(body["input"], "input", MAX_INPUTS)
-    known, unknown, given, loose = fields
-    _keep_digits(body, loose)
+    _refuse_lost_digits(fields)
     return Call(
         endpoint="embeddings",
         model=body["model"],
         request_id=request_id,
         received=received,
-        params=known,
-        unknown=unknown,
-        given=given,
+        params=fields.known,
+        unknown=fields.unknown,
+        given=fields.given,
         explain=_explains(body),
     )
-
-
-def _refuse_foreign(endpoint: Endpoint, body: dict[str, Any]) -> None:
-    """Raise ``InvalidValue`` for a field that another endpoint has."""
-    for name, path in FOREIGN[endpoint].items():
-        if body.get(name) is not None:
-            raise InvalidValue(f"this endpoint has no field {name}; send it to {path}", param=name)
 
 
 def _call(
     endpoint: Endpoint,
     body: dict[str, Any],
-    fields: Fields,
+    fields: BodyFields,
     request_id: str,
     received: float,
-    dialogue: Dialogue | None,
+    *,
+    dialogue: Dialogue | None = None,
     prompts: tuple[RawPrompt, ...] = (),
     prompt_is_list: bool = False,
 ) -> Call:
-    """What chat and completions have in common."""
+    """The parts that chat and completions have in common."""
     stop = body.get("stop")
-    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if len(stops) > MAX_STOPS[endpoint]:
         raise InvalidValue(f"stop takes at most {MAX_STOPS[endpoint]} strings, not {len(stops)}", param="stop")
     _refuse_foreign(endpoint, body)
@@ -128,34 +92,38 @@ def _call(
     if options is not None and not stream:
         # OpenAI refuses this pair too; a client that sets it expects a usage chunk that never comes.
         raise InvalidValue("stream_options needs stream: true", param="stream_options")
-    known, unknown, given, loose = fields
-    if loose:
-        _keep_digits(body, loose)
+    _refuse_lost_digits(fields)
     return Call(
-        endpoint,
-        body["model"],
-        request_id,
-        received,
-        dialogue,
-        prompts,
-        prompt_is_list,
-        known,
-        unknown,
-        given,
-        body.get("n") or 1,
-        stops,
-        bool(stream),
-        _further_options(options) if options else EMPTY_MAPPING,
-        bool(options and options.get("include_usage")),
-        "gateway" in body and _explains(body),
+        endpoint=endpoint,
+        model=body["model"],
+        request_id=request_id,
+        received=received,
+        dialogue=dialogue,
+        prompts=prompts,
+        prompt_is_list=prompt_is_list,
+        params=fields.known,
+        unknown=fields.unknown,
+        given=fields.given,
+        n=body.get("n") or 1,
+        stops=stops,
+        stream=bool(stream),
+        stream_options=_further_options(options) if options else EMPTY_MAPPING,
+        include_usage=bool(options and options.get("include_usage")),
+        explain="gateway" in body and _explains(body),
     )
 
 
-def _keep_digits(body: Mapping[str, Any], names: Sequence[str]) -> None:
-    for name in names:
-        value = body[name]
-        if type(value) not in WHOLE:
-            refuse_lost_digits(value, plain(name))
+def _refuse_foreign(endpoint: Endpoint, body: dict[str, Any]) -> None:
+    """Raise ``InvalidValue`` for a field of another endpoint."""
+    for name, path in FOREIGN[endpoint].items():
+        if body.get(name) is not None:
+            raise InvalidValue(f"this endpoint has no field {name}; send it to {path}", param=name)
+
+
+def _refuse_lost_digits(fields: BodyFields) -> None:
+    refuse_lost_digits_in(fields.known)
+    if fields.unknown:
+        refuse_lost_digits_in(fields.unknown)
 
 
 def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,15 +151,15 @@ def _refuse_variables(body: Mapping[str, Any]) -> None:
         )
 
 
-def _check_last_turn(goes_on: bool | None, opens: bool | None) -> None:
-    if goes_on and opens:
+def _check_last_turn(continued: bool | None, opened: bool | None) -> None:
+    if continued and opened:
         raise InvalidValue(
             "continue_final_message and add_generation_prompt exclude each other; set add_generation_prompt to false",
             param="continue_final_message",
         )
-    if opens is False and not goes_on:
+    if opened is False and not continued:
         raise InvalidValue(
             "add_generation_prompt: false asks for a prompt that no answer can follow; "
-            "set continue_final_message: true to go on with the last message",
+            "set continue_final_message: true to continue the last message",
             param="add_generation_prompt",
         )

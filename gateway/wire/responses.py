@@ -1,115 +1,76 @@
-"""How does an answer look on the wire? Events and completions out as OpenAI's objects.
+"""Answers as OpenAI's objects: whole bodies, and stream events.
 
-Two speakers, one for each endpoint, with the same three methods. A stream's rules
-(``docs/spec/wire.md`` 4): the role travels with the first content of each choice,
-each choice ends with exactly one ``finish_reason``, usage comes in a last chunk without choices
-and only if it was asked for.
+One writer for each endpoint. The rules of streams (``docs/spec/wire.md`` 4): the role comes with the first content of
+each choice, each choice ends with exactly one ``finish_reason``, and usage comes in a last chunk without choices, only
+if it was asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import orjson
 
+from gateway.core import fast_paths
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.text_splice import ChoiceFrame
 from gateway.wire.logprobs import to_chat, to_completions
 
 DONE = b"data: [DONE]\n\n"
-TEXT_ENDS = b',"logprobs":null,"finish_reason":null}'
-"""What stands behind the text in a choice that says nothing else, brackets aside."""
+TEXT_END = b',"logprobs":null,"finish_reason":null}'
+"""The rest of a choice after its text, if it has nothing else."""
+
+assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}, (
+    "a new field of Delta has to be checked in OpenAiWriter.frames, which writes deltas of text alone without _delta"
+)
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """OpenAI's usage; a count of our own says so in ``source``."""
+    """OpenAI's usage; ``source`` marks counts made by the gateway."""
     body: dict[str, Any] = {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
     }
-    if usage.details is not EMPTY_MAPPING:
-        body.update(usage.details)
+    body.update(usage.details)
     if usage.source != "upstream":
         body["source"] = usage.source
     return body
 
 
-def plain_chat(answer: Completion | Document, id_: str, model: str, created: int) -> dict[str, Any] | None:
-    """An ordinary answer as ``ChatSpeaker.whole`` would speak it: one choice, nothing but text, its counts upstream's.
-
-    None for all others, which have more to say.
-    """
-    if type(answer) is not Completion or len(answer.choices) != 1:
-        return None
-    choice, usage, begun = answer.choices[0], answer.usage, answer.begun
-    if (
-        choice.logprobs is not None
-        or choice.fields is not EMPTY_MAPPING
-        or choice.extras is not EMPTY_MAPPING
-        or usage is None
-        or usage.details is not EMPTY_MAPPING
-        or usage.source != "upstream"
-        or (begun is not None and begun.fields is not EMPTY_MAPPING)
-    ):
-        return None
-    prompt, completion = usage.prompt, usage.completion
-    return {
-        "id": id_,
-        "object": "chat.completion",
-        "created": created,
-        "model": model,
-        "choices": [
-            {
-                "index": choice.index,
-                "message": {"role": "assistant", "content": choice.text},
-                "logprobs": None,
-                "finish_reason": choice.finish.reason,
-            }
-        ],
-        "usage": {
-            "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion,
-        },
-    }  # fmt: skip
-
-
 class ResponseWriter(Protocol):
-    """Speaks one answer; a fresh one for each call."""
+    """Writes one answer; made anew for each call."""
 
     def whole(self, completion: Completion) -> dict[str, Any]:
-        """The body of a non-streaming answer."""
-        ...
-
-    def chunk(self, event: Event) -> bytes:
-        """The frame for an event; empty for events that have none."""
+        """The body of an answer that is not streamed."""
         ...
 
     def frames(self, events: Sequence[Event]) -> bytes:
-        """The frames of a batch, as ``chunk`` would give them one by one."""
+        """The stream events of a batch; empty if there is nothing to send."""
         ...
 
-    def lanes(self) -> dict[int, ChoiceFrame]:
-        """What stands around the text of each choice whose frames differ in nothing else from now on."""
+    def choice_frames(self) -> dict[int, ChoiceFrame]:
+        """By choice, the bytes around the text of its further frames; only choices whose role has been sent."""
         ...
 
     def usage(self) -> bytes:
-        """The usage chunk; empty if it was not asked for or nothing was counted."""
+        """The usage chunk; empty if it was not asked for or there are no counts."""
         ...
 
 
-class _Speaker:
-    """What both endpoints share: the envelope, and the usage kept for the end."""
+class OpenAiWriter:
+    """The envelope of both endpoints, and the usage kept for the end."""
 
     whole_object = ""
     chunk_object = ""
-    text_opens = b""
-    """What stands before the text in a choice that says nothing else, with its number, as ``_delta`` would have it."""
-    text_closes = b""
-    """What stands behind it."""
+    text_start = b""
+    """A choice up to its text, as ``_delta`` would write it, with a place for the index."""
+    text_end = b""
+    """The rest of a choice after its text."""
 
     def __init__(
         self,
@@ -120,52 +81,41 @@ class _Speaker:
         top_logprobs: int | None = None,
         gateway: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """``top_logprobs``: alternatives shown per token; None: all.
+        """``top_logprobs``: alternatives per token; None: all that the engine gave.
 
-        ``gateway``: asked for when the answer, or its first chunk, goes out: it knows no more than has happened.
+        ``gateway`` returns the explanation; called once, when the answer or its first chunk is written.
         """
         self._head: dict[str, Any] = {"id": id_, "object": self.chunk_object, "created": created, "model": model}
         self._include_usage = include_usage
         self._usage: Usage | None = None
         self._gateway = gateway
-        self._around: dict[int, tuple[bytes, bytes]] = {}
-        """By choice, once it is introduced: what stands before and behind the text of a frame that has nothing else."""
-        self._begin = b""
-        """What every frame of a stream begins with, up to its choices; empty: nobody has asked yet."""
-        self._end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
-        """What it ends with, behind them."""
-        self._top = top_logprobs
+        self._around_text: dict[int, tuple[bytes, bytes]] = {}
+        """By choice whose role has been sent: the bytes before and after the text of a frame of text alone."""
+        self._frame_start = b""
+        """The start of every frame, up to its choices; empty: not made yet."""
+        self._frame_end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        """The end of every frame, after its choices."""
+        self._top_logprobs = top_logprobs
+        self._role_sent: set[int] = set()
+        """The choices of a chat whose role has been sent."""
 
     def whole(self, completion: Completion) -> dict[str, Any]:
+        """See ``ResponseWriter``."""
         body: dict[str, Any] = {
             **self._head,
             "object": self.whole_object,
             "choices": [self._choice(choice) for choice in completion.choices],
             "usage": usage_object(completion.usage) if completion.usage else None,
         }
-        if completion.begun is not None and completion.begun.fields is not EMPTY_MAPPING:
+        if completion.begun is not None:
             body.update(completion.begun.fields)
         if self._gateway is not None:
             body["gateway"] = self._gateway()
         return body
 
-    def chunk(self, event: Event) -> bytes:
-        if isinstance(event, Delta):
-            # An empty delta says nothing: a frame for it would bring the role before the content.
-            said = event.text or event.logprobs or event.fields or event.extras
-            return self._chunk(self._delta(event)) if said else b""
-        if isinstance(event, Finish):
-            return self._chunk(self._finish(event))
-        if isinstance(event, Usage):
-            self._usage = event
-        elif isinstance(event, Begun) and event.fields is not EMPTY_MAPPING:
-            self._head.update(event.fields)
-            self._begin = b""
-            self._around.clear()
-        return b""
-
     def frames(self, events: Sequence[Event]) -> bytes:
-        said: list[bytes] = []
+        """See ``ResponseWriter``."""
+        parts: list[bytes] = []
         for event in events:
             if (
                 type(event) is Delta
@@ -173,45 +123,60 @@ class _Speaker:
                 and event.logprobs is None
                 and event.fields is EMPTY_MAPPING
                 and event.extras is EMPTY_MAPPING
-            ):
-                around = self._around.get(event.index)
-                if around is None and self._gateway is None:
-                    around = self._surround(event.index)
-                if around is not None:
-                    said += (around[0], orjson.dumps(event.text), around[1])
-                    continue
-                said.append(self.chunk(event))
+                and self._gateway is None
+                and fast_paths.ENABLED
+            ):  # text alone: as ``_frame`` would write it, without a dictionary
+                before, after = self._around_text.get(event.index) or self._fast_around_text(event.index)
+                parts += (before, orjson.dumps(event.text), after)
             else:
-                said.append(self.chunk(event))
-        return b"".join(said)
+                parts.append(self._frame(event))
+        return b"".join(parts)
 
-    def lanes(self) -> dict[int, ChoiceFrame]:
-        return {index: ChoiceFrame(*around) for index, around in self._around.items()}
-
-    def _surround(self, index: int) -> tuple[bytes, bytes]:
-        """What stands around the text of this choice's next frame; ``_around`` keeps it for those behind it."""
-        begin, behind = self._begin or self._beginning(), self.text_closes + self._end
-        around = self._around[index] = begin + self.text_opens % index, behind
-        return around
-
-    def _beginning(self) -> bytes:
-        self._begin = b"data: " + orjson.dumps(self._head)[:-1] + b',"choices":['
-        return self._begin
+    def choice_frames(self) -> dict[int, ChoiceFrame]:
+        """See ``ResponseWriter``."""
+        return {index: ChoiceFrame(before, after) for index, (before, after) in self._around_text.items()}
 
     def usage(self) -> bytes:
+        """See ``ResponseWriter``."""
         if not self._include_usage or self._usage is None:
             return b""
-        said = orjson.dumps(usage_object(self._usage))
-        return b'%b],"usage":%b}\n\n' % (self._begin or self._beginning(), said)
+        usage = orjson.dumps(usage_object(self._usage))
+        return b'%b],"usage":%b}\n\n' % (self._frame_start or self._make_frame_start(), usage)
+
+    def _frame(self, event: Event) -> bytes:
+        """The frame of one event; empty for events that have none."""
+        if isinstance(event, Delta):
+            # An empty delta has no frame: it would send the role before the content.
+            has_content = event.text or event.logprobs or event.fields or event.extras
+            return self._chunk(self._delta(event)) if has_content else b""
+        if isinstance(event, Finish):
+            return self._chunk(self._finish(event))
+        if isinstance(event, Usage):
+            self._usage = event
+        elif isinstance(event, Begun) and event.fields is not EMPTY_MAPPING:
+            self._head.update(event.fields)
+            self._frame_start = b""
+            self._around_text.clear()
+        return b""
 
     def _chunk(self, choice: dict[str, Any]) -> bytes:
         if self._gateway is None:
-            return (self._begin or self._beginning()) + orjson.dumps(choice) + self._end
+            return (self._frame_start or self._make_frame_start()) + orjson.dumps(choice) + self._frame_end
         body = {**self._head, "choices": [choice]}
         if self._include_usage:
             body["usage"] = None
-        body["gateway"], self._gateway = self._gateway(), None  # once, with the first chunk
+        body["gateway"], self._gateway = self._gateway(), None
         return b"data: " + orjson.dumps(body) + b"\n\n"
+
+    def _make_frame_start(self) -> bytes:
+        self._frame_start = b"data: " + orjson.dumps(self._head)[:-1] + b',"choices":['
+        return self._frame_start
+
+    def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
+        """The bytes around the text of a choice's next frame; ``_around_text`` keeps those of the frames after it."""
+        start, after = self._frame_start or self._make_frame_start(), self.text_end + self._frame_end
+        around = self._around_text[index] = start + self.text_start % index, after
+        return around
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
         raise NotImplementedError
@@ -223,114 +188,98 @@ class _Speaker:
         raise NotImplementedError
 
 
-WITH_ROLE = b'{"index":%d,"delta":{"role":"assistant","content":'
-"""``ChatSpeaker.text_opens`` where the choice is not introduced yet."""
-
-
-class ChatSpeaker(_Speaker):
+class ChatWriter(OpenAiWriter):
     """``/v1/chat/completions``."""
 
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
-    text_opens = b'{"index":%d,"delta":{"content":'
-    text_closes = b"}" + TEXT_ENDS
+    text_start = b'{"index":%d,"delta":{"content":'
+    first_text_start = b'{"index":%d,"delta":{"role":"assistant","content":'
+    """``text_start`` of a choice's first frame, which holds the role."""
+    text_end = b"}" + TEXT_END
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._introduced: set[int] = set()
-
-    def _surround(self, index: int) -> tuple[bytes, bytes]:
-        before, behind = super()._surround(index)  # without a role, which the first frame alone has
-        if index in self._introduced:
-            return before, behind
-        self._introduced.add(index)
-        return self._begin + WITH_ROLE % index, behind
+    def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
+        before, after = super()._fast_around_text(index)
+        if index in self._role_sent:
+            return before, after
+        self._role_sent.add(index)
+        return self._frame_start + self.first_text_start % index, after
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
-        # Content is null only beside tool calls: clients index into a string.
+        # Content is null only beside tool calls: clients use it as a string.
         content = None if not choice.text and choice.fields.get("tool_calls") else choice.text
-        message: dict[str, Any] = {"role": "assistant", "content": content}
-        if choice.fields is not EMPTY_MAPPING:
-            message.update(choice.fields)
-        said: dict[str, Any] = {
-            "index": choice.index,
-            "message": message,
-            "logprobs": self._logprobs(choice.logprobs),
-            "finish_reason": choice.finish.reason,
-        }
-        if choice.extras is not EMPTY_MAPPING:
-            said.update(choice.extras)
-        return said
-
-    def _delta(self, delta: Delta) -> dict[str, Any]:
-        said: dict[str, Any] = self._role(delta.index)
-        if delta.fields is EMPTY_MAPPING:
-            said["content"] = delta.text
-        else:
-            if delta.text or not delta.fields:
-                said["content"] = delta.text
-            said.update(delta.fields)
-        body = {
-            "index": delta.index,
-            "delta": said,
-            "logprobs": None if delta.logprobs is None else self._logprobs(delta.logprobs),
-            "finish_reason": None,
-        }
-        return body if delta.extras is EMPTY_MAPPING else {**body, **delta.extras}
-
-    def _finish(self, finish: Finish) -> dict[str, Any]:
-        said = self._role(finish.index)
-        if said:  # an empty answer still has a content
-            said["content"] = ""
-        body = {"index": finish.index, "delta": said, "logprobs": None, "finish_reason": finish.reason}
-        return body if finish.extras is EMPTY_MAPPING else {**body, **finish.extras}
-
-    def _logprobs(self, tokens: tuple[TokenLogprob, ...] | None) -> dict[str, Any] | None:
-        if tokens is None:
-            return None
-        if self._top is not None:
-            tokens = tuple(replace(token, top=(token.top or ())[: self._top]) for token in tokens)
-        return to_chat(tokens)
-
-    def _role(self, index: int) -> dict[str, Any]:
-        if index in self._introduced:
-            return {}
-        self._introduced.add(index)
-        return {"role": "assistant"}
-
-
-class CompletionSpeaker(_Speaker):
-    """``/v1/completions``."""
-
-    whole_object = "text_completion"
-    chunk_object = "text_completion"
-    text_opens = b'{"index":%d,"text":'
-    text_closes = TEXT_ENDS
-
-    def _choice(self, choice: Choice) -> dict[str, Any]:
         return {
             "index": choice.index,
-            "text": choice.text,
-            "logprobs": None if choice.logprobs is None else to_completions(choice.logprobs),
+            "message": {"role": "assistant", "content": content, **choice.fields},
+            "logprobs": self._logprobs(choice.logprobs),
             "finish_reason": choice.finish.reason,
             **choice.extras,
         }
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
-        body = {
+        body = self._role(delta.index)
+        if delta.text or not delta.fields:
+            body["content"] = delta.text
+        body.update(delta.fields)
+        return {
             "index": delta.index,
-            "text": delta.text,
-            "logprobs": None if delta.logprobs is None else to_completions(delta.logprobs),
+            "delta": body,
+            "logprobs": self._logprobs(delta.logprobs),
             "finish_reason": None,
+            **delta.extras,
         }
-        return body if delta.extras is EMPTY_MAPPING else {**body, **delta.extras}
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
-        body = {"index": finish.index, "text": "", "logprobs": None, "finish_reason": finish.reason}
-        return body if finish.extras is EMPTY_MAPPING else {**body, **finish.extras}
+        body = self._role(finish.index)
+        if body:  # an empty answer still has a content
+            body["content"] = ""
+        choice = {"index": finish.index, "delta": body, "logprobs": None, "finish_reason": finish.reason}
+        return {**choice, **finish.extras}
+
+    def _logprobs(self, tokens: tuple[TokenLogprob, ...] | None) -> dict[str, Any] | None:
+        if tokens is None:
+            return None
+        if self._top_logprobs is not None:
+            tokens = tuple(replace(token, top=(token.top or ())[: self._top_logprobs]) for token in tokens)
+        return to_chat(tokens)
+
+    def _role(self, index: int) -> dict[str, Any]:
+        """The role, for a choice's first frame only."""
+        if index in self._role_sent:
+            return {}
+        self._role_sent.add(index)
+        return {"role": "assistant"}
 
 
-SPEAKERS: dict[str, type[ChatSpeaker] | type[CompletionSpeaker]] = {
-    "chat": ChatSpeaker,
-    "completions": CompletionSpeaker,
-}
+class CompletionWriter(OpenAiWriter):
+    """``/v1/completions``."""
+
+    whole_object = "text_completion"
+    chunk_object = "text_completion"
+    text_start = b'{"index":%d,"text":'
+    text_end = TEXT_END
+
+    def _choice(self, choice: Choice) -> dict[str, Any]:
+        return self._entry(choice.index, choice.text, choice.logprobs, choice.finish.reason, choice.extras)
+
+    def _delta(self, delta: Delta) -> dict[str, Any]:
+        return self._entry(delta.index, delta.text, delta.logprobs, None, delta.extras)
+
+    def _finish(self, finish: Finish) -> dict[str, Any]:
+        return self._entry(finish.index, "", None, finish.reason, finish.extras)
+
+    def _entry(
+        self,
+        index: int,
+        text: str,
+        logprobs: tuple[TokenLogprob, ...] | None,
+        finish_reason: str | None,
+        extras: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        return {
+            "index": index,
+            "text": text,
+            "logprobs": None if logprobs is None else to_completions(logprobs),
+            "finish_reason": finish_reason,
+            **extras,
+        }

@@ -304,6 +304,6 @@ def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[s
 
 
 def test_the_version_is_the_packages(folder: Path) -> None:
-    from gateway import __version__
+    from gateway.core.version import VERSION
 
-    expect(command(folder, "--version"), 0, f"gateway {__version__}\n".encode(), b"")
+    expect(command(folder, "--version"), 0, f"gateway {VERSION}\n".encode(), b"")

@@ -19,7 +19,7 @@ from gateway.core.text_splice import TextSplice
 from gateway.edge.app import App
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.http_request import HttpRequest
-from gateway.runtime import Runtime
+from gateway.server.runtime import Runtime
 
 CONFIG = "models: {m: {template: chatml-tools, targets: [{speaks: scripted, script: s.yaml}]}}\n"
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
@@ -36,7 +36,7 @@ class Spoken(HttpRequest):
         """``ends``: False for a connection that fails when it is told of the end."""
         super().__init__("POST", "/v1/chat/completions", {b"host": b"localhost", b"content-type": b"application/json"})
         message = {"role": "user", "content": "hi"}
-        self.early = json.dumps({"model": "m", "stream": True, "messages": [message], "tools": [TOOL]}).encode()
+        self.buffered_body = json.dumps({"model": "m", "stream": True, "messages": [message], "tools": [TOOL]}).encode()
         self.heads: list[int] = []
         self.said = b""
         self.abandoned = False
@@ -46,10 +46,10 @@ class Spoken(HttpRequest):
         raise AssertionError("it was there at once")
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        self.begin(status, headers)
+        self.start(status, headers)
         self.end(body)
 
-    def begin(self, status: int, headers: bytes) -> None:
+    def start(self, status: int, headers: bytes) -> None:
         self.status = status
         self.heads.append(status)
 
@@ -60,9 +60,9 @@ class Spoken(HttpRequest):
         if not self._ends:
             raise OSError("the connection has failed")
         self.said += last
-        self.answered = True
+        self.complete = True
 
-    def abandon(self) -> None:
+    def abort(self) -> None:
         self.abandoned = True
 
     @property
@@ -113,13 +113,12 @@ def tell(folder: Path, asked: Spoken, batches: Sequence[Sequence[Event]], then: 
 
     async def run() -> list[str]:
         runtime = Runtime(folder / "gateway.yaml", {})
-        await runtime.open(runtime.load())
-        stack = runtime.stack
-        assert stack is not None
+        runtime.open(runtime.load())
+        stack = runtime.state.stack
         route = replace(stack.routes["m"], backend=Breaks(batches, lambda: then(asked)))
-        runtime.stack = replace(stack, routes={"m": route})
+        runtime.state.stack = replace(stack, routes={"m": route})
         try:
-            asked.task = asyncio.create_task(App(runtime)(asked))
+            asked.task = asyncio.create_task(App(runtime.state)(asked))
             await asyncio.wait([asked.task], timeout=30)
             assert asked.task.done()
         finally:
@@ -132,8 +131,8 @@ def tell(folder: Path, asked: Spoken, batches: Sequence[Sequence[Event]], then: 
 
 WHO: dict[str, Then] = {
     "nobody": lambda asked: None,
-    "the client leaves": lambda asked: asked.leave(ClientGone()),
-    "the process leaves": lambda asked: asked.leave(ServerDraining("")),
+    "the client leaves": lambda asked: asked.cancel(ClientGone()),
+    "the process leaves": lambda asked: asked.cancel(ServerDraining("")),
 }
 
 
@@ -165,7 +164,7 @@ def test_held_text_that_cannot_be_told_does_not_hide_the_error(
     outcomes = tell(tmp_path, asked, [[Delta(0, "I add.")], [Delta(0, "<|"), odd]])
     assert (outcomes, asked.heads, asked.code) == (["upstream_disconnected"], [200], "upstream_disconnected")
     assert asked.content == "I add."
-    assert f"{asked.request_id} lost what was held of its stream" in caplog.text
+    assert f"{asked.request_id}: the held text of its stream is lost" in caplog.text
 
 
 def test_a_second_head_is_never_written_into_an_answer(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ import pytest
 import uvloop
 
 from gateway.core.errors import GatewayError
-from gateway.edge.http1.connection import AHEAD, MAX_FIELDS, ConnectionTimeouts
-from gateway.edge.http1.request import EARLY
+from gateway.edge.errors import send_error
+from gateway.edge.http1.connection import MAX_FIELDS, MAX_QUEUED
+from gateway.edge.http1.request import MAX_BUFFERED
 from gateway.edge.http1.server import HttpServer
+from gateway.edge.http1.state import ConnectionTimeouts
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.replies import send_error
 from tests.edge.raw import Reply, closes, exchange, read_all, read_reply, send
 from tests.serving import eventually
 
@@ -48,7 +49,7 @@ class Served:
             send_error(asked, error) if not asked.status else asked.end(b"!" + error.code.encode())
         except asyncio.CancelledError:
             try:
-                asked.resign()
+                asked.reraise()
             except GatewayError as why:
                 self.ends.append(why.code)
                 send_error(asked, why) if not asked.status else asked.end(b"!" + why.code.encode())
@@ -69,7 +70,7 @@ class Served:
         asked.reply(200, TYPE, b"not asked for")
 
     async def stream(self, asked: HttpRequest) -> None:
-        asked.begin(200, TYPE)
+        asked.start(200, TYPE)
         for part in (b"one ", b"two "):
             await asked.write(part, 10)
             await asyncio.sleep(0.01)
@@ -80,14 +81,14 @@ class Served:
         asked.reply(200, TYPE, b"slow")
 
     async def endless(self, asked: HttpRequest) -> None:
-        asked.begin(200, TYPE)
+        asked.start(200, TYPE)
         while True:
             await asked.write(b"x" * 65536, 10)
             self.written += 65536
             await asyncio.sleep(0)
 
     async def drip(self, asked: HttpRequest) -> None:
-        asked.begin(200, TYPE)
+        asked.start(200, TYPE)
         while True:
             await asked.write(b".", 10)
             await asyncio.sleep(0.02)
@@ -115,7 +116,7 @@ def listening(patience: ConnectionTimeouts, look: float = 0.05, drain: float = 0
         ready.set()
         await over.wait()
         served.listener.drain()
-        await served.listener.left(drain)
+        await served.listener.wait_closed(drain)
 
     def run() -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -329,7 +330,7 @@ def test_a_broken_request_is_refused_when_those_before_it_are_answered(served: S
 def test_a_client_that_leaves_behind_pipelined_requests_is_noticed(served: Served) -> None:
     gone = served.ends.count("ClientGone")
     with connect(served) as link:
-        link.sendall(get(b"/never") + get(b"/unread") * (AHEAD + 2))
+        link.sendall(get(b"/never") + get(b"/unread") * (MAX_QUEUED + 2))
         assert eventually(lambda: served.said[-1:] == ["GET /never"])
     assert eventually(lambda: served.ends.count("ClientGone") == gone + 1, 20)
 
@@ -404,7 +405,7 @@ def test_answers_are_not_held_back_by_the_kernel(served: Served) -> None:
 
     def look() -> None:
         assert served.listener is not None
-        for line in served.listener.lines:
+        for line in served.listener.connections:
             sock = line.transport.get_extra_info("socket")
             found.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
@@ -456,7 +457,7 @@ def test_a_line_is_closed_when_it_waits_too_long(patience: ConnectionTimeouts, s
             assert b'"code":"request_timeout"' in said
         if "head" not in str(answer):
             assert served.listener is not None
-            assert eventually(lambda: not served.listener.lines)
+            assert eventually(lambda: not served.listener.connections)
 
 
 def test_a_slow_answer_is_not_an_idle_line() -> None:
@@ -476,7 +477,7 @@ def test_idle_lines_and_half_heads_keep_nobody_out(served: Served) -> None:
 def drained(served: Served) -> None:
     assert served.listener is not None
     served.leave()
-    assert eventually(lambda: served.listener.draining)
+    assert eventually(lambda: served.listener._state.draining)
 
 
 def test_draining_closes_idle_lines_and_lets_answers_end() -> None:
@@ -528,7 +529,7 @@ def test_a_client_that_takes_nothing_for_long_is_cut(served: Served) -> None:
     with listening(ConnectionTimeouts(idle=0.3)) as short:
         link = connect(short)
         link.sendall(get(b"/heavy") * 60)
-        assert eventually(lambda: short.listener is not None and not short.listener.lines)
+        assert eventually(lambda: short.listener is not None and not short.listener.connections)
         link.close()
 
 
@@ -543,7 +544,7 @@ def test_a_client_that_leaves_with_requests_ahead_is_heard(served: Served, ahead
 
 
 def test_a_client_that_leaves_behind_a_large_body_is_heard(served: Served) -> None:
-    body = b"x" * (EARLY + 1)  # its last byte is the one too many: reading stops with a body that is whole
+    body = b"x" * (MAX_BUFFERED + 1)  # its last byte is the one too many: reading stops with a body that is whole
     for _ in range(20):
         ends, link = len(served.ends), connect(served)
         link.sendall(post(body, path=b"/never"))

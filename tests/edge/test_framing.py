@@ -20,10 +20,9 @@ import pytest
 
 from gateway.core.errors import BadHost, GatewayError
 from gateway.edge.cancellation import ClientGone
-from gateway.edge.http1.connection import ServerConnection
+from gateway.edge.errors import send_error
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.replies import send_error
 
 SEEDS = range(10)
 CASES = 200
@@ -161,10 +160,10 @@ async def ours(pieces: Sequence[bytes]) -> Reading:
             send_error(asked, error)
         except asyncio.CancelledError:
             with suppress(ClientGone):
-                asked.resign()
+                asked.reraise()
 
     listener = HttpServer(app)
-    line, wire = ServerConnection(listener), Wire()
+    line, wire = listener.connection(), Wire()
     line.connection_made(wire)
     for piece in pieces:
         if not wire.closed:

@@ -26,7 +26,7 @@ def ended(
         try:
             return await work(job)
         except asyncio.CancelledError:
-            job.resign()
+            job.reraise()
             raise
 
     async def run() -> str:
@@ -57,7 +57,7 @@ async def long(job: Cancellation) -> str:
 
 
 def gone(job: Cancellation) -> None:
-    job.leave(ClientGone())
+    job.cancel(ClientGone())
 
 
 def stopped(job: Cancellation) -> None:
@@ -72,9 +72,9 @@ def both(job: Cancellation) -> None:
 
 THEN: dict[str, tuple[Callable[[Cancellation], None], str]] = {
     "the client leaves": (gone, "ClientGone"),
-    "the process leaves": (lambda job: job.leave(ServerDraining("")), "ServerDraining"),
+    "the process leaves": (lambda job: job.cancel(ServerDraining("")), "ServerDraining"),
     "the client leaves before the process": (
-        lambda job: (gone(job), job.leave(ServerDraining("")))[0], "ClientGone",
+        lambda job: (gone(job), job.cancel(ServerDraining("")))[0], "ClientGone",
     ),
     "somebody else stops it": (stopped, "cancelled"),
     "the client leaves and somebody else stops it": (both, "cancelled"),
@@ -89,7 +89,7 @@ def test_the_reason_comes_out_of_the_work(then: Callable[[Cancellation], None], 
 def test_work_that_nobody_ends_is_done() -> None:
     async def work(job: Cancellation) -> str:
         await asyncio.sleep(0)
-        job.settle()
+        job.commit()
         return "done"
 
     assert ended(work) == "done"
@@ -114,7 +114,7 @@ def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
 def test_a_client_that_leaves_as_the_work_is_done_is_noticed() -> None:
     async def work(job: Cancellation) -> str:
         gone(job)  # its cancellation would come at the next wait, and there is none
-        job.settle()
+        job.commit()
         return "done"
 
     assert ended(work) == "ClientGone"
@@ -124,7 +124,7 @@ def test_a_lost_cancellation_is_noticed_when_the_work_is_done() -> None:
     async def work(job: Cancellation) -> str:
         with suppress(asyncio.CancelledError):  # as a careless library does
             await asyncio.sleep(10)
-        job.settle()
+        job.commit()
         return "done"
 
     assert ended(work, gone) == "ClientGone"
@@ -132,7 +132,7 @@ def test_a_lost_cancellation_is_noticed_when_the_work_is_done() -> None:
 
 def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
     async def work(job: Cancellation) -> str:
-        job.settle()
+        job.commit()
         gone(job)
         await asyncio.sleep(0)
         return "done"
@@ -142,7 +142,7 @@ def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
 
 def test_a_client_that_leaves_a_failure_that_is_being_told_changes_nothing() -> None:
     async def work(job: Cancellation) -> str:
-        job.conclude()
+        job.shield()
         gone(job)
         await asyncio.sleep(0)
         return "told"
@@ -198,7 +198,7 @@ class ClosesSlowly:
                 await asyncio.sleep(6 * TOTAL)
 
 
-@pytest.mark.parametrize("leaves", [gone, lambda job: job.leave(ServerDraining(""))], ids=["client", "process"])
+@pytest.mark.parametrize("leaves", [gone, lambda job: job.cancel(ServerDraining(""))], ids=["client", "process"])
 @pytest.mark.parametrize("listens", [True, False], ids=["waiting for the engine", "waiting for the client"])
 @pytest.mark.parametrize("when", ["with it", "while it closes"])
 def test_a_total_that_is_up_as_somebody_leaves_hides_nobody(

@@ -79,8 +79,7 @@ def test_both_models_are_the_same_weights_behind_different_prompts(served: Gatew
     }
     assert bodies["demo"]["prompt"] == "<HUMAN>: 1+1=?<eoh>\n<BOT>: "
     assert bodies["demo-wrong-template"]["prompt"] == "<|im_start|>user\n1+1=?<|im_end|>\n<|im_start|>assistant\n"
-    stack = served.runtime.stack
-    assert stack is not None
+    stack = served.runtime.state.stack
     assert len({stack.snapshot.models[model].targets[0].path for model in bodies}) == 1
 
 

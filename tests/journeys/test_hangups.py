@@ -74,6 +74,4 @@ async def visit(client: httpx.AsyncClient, served: Gateway, rng: random.Random, 
 
 def busy(served: Gateway) -> int:
     runtime = served.runtime
-    assert runtime.doors is not None
-    assert runtime.stack is not None
-    return runtime.doors.engines.get(runtime.stack.snapshot.models["slow"].targets[0]).active
+    return runtime.resources.engines.get(runtime.state.stack.snapshot.models["slow"].targets[0]).active

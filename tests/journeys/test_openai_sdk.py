@@ -75,7 +75,7 @@ def raw(text: str) -> str:
 
 
 def ids(served: Gateway, text: str) -> list[int]:
-    tokens = served.runtime.stack.routes["demo"].tokens  # type: ignore[union-attr]
+    tokens = served.runtime.state.stack.routes["demo"].tokens
     assert tokens is not None
     return tokens.tokenize(raw(text), True)
 
@@ -385,9 +385,7 @@ def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:
 def busy(served: Gateway) -> int:
     """Choices under way in the demo's engine, which all its models share."""
     runtime = served.runtime
-    assert runtime.doors is not None
-    assert runtime.stack is not None
-    return runtime.doors.engines.get(runtime.stack.snapshot.models["slow"].targets[0]).active
+    return runtime.resources.engines.get(runtime.state.stack.snapshot.models["slow"].targets[0]).active
 
 
 def test_closing_a_stream_early_frees_the_engine(client: OpenAI, served: Gateway) -> None:

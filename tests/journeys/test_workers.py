@@ -481,7 +481,7 @@ def test_a_worker_that_is_only_starting_takes_no_connections_during_a_drain(tmp_
             os.kill(victim, signal.SIGKILL)
             assert eventually(lambda: bool(set(workers(process)) - set(held)), 10)
             (starting,) = set(workers(process)) - set(held)
-            assert eventually(lambda: b"cli.worker" in Path(f"/proc/{starting}/cmdline").read_bytes(), 10)
+            assert eventually(lambda: b"server.worker" in Path(f"/proc/{starting}/cmdline").read_bytes(), 10)
             os.kill(starting, signal.SIGSTOP)  # its start takes long
             process.signal(signal.SIGTERM)
             assert eventually(lambda: not process.accepts(), 20), "connections are accepted, and never answered"

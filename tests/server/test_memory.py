@@ -7,18 +7,18 @@ import sys
 
 import pytest
 
-from gateway.server.memory import THEIRS
+from gateway.server.memory import MALLOC_VARIABLES
 from tests.journeys.process import environment
 
 PROBE = """
 import ctypes
-from gateway.server.memory import settle
+from gateway.server.memory import tune_memory
 
 libc = ctypes.CDLL(None)
 if not hasattr(libc, "mallopt"):
     print("no glibc")
     raise SystemExit
-settle()
+tune_memory()
 libc.malloc.restype = libc.realloc.restype = ctypes.c_void_p
 libc.free.argtypes = [ctypes.c_void_p]
 before = int(open("/proc/self/statm").read().split()[1])
@@ -46,4 +46,4 @@ def test_freed_memory_is_kept_unless_the_operator_has_decided() -> None:
     assert ours == "kept"
     assert kept(GLIBC_TUNABLES="glibc.malloc.trim_threshold=131072") == "given back"
     assert kept(MALLOC_TRIM_THRESHOLD_="131072") == "given back"
-    assert "LD_PRELOAD" in THEIRS
+    assert "LD_PRELOAD" in MALLOC_VARIABLES

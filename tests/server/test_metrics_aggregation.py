@@ -6,10 +6,10 @@ import asyncio
 import socket
 from typing import Any
 
-from gateway.server.metrics_aggregation import MOST_ASKED, Counts
+from gateway.server.metrics_aggregation import MAX_PENDING, MetricsAggregator
 from gateway.server.rpc import RpcChannel
 from gateway.server.worker_handle import WorkerHandle
-from gateway.telemetry.merge import tally
+from gateway.telemetry.merge import take_snapshot
 from gateway.telemetry.metrics import Metrics
 
 
@@ -33,29 +33,29 @@ def test_a_worker_that_hangs_is_asked_a_few_times_and_its_last_counts_stand_for_
     async def looked() -> None:
         ours, theirs = socket.socketpair()
         with theirs, socket.socket() as port:
-            seat = WorkerHandle(
-                0, port, channel=await RpcChannel.over(ours, nothing), serves=True, told=tally(counted(3))
+            worker = WorkerHandle(
+                0, port, channel=await RpcChannel.over(ours, nothing), serving=True, metrics=take_snapshot(counted(3))
             )
-            assert seat.channel is not None
-            reading = asyncio.create_task(seat.channel.run())
-            counts = Counts([seat], counted(1))
-            for _ in range(MOST_ASKED + 3):
+            assert worker.channel is not None
+            reading = asyncio.create_task(worker.channel.run())
+            counts = MetricsAggregator([worker], counted(1))
+            for _ in range(MAX_PENDING + 3):
                 assert restarts(await counts.exposition()) == 4
-            assert seat.asked == MOST_ASKED
+            assert worker.pending == MAX_PENDING
             theirs.close()
             await reading
             await asyncio.sleep(0.05)
-            assert seat.asked == 0
+            assert worker.pending == 0
 
     asyncio.run(looked())
 
 
 def test_what_a_dead_worker_has_counted_stays_in_the_sum() -> None:
     with socket.socket() as port:
-        seat = WorkerHandle(0, port, told=tally(counted(2)))
-        counts = Counts([seat], counted(1))
-        counts.bury(seat)
+        worker = WorkerHandle(0, port, metrics=take_snapshot(counted(2)))
+        counts = MetricsAggregator([worker], counted(1))
+        counts.process_ended(worker)
         assert restarts(asyncio.run(counts.exposition())) == 3
-        seat.told = tally(counted(1))
-        counts.bury(seat)
+        worker.metrics = take_snapshot(counted(1))
+        counts.process_ended(worker)
         assert restarts(asyncio.run(counts.exposition())) == 4

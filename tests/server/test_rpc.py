@@ -37,7 +37,7 @@ def test_answers_find_their_questions_in_any_order() -> None:
     async def talk() -> list[Any]:
         one, other, _ = await both(answer)
         running = [asyncio.create_task(side.run()) for side in (one, other)]
-        told = await asyncio.gather(one.ask("slow", 1), one.ask("quick", b"x" * 3_000_000), one.ask("slow", None))
+        told = await asyncio.gather(one.call("slow", 1), one.call("quick", b"x" * 3_000_000), one.call("slow", None))
         for task in running:
             task.cancel()
         return told
@@ -54,7 +54,7 @@ def test_a_question_ends_when_the_other_side_is_gone() -> None:
     async def talk() -> None:
         one, other, _ = await both(never)
         running = [asyncio.create_task(side.run()) for side in (one, other)]
-        asked = asyncio.create_task(one.ask("anything"))
+        asked = asyncio.create_task(one.call("anything"))
         await asyncio.sleep(0.05)
         other._writer.close()
         with pytest.raises(ChannelClosed):
@@ -62,7 +62,7 @@ def test_a_question_ends_when_the_other_side_is_gone() -> None:
         await asyncio.gather(*running)
         assert one.closed
         with pytest.raises(ChannelClosed):
-            await one.ask("again")
+            await one.call("again")
 
     asyncio.run(asyncio.wait_for(talk(), 5))
 

@@ -1,4 +1,4 @@
-"""Lines wait for each other, and none is lost, changed or out of order."""
+"""LogWriter wait for each other, and none is lost, changed or out of order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from gateway.core.record import Record
 from gateway.telemetry.call_log import CALLS, log_call
-from gateway.telemetry.log_writer import EVERY, FORMAT, MOST, PATIENCE, Lines
+from gateway.telemetry.log_writer import FLUSH_SECONDS, FORMAT, MAX_WAITING, WRITE_SECONDS, LogWriter
 from tests.journeys.process import serving
 from tests.serving import eventually
 
@@ -59,8 +59,8 @@ def test_a_line_is_what_loggings_own_formatter_makes_of_it(moment: float, level:
     stream, record = Stream(), logging.LogRecord("x", level, "", 0, "said", None, None)
     record.created = moment
     record.msecs = int((moment - int(moment)) * 1000) + 0.0
-    lines = Lines(stream.write, now=lambda: moment)
-    lines.say(level, "said")
+    lines = LogWriter(stream.write, now=lambda: moment)
+    lines.write_line(level, "said")
     lines.flush()
     assert stream.getvalue() == logging.Formatter(FORMAT).format(record) + "\n"
 
@@ -68,9 +68,9 @@ def test_a_line_is_what_loggings_own_formatter_makes_of_it(moment: float, level:
 def test_the_date_moves_on() -> None:
     moments = iter([0.0, 0.5, 86400.0, 0.25])
     stream = Stream()
-    lines = Lines(stream.write, now=lambda: next(moments))
+    lines = LogWriter(stream.write, now=lambda: next(moments))
     for _ in range(4):
-        lines.say(logging.INFO, "")
+        lines.write_line(logging.INFO, "")
     lines.flush()
     days = [line.split()[0] for line in stream.getvalue().splitlines()]
     assert days[0] == days[1] == days[3] != days[2]
@@ -78,18 +78,18 @@ def test_the_date_moves_on() -> None:
 
 def test_under_load_lines_share_their_writes_and_the_last_is_not_forgotten() -> None:
     stream = Stream()
-    with only_handler(Lines(stream.write)):
+    with only_handler(LogWriter(stream.write)):
         log_call(RECORD)
         assert eventually(lambda: len(stream.writes) == 1)  # the first after a quiet moment is written at once
         for _ in range(50):
             log_call(RECORD)
-        assert eventually(lambda: stream.getvalue().count(SAID) == 51, 10 * EVERY)
+        assert eventually(lambda: stream.getvalue().count(SAID) == 51, 10 * WRITE_SECONDS)
     assert len(stream.writes) < 20
 
 
 def test_a_warning_takes_along_what_waits_and_keeps_the_order() -> None:
     stream = Stream()
-    lines = Lines(stream.write)
+    lines = LogWriter(stream.write)
     with only_handler(lines):
         for number in range(3):
             log_call(replace(RECORD, request_id=f"req_{number}"))
@@ -120,31 +120,33 @@ class Stuck:
 
 def test_lines_that_nobody_reads_are_dropped_and_counted_and_saying_them_never_waits() -> None:
     stuck = Stuck()
-    lines = Lines(stuck.write, stuck.drop)
-    lines.say(logging.INFO, "0")
-    assert eventually(lambda: not lines._held)  # the thread is stuck in its write
-    for number in range(1, MOST + 101):
-        lines.say(logging.WARNING, str(number))
+    lines = LogWriter(stuck.write, stuck.drop)
+    lines.write_line(logging.INFO, "0")
+    assert eventually(lambda: not lines._waiting)  # the thread is stuck in its write
+    for number in range(1, MAX_WAITING + 101):
+        lines.write_line(logging.WARNING, str(number))
     assert stuck.dropped == 100
     stuck.reads.set()
     lines.flush()
-    assert [line.rsplit(" ", 1)[1] for line in stuck.text.splitlines()] == [str(number) for number in range(MOST + 1)]
+    assert [line.rsplit(" ", 1)[1] for line in stuck.text.splitlines()] == [
+        str(number) for number in range(MAX_WAITING + 1)
+    ]
 
 
 def test_a_flush_gives_a_reader_up_that_does_not_read() -> None:
     stuck = Stuck()
-    lines = Lines(stuck.write)
-    lines.say(logging.INFO, "said")
+    lines = LogWriter(stuck.write)
+    lines.write_line(logging.INFO, "said")
     started = time.monotonic()
     lines.flush()
-    assert time.monotonic() - started < 20 * PATIENCE
+    assert time.monotonic() - started < 20 * FLUSH_SECONDS
     assert not stuck.text
     stuck.reads.set()
 
 
 def test_threads_lose_no_line() -> None:
     stream = Stream()
-    lines = Lines(stream.write)
+    lines = LogWriter(stream.write)
 
     def talk(name: int) -> None:
         for number in range(200):
@@ -155,7 +157,7 @@ def test_threads_lose_no_line() -> None:
         for thread in threads:
             thread.start()
         for number in range(200):
-            lines.say(logging.INFO, f"loop:{number}")
+            lines.write_line(logging.INFO, f"loop:{number}")
             await asyncio.sleep(0)
         await asyncio.to_thread(lambda: [thread.join() for thread in threads])
 
@@ -175,16 +177,16 @@ def test_a_reader_that_has_gone_stops_nobody(error: type[Exception]) -> None:
         seen.append(text)
         raise error
 
-    lines = Lines(write)
+    lines = LogWriter(write)
     for _ in range(2):
-        lines.say(logging.WARNING, "said")
+        lines.write_line(logging.WARNING, "said")
         lines.flush()
     assert len(seen) == 2
 
 
 def test_a_message_that_cannot_be_printed_is_reported_as_logging_does(capsys: pytest.CaptureFixture[str]) -> None:
     stream = Stream()
-    with only_handler(Lines(stream.write)):
+    with only_handler(LogWriter(stream.write)):
         logging.getLogger("x").warning("%d", "no number")
     assert not stream.getvalue()
     assert "Logging error" in capsys.readouterr().err
@@ -203,18 +205,18 @@ class Seen(logging.Handler):
 
 def test_whoever_sets_up_logging_gets_records() -> None:
     seen = Seen()
-    for handlers in ([seen], [Lines(Stream().write), seen]):
+    for handlers in ([seen], [LogWriter(Stream().write), seen]):
         with only_handler(*handlers):
             log_call(RECORD)
     assert [record.getMessage() for record in seen.records] == [SAID] * 2
     assert (seen.records[0].name, seen.records[0].args[2]) == ("gateway.calls", "m")  # type: ignore[index]
 
 
-def nothing(lines: Lines) -> None:
+def nothing(lines: LogWriter) -> None:
     """As ``serve`` sets it up."""
 
 
-CHANGES: dict[str, tuple[Callable[[Lines], object], bool]] = {  # what somebody changed: may records be left out?
+CHANGES: dict[str, tuple[Callable[[LogWriter], object], bool]] = {  # what somebody changed: may records be left out?
     "nothing": (nothing, True),
     "a handler of the logger": (lambda lines: CALLS.addHandler(Seen()), False),
     "a handler in between": (lambda lines: logging.getLogger("gateway").addHandler(Seen()), False),
@@ -229,11 +231,11 @@ CHANGES: dict[str, tuple[Callable[[Lines], object], bool]] = {  # what somebody 
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_record_is_left_out_only_if_nobody_would_see_the_difference(case: str) -> None:
     change, alone = CHANGES[case]
-    lines = Lines(Stream().write)
+    lines = LogWriter(Stream().write)
     with only_handler(lines):
         try:
             change(lines)
-            assert lines.takes_all_of(CALLS) is alone
+            assert lines.is_only_handler_of(CALLS) is alone
         finally:
             CALLS.handlers, CALLS.filters, CALLS.propagate = [], [], True
             logging.getLogger("gateway").handlers = []
@@ -241,7 +243,7 @@ def test_a_record_is_left_out_only_if_nobody_would_see_the_difference(case: str)
 
 def test_a_raised_threshold_holds() -> None:
     stream = Stream()
-    lines = Lines(stream.write)
+    lines = LogWriter(stream.write)
     with only_handler(lines):
         logging.getLogger().setLevel(logging.WARNING)
         log_call(RECORD)

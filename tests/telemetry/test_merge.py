@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.record import Record
-from gateway.telemetry.merge import MetricsSnapshot, exposition, merge, remains, tally
+from gateway.telemetry.merge import MetricsSnapshot, exposition, merge, take_snapshot, without_gauges
 from gateway.telemetry.metrics import Metrics
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -39,12 +39,14 @@ def worker(*models: str) -> Metrics:
 def test_one_tally_is_told_as_its_process_would_tell_it() -> None:
     metrics = worker("a", "b")
     own = [line for line in metrics.exposition().decode().splitlines() if "process_" not in line]
-    told = [line for line in exposition(merge([tally(metrics)])).decode().splitlines() if "process_" not in line]
+    told = [
+        line for line in exposition(merge([take_snapshot(metrics)])).decode().splitlines() if "process_" not in line
+    ]
     assert told == own
 
 
 def test_counts_and_observations_are_added_and_the_build_is_told_once() -> None:
-    told = ours(merge([tally(worker("a", "b")), tally(worker("b"))]))
+    told = ours(merge([take_snapshot(worker("a", "b")), take_snapshot(worker("b"))]))
     calls = {dict(labels)["model"]: value for (name, labels), value in told.items() if name == "gateway_requests_total"}
     assert calls == {"a": 1, "b": 2}
     b = (("endpoint", "chat"), ("model", "b"))
@@ -57,8 +59,8 @@ def test_counts_and_observations_are_added_and_the_build_is_told_once() -> None:
 
 
 def test_of_a_dead_process_stays_what_it_counted_and_not_what_it_was_doing() -> None:
-    dead = tally(worker("a", "b"))
-    told = ours(merge([tally(Metrics()), remains(dead)]))
+    dead = take_snapshot(worker("a", "b"))
+    told = ours(merge([take_snapshot(Metrics()), without_gauges(dead)]))
     assert told["gateway_requests_total", (("endpoint", "chat"), ("model", "a"), ("outcome", "ok"))] == 1
     assert told["gateway_request_seconds_sum", (("endpoint", "chat"), ("model", "b"))] == 0.5
     assert not [key for key in told if key[0] in ("gateway_in_flight", "gateway_build_info")]
@@ -67,7 +69,7 @@ def test_of_a_dead_process_stays_what_it_counted_and_not_what_it_was_doing() -> 
 def test_the_remains_of_many_add_up() -> None:
     gone = MetricsSnapshot()
     for _ in range(3):
-        gone = merge([gone, remains(tally(worker("a")))])
+        gone = merge([gone, without_gauges(take_snapshot(worker("a")))])
     calls = ours(gone)["gateway_requests_total", (("endpoint", "chat"), ("model", "a"), ("outcome", "ok"))]
     assert calls == 3
 
@@ -86,7 +88,7 @@ PROCESS = {  # one process, another, both
 @pytest.mark.parametrize("order", [1, -1], ids=["one first", "other first"])
 def test_what_the_processes_tell_of_themselves_is_combined_by_its_meaning(name: str, order: int) -> None:
     *each, both = PROCESS[name]
-    tallies = [tally(Metrics()) for _ in each]
+    tallies = [take_snapshot(Metrics()) for _ in each]
     for told, value in zip(tallies, each[::order], strict=True):
         for family in told.process:
             family.samples = [sample._replace(value=value) for sample in family.samples if sample.name == name]
@@ -94,12 +96,12 @@ def test_what_the_processes_tell_of_themselves_is_combined_by_its_meaning(name: 
 
 
 def test_a_tally_travels_between_processes() -> None:
-    told = tally(worker("a"))
+    told = take_snapshot(worker("a"))
     assert series(pickle.loads(pickle.dumps(told))) == series(told)
 
 
 def test_merging_leaves_the_tallies_as_they_are() -> None:
-    one, other = tally(worker("a")), tally(worker("a"))
+    one, other = take_snapshot(worker("a")), take_snapshot(worker("a"))
     before = series(one), series(other)
     merge([one, other])
     assert (series(one), series(other)) == before

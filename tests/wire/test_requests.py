@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.core.call import Call
 from gateway.core.dialogue import Part
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.fields import FORBIDDEN
-from gateway.wire.requests import _call, read_chat, read_completion, read_embedding
-from gateway.wire.validation import CHAT, sorted_fields
+from gateway.wire.requests import read_chat, read_completion, read_embedding
 
 USER = {"role": "user", "content": "hi"}
 
@@ -219,24 +216,6 @@ def test_what_the_operator_sets_is_refused_everywhere(read: Any, name: str) -> N
         read(**{name: "anything"})
     assert raised.value.param == name
     assert "anything" not in raised.value.message
-
-
-PLAIN_FIELDS: dict[str, list[Any]] = {
-    "n": [None, 1, 3],
-    "stream": [None, True, False],
-    "max_tokens": [None, 5],
-    "temperature": [None, 0, 0.5],
-    "tools": [None, [], [{"type": "function"}]],
-    "top_k": [None, 7],
-    "continue_final_message": [None, False, True],
-}
-
-
-@given(st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in PLAIN_FIELDS.items()}))
-def test_a_plain_chat_is_the_call_that_every_other_would_be(fields: dict[str, Any]) -> None:
-    body = {"model": "m", "messages": [USER], **fields}
-    call = read_chat(body, request_id="r", received=1.5)
-    assert call == _call("chat", body, sorted_fields(CHAT, body, "messages"), "r", 1.5, call.dialogue)
 
 
 def test_variables_for_the_template_come_with_the_dialogue() -> None:

@@ -1,4 +1,4 @@
-"""How does a request of our own server take its body and speak its answer?
+"""The body and the answer of one request of our own server.
 
 A whole answer is one write; so is a stream's head with its first frames, and each batch after it.
 """
@@ -6,73 +6,61 @@ A whole answer is one write; so is a stream's head with its first frames, and ea
 from __future__ import annotations
 
 import asyncio
-import time
-from http import HTTPStatus
-from random import getrandbits
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from gateway.core.errors import BodyTooLarge, RequestTimeout
-from gateway.edge.http_request import HttpRequest, id_from
+from gateway.edge.http1.state import ServerState
+from gateway.edge.http_request import HttpRequest, body_timeout, body_too_large
 
-if TYPE_CHECKING:
-    from gateway.edge.http1.connection import ServerConnection
-
-BODY_SECONDS = 30.0
-EARLY = 256 * 1024
-"""Bytes of a body that are taken before anybody has asked for it."""
+MAX_BUFFERED = 256 * 1024
+"""Bytes of a body that are read before the handler calls ``body``."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 VERSION = b"\r\nopenai-version: 2020-10-01\r\n"
 CLOSE = b"connection: close\r\n"
 
 
-def status_line(status: int) -> bytes:
-    """The first line of an answer."""
-    return b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode("ascii"))
+class RequestConnection(Protocol):
+    """What a request needs of its connection; see ``connection.ServerConnection``."""
+
+    state: ServerState
+    transport: asyncio.Transport
+    lost: bool
+    drained: asyncio.Future[None] | None
+
+    def send(self, data: bytes) -> None: ...
+    async def drain_writes(self, seconds: float) -> None: ...
+    def done(self, request: Http1Request) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def abort(self) -> None: ...
 
 
-class Request(HttpRequest):
-    """One request on a line of ours."""
+class Http1Request(HttpRequest):
+    """One request on a connection of our own server."""
 
-    __slots__ = ("_chunked", "_head", "_line", "chunks", "expects", "limit", "old", "size", "waiter", "whole")
+    __slots__ = (
+        "_chunked", "_connection", "_head", "body_complete", "body_waiter", "chunks", "expects_continue", "http10",
+        "limit", "size",
+    )  # fmt: skip
 
-    def __init__(self, line: ServerConnection, method: str, path: str, headers: dict[bytes, bytes]) -> None:
-        # The bases' part is written out: their constructors would cost as much as all of this.
-        self.task = None
-        self._why = None
-        self._settled = False
-        self.method = method
-        self.path = path
-        self.headers = headers
-        theirs = headers.get(b"x-request-id")
-        if theirs is None:
-            self.request_id = f"req_{getrandbits(128):032x}"
-        else:
-            self.request_id = id_from(theirs)
-        self.received = time.monotonic()
-        self.model = None
-        self.known = None
-        self.telling = None
-        self.early = None
-        self.status = 0
-        self.answered = False
-        self.closing = False
-        self._line = line
+    def __init__(self, connection: RequestConnection, method: str, path: str, headers: dict[bytes, bytes]) -> None:
+        HttpRequest.__init__(self, method, path, headers)
+        self._connection = connection
         self._head: bytes | None = None
+        """The head of a started stream, until it is sent."""
         self._chunked = False
         self.chunks: list[bytes] = []
-        """The body, as far as it has come."""
+        """The parts of the body that have arrived."""
         self.size = 0
-        """Bytes of the body that have come."""
-        self.limit = EARLY
-        """Bytes it may have."""
-        self.waiter: asyncio.Future[None] | None = None
-        """Who waits for the end of the body."""
-        self.whole = False
-        """All of the body is here."""
-        self.old = False
-        """HTTP/1.0, which knows no chunks."""
-        self.expects = False
+        """Bytes of the body that have arrived."""
+        self.limit = MAX_BUFFERED
+        """Bytes that the body may have."""
+        self.body_waiter: asyncio.Future[None] | None = None
+        """Resolved at the end of the body, while ``body`` waits for it."""
+        self.body_complete = False
+        self.http10 = False
+        """HTTP/1.0, which has no chunked encoding."""
+        self.expects_continue = False
         """The client waits for ``100 Continue`` before it sends the body."""
 
     # ---------------------------------------------------------------- the body
@@ -81,72 +69,72 @@ class Request(HttpRequest):
         """See ``HttpRequest``."""
         self.limit = limit
         if self.size > limit:
-            raise too_large(limit)
-        if not self.whole:
-            if self.expects:
-                self.expects = False
-                self._line.send(CONTINUE)
-            self._line.read_on()
-            self.waiter = asyncio.get_running_loop().create_future()
+            raise body_too_large(limit)
+        if not self.body_complete:
+            if self.expects_continue:
+                self.expects_continue = False
+                self._connection.send(CONTINUE)
+            self._connection.resume_reading()
+            self.body_waiter = asyncio.get_running_loop().create_future()
             try:
-                await self.waiter
+                await self.body_waiter
             finally:
-                self.waiter = None
-        body, self.early = self.early, None
+                self.body_waiter = None
+        body, self.buffered_body = self.buffered_body, None
         if body is not None:
             return body
         chunks, self.chunks = self.chunks, []
         return b"".join(chunks)
 
-    def overflow(self) -> None:
-        """More of the body has come than may come."""
-        self._line.hold()
-        self._fail(too_large(self.limit))
+    def body_overflow(self) -> None:
+        """More of the body has arrived than ``limit``."""
+        self._connection.pause_reading()
+        self._fail_body(body_too_large(self.limit))
 
-    def complete(self) -> None:
-        """The body has ended, and somebody waits for that."""
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
+    def body_arrived(self) -> None:
+        """The body is complete."""
+        if self.body_waiter is not None and not self.body_waiter.done():
+            self.body_waiter.set_result(None)
 
-    def late(self, seconds: float) -> None:
-        """The body has not come in time."""
-        self._fail(RequestTimeout(f"the request body did not arrive within {seconds:g} s"))
+    def body_late(self, seconds: float) -> None:
+        """The body did not arrive within ``seconds``."""
+        self._fail_body(body_timeout(seconds))
 
-    def _fail(self, error: Exception) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_exception(error)
+    def _fail_body(self, error: Exception) -> None:
+        if self.body_waiter is not None and not self.body_waiter.done():
+            self.body_waiter.set_exception(error)
 
     # ---------------------------------------------------------------- the answer
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
         """See ``HttpRequest``."""
-        if self.answered:
+        if self.complete:
             return
         self.status = status
-        line = self._line
-        listener = line.listener
-        if not line.lost:
-            line.transport.write(
+        connection = self._connection
+        state = connection.state
+        if not connection.lost:
+            connection.transport.write(
                 b"%b%b%b%bcontent-length: %d\r\n%b\r\n%b"
                 % (
-                    listener.openings.get(status) or listener.opening(status), self.request_id.encode("ascii"),
+                    state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
                     VERSION, headers, len(body),
-                    CLOSE if self.closing or self.expects or listener.draining else b"",
+                    CLOSE if self.closing or self.expects_continue or state.draining else b"",
                     b"" if self.method == "HEAD" else body,
                 )
             )  # fmt: skip
-        self.answered = True
-        line.done(self)
+        self.complete = True
+        connection.done(self)
 
-    def begin(self, status: int, headers: bytes) -> None:
+    def start(self, status: int, headers: bytes) -> None:
         """See ``HttpRequest``."""
         self.status = status
-        listener = self._line.listener
-        self._chunked = not self.old and self.method != "HEAD"
-        # A client that was never told to go on may or may not send its body now.
-        self.closing = self.closing or self.expects or listener.draining
+        state = self._connection.state
+        self._chunked = not self.http10 and self.method != "HEAD"
+        # Without ``100 Continue`` it is unknown whether a body follows, so the connection cannot be used again.
+        self.closing = self.closing or self.expects_continue or state.draining
         self._head = b"%b%b%b%b%b%b\r\n" % (
-            listener.openings.get(status) or listener.opening(status), self.request_id.encode("ascii"),
+            state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
             VERSION, headers,
             CLOSE if self.closing else b"", b"transfer-encoding: chunked\r\n" if self._chunked else b"",
         )  # fmt: skip
@@ -155,55 +143,48 @@ class Request(HttpRequest):
         """See ``HttpRequest``."""
         if not frames:
             return
-        line = self._line
-        if self._chunked and self._head is None:  # every part but the first
-            framed = b"%x\r\n%b\r\n" % (len(frames), frames)
-        else:
-            framed = self._framed(frames)
-        if not line.lost:
-            line.transport.write(framed)
-        if line.drained is not None:
-            await line.drain_writes(seconds)
+        connection = self._connection
+        framed = self._framed(frames)
+        if not connection.lost:
+            connection.transport.write(framed)
+        if connection.drained is not None:
+            await connection.drain_writes(seconds)
 
     @property
-    def passes_on(self) -> bool:
+    def can_try_write(self) -> bool:
         """See ``HttpRequest``."""
         return self._chunked and self._head is None
 
-    def pass_on(self, frames: bytes) -> bool:
+    def try_write(self, frames: bytes) -> bool:
         """See ``HttpRequest``."""
-        line = self._line
-        if line.drained is not None:
+        connection = self._connection
+        if connection.drained is not None:
             return False
-        if not line.lost:
-            line.transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))
+        if not connection.lost:
+            connection.transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))
         return True
 
     def end(self, last: bytes = b"") -> None:
         """See ``HttpRequest``."""
-        if self.answered:
+        if self.complete:
             return
         framed = self._framed(last)
-        self._line.send(framed + b"0\r\n\r\n" if self._chunked else framed)
-        self.answered = True
-        self._line.done(self)
+        self._connection.send(framed + b"0\r\n\r\n" if self._chunked else framed)
+        self.complete = True
+        self._connection.done(self)
 
-    def abandon(self) -> None:
+    def abort(self) -> None:
         """See ``HttpRequest``."""
-        self._line.abort()
+        self._connection.abort()
 
     def _framed(self, frames: bytes) -> bytes:
-        head = self._head
+        """A part of a stream as it is sent: after the head if that is not sent yet, in a chunk if there are chunks."""
         if self.method == "HEAD":
             frames = b""
         elif self._chunked and frames:
             frames = b"%x\r\n%b\r\n" % (len(frames), frames)
+        head = self._head
         if head is None:
             return frames
         self._head = None
         return head + frames
-
-
-def too_large(limit: int) -> BodyTooLarge:
-    """413."""
-    return BodyTooLarge(f"the request body is larger than {limit} bytes (server.max_body)")

@@ -1,6 +1,6 @@
-"""Who keeps all connections? One list of lines, one look at them a second, and the order of leaving.
+"""All connections of our own server: accepting, timeouts, draining.
 
-Waits are counted in whole seconds by one timer for all lines, so that a request starts and cancels none.
+One timer checks all connections once a second, so a request neither starts nor cancels a timer.
 """
 
 from __future__ import annotations
@@ -8,120 +8,114 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from email.utils import formatdate
 from typing import Any
 
 from gateway.core.errors import ServerDraining
-from gateway.edge.http1.connection import ConnectionTimeouts, ServerConnection
-from gateway.edge.http1.request import Request, status_line
+from gateway.edge.http1.connection import ServerConnection
+from gateway.edge.http1.request import Http1Request
+from gateway.edge.http1.state import ConnectionTimeouts, ServerState
 from gateway.edge.http_request import HttpRequest
 
-App = Callable[[HttpRequest], Coroutine[Any, Any, None]]
-
 BACKLOG = 2048
-LOOK = 1.0
-"""Seconds between two looks at the lines; what they wait for is this much inexact."""
-LAST_WORDS = 1.5
-"""Seconds for an error to reach clients whose calls the end of the drain cuts off."""
+CHECK_SECONDS = 1.0
+"""Seconds between two checks of all connections, and the inexactness of their timeouts."""
+ERROR_SECONDS = 1.5
+"""Seconds for an error to reach clients whose calls the end of the drain ends."""
 
-CUT_OFF = "the gateway is shutting down and could not wait for this answer to end"
+DRAIN_ENDED = "the gateway is shutting down, and server.drain ended before this answer did; retry later"
 
 
 class HttpServer:
-    """Serves ``app`` on ready sockets, in the running loop."""
+    """Serves ``app`` on bound sockets, in the running loop."""
 
-    def __init__(self, app: App, patience: ConnectionTimeouts = ConnectionTimeouts(), look: float = LOOK) -> None:  # noqa: B008  # frozen
+    def __init__(
+        self,
+        app: Callable[[HttpRequest], Coroutine[Any, Any, None]],
+        timeouts: ConnectionTimeouts = ConnectionTimeouts(),  # noqa: B008  # frozen
+        check_seconds: float = CHECK_SECONDS,
+    ) -> None:
         self._app = app
-        self._seconds = look
-        self.patience = patience
+        self._check_seconds = check_seconds
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.Server] = []
-        self._empty = asyncio.Event()
+        self._all_closed = asyncio.Event()
+        """Set when the last connection is closed, while draining."""
         self._timer: asyncio.TimerHandle | None = None
-        self.lines: set[ServerConnection] = set()
-        self.openings: dict[int, bytes] = {}
-        """The first bytes of an answer by its status, for this second."""
-        self.draining = False
-        self.now = self._loop.time()
-        """Seconds, as of the last look."""
+        self._state = ServerState(timeouts=timeouts, now=self._loop.time(), starts={})
+        self.connections: set[ServerConnection] = set()
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
-        """Begin to listen."""
+        """Listen."""
         for bound in sockets:
-            self._servers.append(
-                await self._loop.create_server(lambda: ServerConnection(self), sock=bound, backlog=BACKLOG)
-            )
-        self._look()
+            self._servers.append(await self._loop.create_server(self.connection, sock=bound, backlog=BACKLOG))
+        self._check_connections()
 
     def drain(self) -> None:
         """Take no new connections, close idle ones, let running answers end."""
-        self.draining = True
+        self._state.draining = True
         for server in self._servers:
             server.close()
-        for line in tuple(self.lines):
-            line.drain()
-        if not self.lines:
-            self._empty.set()
+        for connection in tuple(self.connections):
+            connection.drain()
+        if not self.connections:
+            self._all_closed.set()
 
-    async def left(self, seconds: float) -> None:
-        """Wait until all lines are closed; what still runs after ``seconds`` is told so, and cut."""
-        assert self.draining
-        if not await self._wait(self._empty.wait(), seconds):
-            work = self._running()
-            for line in tuple(self.lines):
-                if line.current is not None:
-                    line.current.leave(ServerDraining(CUT_OFF))
-            await self._wait(self._empty.wait(), LAST_WORDS)
-            await self._cut(work)
-        self._close()
+    async def wait_closed(self, seconds: float) -> None:
+        """Wait until all connections are closed; calls that still run after ``seconds`` get an error and are ended."""
+        assert self._state.draining
+        if not await self._wait(self._all_closed.wait(), seconds):
+            tasks = self._running()
+            for connection in tuple(self.connections):
+                if connection.current is not None:
+                    connection.current.cancel(ServerDraining(DRAIN_ENDED))
+            await self._wait(self._all_closed.wait(), ERROR_SECONDS)
+            await self._abort_connections(tasks)
+        self._stop_timer()
 
     async def abort(self) -> None:
-        """Cut everything, now: the calls under way are cancelled."""
+        """Cancel all calls and close all connections now."""
         self.drain()
-        work = self._running()
-        for task in work:
+        tasks = self._running()
+        for task in tasks:
             task.cancel()
-        await self._cut(work)
-        self._close()
+        await self._abort_connections(tasks)
+        self._stop_timer()
 
-    # ---------------------------------------------------------------- for the lines
+    # ---------------------------------------------------------------- connections
 
-    def start(self, request: Request) -> None:
-        """Answer the request, in a task of its own."""
+    def connection(self) -> ServerConnection:
+        """A new connection; asyncio calls this for each one that a socket accepts."""
+        return ServerConnection(self._state, self._start, self.connections.add, self._closed)
+
+    def _start(self, request: Http1Request) -> None:
+        """Answer the request in a task of its own."""
         request.task = asyncio.Task(self._app(request), loop=self._loop, name="request")
 
-    def opening(self, status: int) -> bytes:
-        """Status line and date, up to the request's id."""
-        opening = b"%bdate: %b\r\nx-request-id: " % (status_line(status), formatdate(usegmt=True).encode("ascii"))
-        self.openings[status] = opening
-        return opening
-
-    def lost(self, line: ServerConnection) -> None:
-        """A line is closed."""
-        self.lines.discard(line)
-        if self.draining and not self.lines:
-            self._empty.set()
+    def _closed(self, connection: ServerConnection) -> None:
+        self.connections.discard(connection)
+        if self._state.draining and not self.connections:
+            self._all_closed.set()
 
     # ----------------------------------------------------------------
 
-    def _look(self) -> None:
-        self.now = self._loop.time()
-        self.openings.clear()
-        for line in tuple(self.lines):
-            line.look(self.now)
-        self._timer = self._loop.call_later(self._seconds, self._look)
+    def _check_connections(self) -> None:
+        now = self._state.now = self._loop.time()
+        self._state.starts.clear()
+        for connection in tuple(self.connections):
+            connection.check_timeouts(now)
+        self._timer = self._loop.call_later(self._check_seconds, self._check_connections)
 
     def _running(self) -> list[asyncio.Task[None]]:
-        current = [line.current for line in self.lines]
+        current = [connection.current for connection in self.connections]
         return [request.task for request in current if request is not None and request.task is not None]
 
-    async def _cut(self, work: list[asyncio.Task[None]]) -> None:
-        for line in tuple(self.lines):
-            line.abort()
-        if work:
-            await asyncio.wait(work, timeout=LAST_WORDS)
+    async def _abort_connections(self, tasks: list[asyncio.Task[None]]) -> None:
+        for connection in tuple(self.connections):
+            connection.abort()
+        if tasks:
+            await asyncio.wait(tasks, timeout=ERROR_SECONDS)
 
-    def _close(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 

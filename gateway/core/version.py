@@ -1,0 +1,3 @@
+"""The version of the gateway."""
+
+VERSION = "0.1.0"

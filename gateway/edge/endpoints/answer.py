@@ -1,0 +1,127 @@
+"""Runs a call and writes the model's answer, whole or as a stream."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import orjson
+
+from gateway.calls.prepare import Prepared
+from gateway.calls.response import ResponseStream
+from gateway.calls.route import Route
+from gateway.calls.run import CallRun
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.core.completion import Completion
+from gateway.core.events import Document
+from gateway.core.exchange import Events
+from gateway.core.text_splice import TextSplice
+from gateway.edge.endpoints.endpoint import Endpoint
+from gateway.edge.http_request import JSON, HttpRequest
+from gateway.edge.provenance import explanation, provenance
+from gateway.stream.fold import Fold, fast_fold
+from gateway.wire.responses import DONE, ResponseWriter
+
+STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
+
+
+async def respond(endpoint: Endpoint, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> None:
+    """Prepare the call, open the backend and send its answer."""
+    prepared = await endpoint.prepare(route, call)
+    request.route_context = route, prepared
+    timeline.render = prepared.render_seconds
+    if prepared.prompt is not None and prepared.prompt.metadata.notices:
+        timeline.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
+    async with CallRun(route, prepared, timeline) as events:
+        if call.stream:
+            writer = _writer(endpoint, call, route, prepared, timeline)
+            request.open_stream = events, writer
+            last = await _stream(request, events, writer, timeline, route.spec.policy.delivery.idle)
+        else:
+            answer = await _whole(events)
+    request.commit()
+    if call.stream:
+        request.end(last + writer.usage() + DONE)
+        return
+    # Written after the upstream is closed, so that an explanation and the headers hold the same facts.
+    if isinstance(answer, Completion):
+        body = _writer(endpoint, call, route, prepared, timeline).whole(answer)
+    else:
+        body = {**answer.body, "model": call.model}
+        if call.explain:
+            body["gateway"] = explanation(route, prepared, timeline)
+    request.reply(200, JSON + provenance(route, prepared, timeline), orjson.dumps(body))
+
+
+def context_headers(request: HttpRequest, timeline: CallTimeline) -> bytes:
+    """The ``x-gateway-*`` headers, as far as their values are known."""
+    return b"" if request.route_context is None else provenance(*request.route_context, timeline)
+
+
+async def send_pending(request: HttpRequest, timeline: CallTimeline) -> bytes:
+    """The frames of the text that a failed stream still holds; starts the stream if there are any."""
+    if request.open_stream is None:
+        return b""
+    events, writer = request.open_stream
+    batch = await events.take_pending()
+    frames = writer.frames(batch)
+    if frames:
+        if not request.status:
+            request.start(200, STREAM_HEADERS + context_headers(request, timeline))
+        timeline.wrote(batch)
+    return frames
+
+
+async def _stream(
+    request: HttpRequest, events: ResponseStream, writer: ResponseWriter, timeline: CallTimeline, write_timeout: float
+) -> bytes:
+    """Send a stream; returns its last frames, to be sent together with its end."""
+    while batch := await events.next_batch():
+        frames, exhausted = writer.frames(batch), events.exhausted
+        if (frames or exhausted) and not request.status:
+            # The head waits for the first frame: until then a failure still gets its own status.
+            request.start(200, STREAM_HEADERS + context_headers(request, timeline))
+        if exhausted:
+            timeline.wrote(batch)
+            return frames
+        if not frames:
+            continue
+        await request.write(frames, write_timeout)
+        timeline.wrote(batch)
+        # From here on plain text goes from socket to socket without waking this task; everything else ends the splice.
+        if request.can_try_write and (choice_frames := writer.choice_frames()):
+            splice = TextSplice(request.try_write, choice_frames)
+            try:
+                await events.forward_text(splice)
+            finally:
+                timeline.passed(splice.moments)
+    return b""
+
+
+async def _whole(events: Events) -> Completion | Document:
+    batch = await events.next_batch()
+    if events.exhausted and (completion := fast_fold(batch)) is not None:
+        return completion
+    fold = Fold()
+    document: Document | None = None
+    while batch:
+        for event in batch:
+            if type(event) is Document:
+                document = event  # its usage may follow
+            else:
+                fold.add(event)
+        batch = await events.next_batch()
+    return fold.result() if document is None else document
+
+
+def _writer(endpoint: Endpoint, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline) -> ResponseWriter:
+    assert endpoint.writer is not None
+    return endpoint.writer(
+        id_=f"{endpoint.id_prefix}-{call.request_id.removeprefix('req_')}",
+        model=call.model,
+        created=int(time.time()),
+        include_usage=call.include_usage,
+        top_logprobs=prepared.top_logprobs,
+        gateway=partial(explanation, route, prepared, timeline) if call.explain else None,
+    )

@@ -1,0 +1,142 @@
+"""Reads and admits a call, has it answered, and records it once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, NoReturn
+
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.core.errors import GatewayError, InvalidValue, Overloaded, drop_tracebacks
+from gateway.edge.authorize import authenticate, authorized_route
+from gateway.edge.cancellation import ClientGone
+from gateway.edge.endpoints.answer import context_headers, send_pending
+from gateway.edge.endpoints.endpoint import Endpoint
+from gateway.edge.errors import error_event, send_error
+from gateway.edge.http_request import HttpRequest
+from gateway.edge.request_body import check_body_headers
+from gateway.edge.state import GatewayState
+from gateway.telemetry.call_log import log_call
+from gateway.wire.error_object import quoted
+from gateway.wire.json import parse_object
+
+LOG = logging.getLogger("gateway.edge")
+
+CLIENT_CLOSED_REQUEST = 499
+"""The status in the record of a call whose client left or stalled; it is never sent."""
+
+LONG_BODY = 1024 * 1024
+"""Bytes of a body that may take tens of milliseconds to parse, and as long again to check."""
+
+
+class CallHandler:
+    """Serves one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, state: GatewayState) -> None:
+        self._endpoint = endpoint
+        self._state = state
+
+    async def serve(self, request: HttpRequest) -> None:
+        """Answer a call. Its end is recorded once, whatever it is: answer, error, disconnect, shutdown."""
+        endpoint, state = self._endpoint, self._state
+        metrics = state.metrics
+        timeline = CallTimeline(endpoint.name, request.request_id, request.received)
+        end = ("internal_error", 500, "")
+        in_flight = metrics.in_flight[endpoint.name]
+        in_flight.value += 1
+        state.running += 1
+        try:
+            try:
+                if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
+                    self._refuse(request)
+                call, route = await self._read(request, timeline)
+                await endpoint.respond(endpoint, request, call, route, timeline)
+                end = ("ok", request.status, "")
+            except asyncio.CancelledError:
+                end = ("cancelled", request.status or CLIENT_CLOSED_REQUEST, "")
+                request.reraise()
+                raise
+        except ClientGone as gone:
+            phase = gone.phase or ("mid_stream" if timeline.begun else "before_first")
+            end = (gone.outcome, CLIENT_CLOSED_REQUEST, phase)
+            drop_tracebacks(gone)
+        except GatewayError as error:
+            end = (error.code, request.status or error.status, "")
+            await _fail(request, error, timeline)
+            end = (error.code, request.status, "")
+            drop_tracebacks(error)
+        except Exception:  # a bug: the log gets the traceback, the client status 500
+            LOG.exception("%s failed inside the gateway", request.request_id)
+            failure = GatewayError("internal error of the gateway; its log has the details under this request id")
+            end = (failure.code, request.status or failure.status, "")
+            _send_failure(request, failure, timeline)
+        finally:
+            state.running -= 1
+            in_flight.value -= 1
+            record = timeline.freeze(*end)
+            metrics.record(record)
+            log_call(record)
+
+    async def _read(self, request: HttpRequest, timeline: CallTimeline) -> tuple[Call, Route]:
+        """The call, and the route of its model."""
+        stack = self._state.stack
+        key = authenticate(stack, request)
+        limit = stack.snapshot.server.max_body
+        check_body_headers(request, limit)
+        raw = request.buffered_body
+        if raw is None or len(raw) > limit:
+            raw = await request.body(limit)
+        request.buffered_body = None
+        body = parse_object(raw)
+        if len(raw) > LONG_BODY:
+            await asyncio.sleep(0)  # other calls run between parsing and checking
+        if request.model is not None:
+            _name_model(body, request.model)
+        call = self._endpoint.read(body, request_id=request.request_id, received=request.received)
+        route = authorized_route(stack, key, call.model)
+        template = route.template.spec
+        timeline.model = call.model
+        timeline.template, timeline.kind = template.name, template.kind
+        timeline.stream = call.stream
+        timeline.admitted()
+        return call, route
+
+    def _refuse(self, request: HttpRequest) -> NoReturn:
+        state = self._state
+        if state.draining:
+            state.metrics.count("gateway_shed_total", "draining")
+            request.closing = True
+            raise Overloaded("the gateway is shutting down; retry later")
+        state.metrics.count("gateway_shed_total", "in_flight")
+        limit = state.stack.snapshot.server.max_in_flight
+        raise Overloaded(f"too many concurrent requests (server.max_in_flight={limit}); retry later")
+
+
+async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:
+    """Send an error, after the text that a stream still holds."""
+    request.shield()  # a long held text takes time to parse; a client that leaves meanwhile does not change the outcome
+    last = b""
+    try:
+        last = await send_pending(request, timeline)
+    except Exception:  # a bug: the log gets the traceback, the client the first error
+        LOG.exception("%s: the held text of its stream is lost", request.request_id)
+    _send_failure(request, error, timeline, last)
+
+
+def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimeline, last: bytes = b"") -> None:
+    """Send an error: with its status if nothing has been sent, else as the last event, after ``last``."""
+    error.retried = timeline.attempt_log.retries > 0
+    if not request.status:
+        send_error(request, error, context_headers(request, timeline))
+    else:
+        request.end(last + error_event(error))
+
+
+def _name_model(body: dict[str, Any], model: str) -> None:
+    """Use the model of the path (``/{model}/v1/…``) where the body names none; the body may not name another."""
+    if body.get("model") is None:
+        body["model"] = model
+    if body["model"] != model:
+        raise InvalidValue(f"the path names model {quoted(model)}, the body another; name one of them", param="model")

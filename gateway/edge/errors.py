@@ -1,0 +1,45 @@
+"""Error responses in OpenAI's form, with the headers by which clients decide about a retry."""
+
+from __future__ import annotations
+
+import random
+
+import orjson
+
+from gateway.core.errors import GatewayError
+from gateway.edge.http_request import JSON, HttpRequest
+from gateway.wire.error_object import error_object
+
+CLOSING = frozenset({"body_too_large", "request_timeout", "bad_host"})
+"""Codes of errors after which the rest of the request is not read: the connection is closed."""
+
+NO_RETRY = b"x-should-retry: false\r\n"
+
+
+def send_error(request: HttpRequest, error: GatewayError, headers: bytes = b"") -> None:
+    """Send an error as the whole answer."""
+    if error.code in CLOSING:
+        request.closing = True
+    request.reply(error.status, JSON + error_headers(error) + headers, error_body(error))
+
+
+def error_body(error: GatewayError) -> bytes:
+    """OpenAI's error object."""
+    return orjson.dumps(error_object(error))
+
+
+def error_headers(error: GatewayError) -> bytes:
+    """``retry-after`` and ``x-should-retry``, which SDKs read (``docs/spec/wire.md`` 4)."""
+    rows = b""
+    if error.status in (429, 503):
+        # Our own waits vary, so that clients refused together do not come back together.
+        seconds = error.retry_after if error.retry_after is not None else random.randint(1, 3)
+        rows = b"retry-after: %d\r\n" % min(max(round(seconds), 1), 3600)
+    if error.status >= 500 and (not error.retryable or error.retried):
+        rows += NO_RETRY
+    return rows
+
+
+def error_event(error: GatewayError) -> bytes:
+    """The last events of a stream that has failed: the error, then ``[DONE]``."""
+    return b"data: " + error_body(error) + b"\n\ndata: [DONE]\n\n"

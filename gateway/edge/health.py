@@ -1,0 +1,32 @@
+"""``/health``: liveness and readiness."""
+
+from __future__ import annotations
+
+from gateway.edge.http_request import HttpRequest
+from gateway.edge.state import GatewayState
+
+PATHS = frozenset({"/health", "/health/live", "/health/ready"})
+"""Answered for every Host header: probes use addresses, and the answer holds nothing but the state."""
+
+
+class Health:
+    """The handlers of ``/health``."""
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+        self.routes = {
+            "/health": ("GET", self.live),
+            "/health/live": ("GET", self.live),
+            "/health/ready": ("GET", self.ready),
+        }
+
+    async def live(self, request: HttpRequest) -> None:
+        """``GET /health`` and ``/health/live``: the process answers."""
+        request.reply_json(200, {"status": "ok"})
+
+    async def ready(self, request: HttpRequest) -> None:
+        """``GET /health/ready``: 200 while calls are accepted, 503 while draining."""
+        if self._state.draining:
+            request.reply_json(503, {"status": "draining"})
+        else:
+            request.reply_json(200, {"status": "ready"})

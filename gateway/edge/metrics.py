@@ -1,0 +1,26 @@
+"""``/metrics`` in Prometheus' text format."""
+
+from __future__ import annotations
+
+from gateway.edge.authorize import authenticate
+from gateway.edge.http_request import HttpRequest
+from gateway.edge.state import GatewayState
+from gateway.telemetry.metrics import CONTENT_TYPE
+
+HEADERS = f"content-type: {CONTENT_TYPE}\r\n".encode("ascii")
+
+
+class MetricsEndpoint:
+    """The handler of ``/metrics``."""
+
+    def __init__(self, state: GatewayState, *, keyed: bool) -> None:
+        """``keyed``: a client key is required, where keys are configured."""
+        self._state = state
+        self._keyed = keyed
+        self.routes = {"/metrics": ("GET", self.metrics)}
+
+    async def metrics(self, request: HttpRequest) -> None:
+        """``GET /metrics``: the metrics of all workers together."""
+        if self._keyed:
+            authenticate(self._state.stack, request)
+        request.reply(200, HEADERS, await self._state.exposition())

@@ -1,0 +1,40 @@
+"""The gateway as a Starlette application, for other ASGI servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from gateway.edge.app import App
+from gateway.edge.asgi import AsgiAdapter, starlette_app
+from gateway.server.runtime import Runtime
+
+
+def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Starlette:
+    """A Starlette application that serves the configuration file ``config`` with all endpoints.
+
+    The configuration is loaded here, so the application also answers where no lifespan runs (Starlette runs none for
+    mounted applications). The lifespan reloads changed files, and closes connections at the end. ``env`` holds the
+    environment variables that override settings; None: those of the process. Settings under ``server`` that belong to
+    a listener (``host``, ``port``, ``workers``, ``admin``, ``drain``, ``http_server``) are the business of the ASGI
+    server; ``host`` and ``allowed_hosts`` still decide which Host headers are accepted.
+
+    Raises ``ConfigError`` with every problem of the configuration.
+    """
+    runtime = Runtime(Path(config), env)
+    runtime.open(runtime.load())
+    runtime.metrics.workers(1)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        runtime.watch()
+        try:
+            yield
+        finally:
+            runtime.drain()
+            await runtime.stop()
+
+    return starlette_app(AsgiAdapter(App(runtime.state)), lifespan)

@@ -1,0 +1,159 @@
+"""Reads the configuration's files, and again when they change.
+
+A reload reads every file, builds the new configuration beside the old one and then swaps them; if anything fails, the
+old one keeps serving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+
+from gateway.config.files.watcher import FileWatcher
+from gateway.config.load import read_configuration
+from gateway.config.sections.server import is_loopback
+from gateway.config.snapshot import ServerSpec, Snapshot
+from gateway.core.errors import ConfigError, GatewayError, Problem
+from gateway.telemetry.metrics import Metrics
+
+LOG = logging.getLogger("gateway.runtime")
+
+POLL_SECONDS = 1.0
+"""Seconds between two checks of the files."""
+
+RELOADABLE = frozenset({"max_body", "max_in_flight", "insecure_no_keys"})
+"""Settings under ``server`` that a reload applies; the others belong to listeners and clients that stay open."""
+
+
+class ConfigReloader(ABC):
+    """Loads, watches and reloads the configuration of a process; ``prepare`` and ``activate`` use it."""
+
+    def __init__(self, config: Path, env: Mapping[str, str] | None = None) -> None:
+        self._config = config
+        self._env = os.environ if env is None else env
+        self._files = FileWatcher([config])
+        self._watcher: asyncio.Task[None] | None = None
+        self._reloading = asyncio.Lock()
+        self.metrics = Metrics()
+        self.bound: ServerSpec | None = None
+        """``server`` of the first configuration, by which this process listens until it ends."""
+        self.started_at = int(time.time())
+        """Seconds since the epoch."""
+        self.draining = False
+        self.stop_requested = asyncio.Event()
+        """Set when the process shall drain and end."""
+        self.abort_requested = asyncio.Event()
+        """Set when it shall end without waiting for running calls."""
+
+    # ------------------------------------------------ for the subclass
+
+    @abstractmethod
+    async def prepare(self, snapshot: Snapshot) -> None:
+        """Build what serves a snapshot beside what serves now; raises if it cannot be built."""
+
+    @abstractmethod
+    async def activate(self, snapshot: Snapshot) -> None:
+        """Serve what has been prepared."""
+
+    @abstractmethod
+    async def exposition(self) -> bytes:
+        """The body of ``/metrics``."""
+
+    # ------------------------------------------------ loading
+
+    def load(self) -> Snapshot:
+        """Read the files; raises ``ConfigError`` with every problem. Blocks."""
+        outcome = read_configuration(self._config, self._env)
+        # Watched even if refused: the file that has to be corrected may be one that was named only now.
+        self._files.follow((*outcome.files, *outcome.looked_at))
+        if outcome.snapshot is None:
+            raise ConfigError(outcome.problems)
+        return outcome.snapshot
+
+    async def reload(self) -> bool:
+        """Read the files and serve them; False, and no change, if they cannot be used."""
+        async with self._reloading:
+            try:
+                snapshot = await asyncio.to_thread(self.load)
+                self._require_keys(snapshot)
+                await self.prepare(snapshot)
+            except GatewayError as error:
+                self.metrics.count("gateway_reloads_total", "error")
+                LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
+                return False
+            except Exception:  # a bug, or a broken model file: the watcher has to go on
+                self.metrics.count("gateway_reloads_total", "error")
+                LOG.exception("reload failed, the old configuration keeps serving")
+                return False
+            if changed := self._needs_restart(snapshot.server):
+                LOG.warning("a change of %s takes effect at the next start", ", ".join(changed))
+            await self.activate(snapshot)
+            self.metrics.count("gateway_reloads_total", "ok")
+            LOG.info("configuration %s serves now: %s", snapshot.revision, ", ".join(snapshot.models))
+            return True
+
+    def _require_keys(self, snapshot: Snapshot) -> None:
+        """Refuse to serve without keys where the socket is not bound to loopback, whatever address the file names."""
+        assert self.bound is not None
+        if snapshot.keys or snapshot.server.insecure_no_keys or is_loopback(self.bound.host):
+            return
+        message = (
+            f"the listener stays bound to {self.bound.host} until the next start, where other machines reach it: "
+            "keep client keys until then, or restart"
+        )
+        raise ConfigError((Problem(self._config.name, 0, "keys", message),))
+
+    def _needs_restart(self, server: ServerSpec) -> list[str]:
+        """The changed settings that only a restart applies."""
+        names = [field.name for field in fields(ServerSpec) if field.name not in RELOADABLE]
+        return [f"server.{name}" for name in names if getattr(server, name) != getattr(self.bound, name)]
+
+    # ------------------------------------------------ watching
+
+    def watch(self) -> None:
+        """Reload whenever a file changes, until ``stop``."""
+        self._watcher = asyncio.create_task(self._watch(), name="config-watch")
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watcher
+
+    async def _watch(self) -> None:
+        failing = False
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                changed = await asyncio.to_thread(self._files.changed)
+            except OSError as error:  # too many open files, or an unmounted file system: it may recover
+                if not failing:
+                    LOG.error("the configuration's files cannot be checked for changes: %s", error)
+                failing = True
+                continue
+            if failing:
+                LOG.info("the configuration's files can be checked for changes again")
+            failing = False
+            if changed:
+                await self.reload()
+
+    # ------------------------------------------------ ending
+
+    def handle_signal(self) -> None:
+        """SIGTERM or SIGINT: the first drains, a second one aborts."""
+        if self.stop_requested.is_set():
+            self.abort_requested.set()
+        self.drain()
+
+    def drain(self) -> None:
+        """Take no more calls; end when the running ones have ended."""
+        self.draining = True
+        self.stop_requested.set()

@@ -1,0 +1,66 @@
+"""The configuration that one process serves."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
+from gateway.config.snapshot import Snapshot
+from gateway.core.version import VERSION
+from gateway.edge.state import GatewayState
+from gateway.server.reload import ConfigReloader
+
+
+class Runtime(ConfigReloader):
+    """Builds the stack of a configuration, and owns the state that the handlers read."""
+
+    state: GatewayState
+    """Set by ``open``."""
+    resources: SharedResources
+    """Set by ``open``; kept across reloads."""
+
+    def open(self, snapshot: Snapshot) -> None:
+        """Build the first stack; raises if it cannot be built. Blocks."""
+        self.resources = open_shared_resources(self.metrics)
+        stack = assemble(snapshot, self.resources)
+        self.state = GatewayState(
+            stack=stack,
+            metrics=self.metrics,
+            exposition=self.exposition,
+            started_at=self.started_at,
+            draining=self.draining,
+        )
+        self.bound = snapshot.server
+        self._prepared: Stack | None = None
+        self.metrics.built(VERSION, snapshot.revision)
+
+    async def start(self, snapshot: Snapshot) -> None:
+        """Build the first stack and watch the files; raises if it cannot be built."""
+        await asyncio.to_thread(self.open, snapshot)
+        self.metrics.workers(1)
+        self.watch()
+
+    def drain(self) -> None:
+        """See ``ConfigReloader``."""
+        super().drain()
+        if self.bound is not None:
+            self.state.draining = True
+
+    async def stop(self) -> None:
+        """Close connections and engines; the running calls have ended before."""
+        await super().stop()
+        await self.resources.client.aclose()
+
+    async def prepare(self, snapshot: Snapshot) -> None:
+        """Build the stack of a snapshot; raises if it cannot be built."""
+        self._prepared = await asyncio.to_thread(assemble, snapshot, self.resources)
+
+    async def activate(self, snapshot: Snapshot) -> None:
+        """Serve the prepared stack; running calls keep the one they began with."""
+        assert self._prepared is not None
+        self.state.stack, self._prepared = self._prepared, None
+        self.metrics.built(VERSION, snapshot.revision)
+
+    async def exposition(self) -> bytes:
+        """The body of ``/metrics``."""
+        return self.metrics.exposition()
