@@ -1,3 +1,43 @@
-"""An OpenAI-compatible gateway that shows every local model the exact prompt it was trained on."""
+"""An OpenAI-compatible gateway that shows every local model the exact prompt it was trained on.
 
-__version__ = "0.1.0"
+The public names are imported on first use; ``docs/library.md`` shows them in examples.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gateway.core.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from gateway.calls.library import Answer, PromptTemplate, RenderedPrompt, count_tokens, load_template
+    from gateway.core.errors import ConfigError, GatewayError
+    from gateway.server.application import create_app
+
+_MODULES = {
+    "Answer": "gateway.calls.library",
+    "ConfigError": "gateway.core.errors",
+    "GatewayError": "gateway.core.errors",
+    "PromptTemplate": "gateway.calls.library",
+    "RenderedPrompt": "gateway.calls.library",
+    "count_tokens": "gateway.calls.library",
+    "create_app": "gateway.server.application",
+    "load_template": "gateway.calls.library",
+}
+
+__all__ = [
+    "Answer",
+    "ConfigError",
+    "GatewayError",
+    "PromptTemplate",
+    "RenderedPrompt",
+    "__version__",
+    "count_tokens",
+    "create_app",
+    "load_template",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -17,12 +17,8 @@ import pytest
 
 from gateway.parity.cases import matrix
 from gateway.template.huggingface.transformers_reference import installed
-<<<<<<< HEAD
 from tests.cli.command import command
 from tests.journeys.process import run
-=======
-from tests.journeys.process import environment, run
->>>>>>> 225c096 (The HTTP surface is a Starlette application, and an endpoint is one file and one row)
 from tests.serving import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "parity"

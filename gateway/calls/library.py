@@ -1,0 +1,152 @@
+"""Templates, prompts, answers and token counts for programs that use the gateway as a library, without a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gateway.backend.tokenizer import LocalTokenizer
+from gateway.config.files.reader import Files
+from gateway.config.library import Library
+from gateway.config.sections.templates import read_template
+from gateway.core.call import Call
+from gateway.core.dialogue import Dialogue
+from gateway.core.errors import ConfigError
+from gateway.core.events import Delta, Event, Finish
+from gateway.core.prompt import Prompt, Segment
+from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
+from gateway.stream.fold import Fold
+from gateway.stream.output_parser import OutputParser
+from gateway.stream.stop_cutter import Cutter
+from gateway.template.base import Template
+from gateway.template.registry import build
+from gateway.template.spec.template import TemplateSpec
+from gateway.wire.requests import read_chat
+
+
+@dataclass(frozen=True)
+class RenderedPrompt:
+    """What a model is given for a conversation."""
+
+    text: str
+    """The prompt; empty for templates that send messages."""
+    messages: tuple[Mapping[str, Any], ...]
+    """The messages as they are sent; empty for templates that make a string."""
+    segments: tuple[Segment, ...]
+    """The parts of ``text`` in order, each with its role, its origin, and whether it is scaffold or content."""
+    stops: tuple[str, ...]
+    """The strings at which an answer ends: the template's, then the request's."""
+    stop_token_ids: tuple[int, ...]
+    notices: tuple[str, ...]
+    """Every rewrite of the conversation, such as a role that the template does not have."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of a model, cut at its stops and parsed."""
+
+    content: str
+    reasoning: str
+    """Empty for templates without ``thinking``."""
+    tool_calls: tuple[Mapping[str, Any], ...]
+    """In OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``."""
+    finish_reason: str
+
+
+class PromptTemplate:
+    """A template, made by ``load_template``; threads may share it."""
+
+    def __init__(self, template: Template, output: OutputParsing | None) -> None:
+        self._template = template
+        self._output = output
+
+    @property
+    def spec(self) -> TemplateSpec:
+        """The content of the template's file."""
+        return self._template.spec
+
+    def render(self, messages: Sequence[Mapping[str, Any]], **fields: Any) -> RenderedPrompt:
+        """Render a conversation. ``fields``: further fields of a chat request (``tools``, ``stop`` …).
+
+        Raises ``GatewayError`` as the server would refuse the request: an unknown role, an invalid field.
+        """
+        call, _, prompt = self._render(messages, fields)
+        segments = prompt.segments or ()
+        return RenderedPrompt(
+            text="".join(segment.text for segment in segments),
+            messages=prompt.messages or (),
+            segments=segments,
+            stops=tuple(dict.fromkeys((*prompt.stops, *call.stops))),
+            stop_token_ids=prompt.metadata.stop_token_ids,
+            notices=tuple(str(notice) for notice in prompt.metadata.notices),
+        )
+
+    def parse(
+        self, text: str, messages: Sequence[Mapping[str, Any]], *, finish_reason: str = "stop", **fields: Any
+    ) -> Answer:
+        """Cut and parse the text that a model wrote after ``render(messages, **fields)``.
+
+        Tool calls are parsed for the tools in ``fields``. ``finish_reason``: why the model ended, such as ``length``.
+        """
+        call, dialogue, prompt = self._render(messages, fields)
+        cutter = Cutter(tuple(dict.fromkeys((*prompt.stops, *call.stops))))
+        events: Sequence[Event] = [*cutter.cut([Delta(0, text), Finish(0, finish_reason)]), *cutter.close()]
+        options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
+        if options is not None:
+            events = OutputParser(options).close(events)
+        fold = Fold()
+        for event in events:
+            fold.add(event)
+        (choice,) = fold.result().choices
+        reasoning = [value for name, value in choice.fields.items() if name.startswith("reasoning")]
+        return Answer(
+            content=choice.text,
+            reasoning=str(reasoning[0]) if reasoning else "",
+            tool_calls=tuple(choice.fields.get("tool_calls", ())),
+            finish_reason=choice.finish.reason,
+        )
+
+    def _render(
+        self, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
+    ) -> tuple[Call, Dialogue, Prompt]:
+        body = {**fields, "model": self.spec.name, "messages": list(messages)}
+        call = read_chat(body, request_id="library", received=0.0)
+        assert call.dialogue is not None
+        return call, call.dialogue, self._template.render(call.dialogue)
+
+
+def load_template(name: str | Path) -> PromptTemplate:
+    """Load a template file by its path, or a shipped template (or one in ``./meta_templates``) by its name.
+
+    Raises ``ConfigError`` with every problem of the file.
+    """
+    path = Path(name)
+    is_file = path.suffix in (".yaml", ".yml") or os.sep in str(name)
+    files = Files(path.parent.absolute() if is_file else Path.cwd())
+    blame = files.blame(path.absolute() if is_file else path)
+    spec = (
+        read_template(files, path.absolute(), path.stem, blame)
+        if is_file
+        else Library(files).template(str(name), blame)
+    )
+    if spec is None:
+        raise ConfigError(files.in_order())
+    return PromptTemplate(build(spec), output_parsing(spec))
+
+
+def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> int:
+    """The number of tokens of a text. ``tokenizer``: a ``tokenizer.json``, or the folder that holds one.
+
+    ``special``: count the special tokens that the tokenizer adds, such as a BOS. Needs ``meta-gateway[embedded]``;
+    raises ``ConfigError`` without it, or if the file cannot be read.
+    """
+    return len(_tokenizer(Path(tokenizer)).tokenize(text, special))
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(path: Path) -> LocalTokenizer:
+    return LocalTokenizer(path)

@@ -1,0 +1,161 @@
+"""The gateway as a Starlette application: mounted, wrapped, and run by uvicorn."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+import gateway
+from tests.serving import eventually
+
+CONFIG = """
+models:
+  hello: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  org/slow: {template: chat, targets: [{speaks: scripted, script: slow.yaml}]}
+"""
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "hello.yaml").write_text("[Hel, lo, {finish: stop}]")
+    (tmp_path / "slow.yaml").write_text("[one, {pause: 20}, two, {finish: stop}]")
+    path = tmp_path / "gateway.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+@contextmanager
+def served(app: ASGIApp) -> Iterator[str]:
+    """Run an application by a real uvicorn; the address it listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
+        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+        thread.start()
+        try:
+            assert eventually(lambda: server.started)
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+class Marks(BaseHTTPMiddleware):
+    """A middleware as people write them."""
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        response = await call_next(request)
+        response.headers["x-seen"] = request.url.path
+        return response
+
+
+async def home(request: Request) -> Response:
+    return PlainTextResponse("home")
+
+
+@pytest.fixture(params=["alone", "mounted", "wrapped"])
+def base(request: pytest.FixtureRequest, config: Path) -> Iterator[str]:
+    app = gateway.create_app(config)
+    if request.param == "wrapped":
+        app.add_middleware(Marks)
+    if request.param != "mounted":
+        with served(app) as address:
+            yield address
+        return
+    outer = Starlette(
+        routes=[Route("/", home), Mount("/a b/llm", app)],
+        middleware=[Middleware(Marks)],
+        lifespan=app.router.lifespan_context,
+    )
+    with served(outer) as address:
+        assert httpx.get(address).text == "home"
+        yield f"{address}/a%20b/llm"
+
+
+def test_the_openai_sdk_finds_everything(base: str) -> None:
+    with openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0) as client:
+        answer = client.chat.completions.create(model="hello", messages=MESSAGES)  # type: ignore[arg-type]
+        assert answer.choices[0].message.content == "Hello"
+        with client.chat.completions.create(model="hello", messages=MESSAGES, stream=True) as stream:  # type: ignore[arg-type]
+            assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == "Hello"
+        assert [model.id for model in client.models.list()] == ["hello", "org/slow"]
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.chat.completions.create(model="nope", messages=MESSAGES)  # type: ignore[arg-type]
+        assert caught.value.code == "model_not_found"
+
+
+PATHS = {  # method, path, status, code
+    "liveness": ("GET", "/health/live", 200, None),
+    "metrics": ("GET", "/metrics", 200, None),
+    "a model with a slash": ("GET", "/v1/models/org/slow", 200, None),
+    "an encoded slash": ("GET", "/v1/models/org%2Fslow", 200, None),
+    "below a model": ("GET", "/org%2Fslow/v1/models/hello", 200, None),
+    "HEAD": ("HEAD", "/v1/models", 200, None),
+    "an encoded path": ("GET", "/v1%2Fmodels", 404, "route_not_found"),
+    "no such path": ("GET", "/nothing/here", 404, "route_not_found"),
+    "the wrong method": ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+    "no JSON": ("POST", "/v1/chat/completions", 415, "unsupported_media_type"),
+}
+
+
+def test_every_path_answers_in_openais_form(base: str) -> None:
+    for name, (method, path, status, code) in PATHS.items():
+        answer = httpx.request(method, base + path)
+        assert answer.status_code == status, name
+        assert answer.headers["x-request-id"], name
+        assert code is None or answer.json()["error"]["code"] == code, name
+    assert httpx.get(f"{base}/v1/chat/completions").headers["allow"] == "POST"
+    assert httpx.get(f"{base}/v1/models", headers={"host": "evil.example"}).json()["error"]["code"] == "bad_host"
+
+
+def test_a_client_that_leaves_a_stream_ends_its_call(base: str) -> None:
+    body = {"model": "org/slow", "messages": MESSAGES, "stream": True}
+    with httpx.stream("POST", f"{base}/v1/chat/completions", json=body) as answer:
+        assert "one" in next(answer.iter_text())
+    assert eventually(lambda: 'gateway_client_gone_total{phase="mid_stream"} 1.0' in httpx.get(f"{base}/metrics").text)
+    assert 'gateway_in_flight{endpoint="chat"} 0.0' in httpx.get(f"{base}/metrics").text
+
+
+def test_the_lifespan_reloads_changed_files(config: Path) -> None:
+    with served(gateway.create_app(config)) as address:
+        config.write_text(CONFIG.replace("hello:", "hi:"))
+        assert eventually(lambda: httpx.get(f"{address}/v1/models").json()["data"][0]["id"] == "hi")
+
+
+def test_a_broken_configuration_is_refused_with_all_problems(config: Path) -> None:
+    config.write_text(CONFIG.replace("template: chat", "template: chatt"))
+    with pytest.raises(gateway.ConfigError) as caught:
+        gateway.create_app(config)
+    assert len(caught.value.problems) == 2
+
+
+def test_the_asgi_module_serves_the_file_that_the_environment_names(config: Path) -> None:
+    code = "import gateway.asgi; print(sorted(route.path for route in gateway.asgi.app.routes)[:2])"
+    clean = {name: value for name, value in os.environ.items() if name != "GATEWAY_CONFIG"}
+    for env, status, text in (
+        ({**clean, "GATEWAY_CONFIG": str(config)}, 0, "['/health', '/health/live']"),
+        (clean, 1, "GATEWAY_CONFIG: not set; name the configuration file, such as gateway.yaml"),
+    ):
+        ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        assert ended.returncode == status
+        assert (ended.stdout + ended.stderr).strip().endswith(text)
