@@ -4,23 +4,28 @@ PORT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench bench-smoke lock clean
+.PHONY: run test coverage check bench bench-smoke lock clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
 	@$(if $(PORT),GATEWAY_SERVER__PORT=$(PORT)) exec $(BIN)/gateway serve --config gateway.yaml
 
-## The whole test suite.
+## The whole test suite. GENERAL=1: without the fast paths; COVERAGE=1: add to the coverage that `make coverage` reports.
 test: $(VENV)/.test-ready
-	@$(BIN)/python -m pytest -n auto --dist loadfile
+	@$(if $(GENERAL),GATEWAY_FAST_PATHS=0) $(BIN)/python -m pytest -n auto --dist loadfile \
+		$(if $(COVERAGE),--cov --cov-append --cov-report=)
+
+## Print the coverage of the runs with COVERAGE=1; fail below the limits.
+coverage: $(VENV)/.test-ready
+	@scripts/coverage
 
 ## Format, lint, strict types, floors.
 check: $(VENV)/.test-ready
 	@scripts/check
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
-		|| { echo "the gateway needs Python 3.11 to 3.13; name one: make run PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \
+		|| { echo "the gateway needs Python 3.11 or newer; name one: make run PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run-ready: requirements.lock pyproject.toml | $(VENV)/bin/python
@@ -50,4 +55,4 @@ lock: $(VENV)/.test-ready
 		--generate-hashes --no-emit-index-url --no-header -o requirements-dev.lock
 
 clean:
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist build
+	@rm -rf $(VENV) .coverage* .pytest_cache .mypy_cache .ruff_cache dist build

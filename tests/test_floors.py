@@ -1,9 +1,12 @@
-"""Do imports point downward only? The picture in README.md is what this test enforces."""
+"""The layout: imports point downward, as the picture in README.md shows, and names are unique."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -102,6 +105,44 @@ def test_core_needs_the_standard_library_only() -> None:
         for imported in imports(path):
             top = imported.split(".")[0]
             assert top == "gateway" or top in sys.stdlib_module_names, f"{path.name} imports {imported}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports inside functions and under ``TYPE_CHECKING`` count too."""
+    modules = {module_name(path): path for path in files()}
+    graph = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail("import cycle: " + " → ".join(error.args[1]))
+
+
+def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """The modules of this package that a file imports; ``from package import module`` means the module."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & modules.keys()) or {node.module}
+    return (found & modules.keys()) - {"gateway"}
+
+
+def test_no_folder_has_more_than_sixteen_entries() -> None:
+    for folder in {path.parent for path in files()}:
+        entries = [path.name for path in folder.iterdir() if not path.name.startswith("__") and path.name != "py.typed"]
+        assert len(entries) <= 16, f"{folder.relative_to(ROOT)} has {len(entries)} entries: {sorted(entries)}"
+
+
+def test_no_two_classes_share_a_name() -> None:
+    classes = [
+        node.name
+        for path in files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted(name for name, count in Counter(classes).items() if count > 1) == []
 
 
 def test_the_picture_in_the_readme_shows_these_floors() -> None:
