@@ -14,25 +14,25 @@ from gateway.core.errors import GatewayError
 class Deadline:
     """Bounds the time of the task that creates it."""
 
-    __slots__ = ("_check", "_error", "_loop", "_task", "_timer")
+    __slots__ = ("_error", "_loop", "_task", "_timer")
 
     def __init__(self, when: float, check: Callable[[], GatewayError | float]) -> None:
         """At loop time ``when`` the timer calls ``check``, which returns the error to raise, or a later time."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task(self._loop)
-        self._check = check
         self._error: GatewayError | None = None
         """The reason for which the task was cancelled."""
-        self._timer = self._loop.call_at(when, self._fire)
+        # Only the timer refers to ``check``: its owner refers to this object, and a cycle would keep the request.
+        self._timer = self._loop.call_at(when, self._fire, check)
 
-    def _fire(self) -> None:
-        outcome = self._check()
+    def _fire(self, check: Callable[[], GatewayError | float]) -> None:
+        outcome = check()
         if isinstance(outcome, GatewayError):
             assert self._task is not None
             self._error = outcome
             self._task.cancel()
         else:
-            self._timer = self._loop.call_at(outcome, self._fire)
+            self._timer = self._loop.call_at(outcome, self._fire, check)
 
     def stop(self) -> None:
         """Stop the timer; a cancellation that it has already caused can still be translated."""
