@@ -249,7 +249,7 @@ def test_a_missing_configuration_does_not_start(tmp_path: Path) -> None:
 
 
 def test_the_shortest_configuration_that_serve_suggests_has_no_problems(tmp_path: Path) -> None:
-    suggested = run(tmp_path, "serve").stderr.decode().partition("begin with:\n\n")[2]
+    suggested = run(tmp_path, "serve").stderr.decode().partition("start with:\n\n")[2]
     write(tmp_path, {"gateway.yaml": suggested})
     ended = run(tmp_path, "check")
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -269,7 +269,7 @@ BROKEN_FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
     ),
     "an option that no embedded model has": (
         f"targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_dealy: 1}}}}]", {},
-        ["models.m.targets[0].options.token_dealy: no such option"],
+        ["models.m.targets[0].options.token_dealy: is not an option"],
     ),
     "a script that is no list": (
         "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "{a: 1}"}, ["models.m.targets[0].script: "],
