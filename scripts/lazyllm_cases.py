@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, PrompterDialect
@@ -80,7 +81,7 @@ def prompt(case: Case, dialect: PrompterDialect) -> Any:
     if not dialect.modern and isinstance(prompter, Prompter):
         _check_keywords(prompter, case.get("call") or {})
     if "calls" in case:
-        return [answered(lambda call=call: prompter.generate_prompt(**decode(call))) for call in case["calls"]]
+        return [answered(partial(prompter.generate_prompt, **decode(call))) for call in case["calls"]]
     given = decode(case.get("call") or {})
     before = json.dumps(encode(given), sort_keys=True)
     result = encode(prompter.generate_prompt(**given))
@@ -152,5 +153,5 @@ def accepted(expected: Mapping[str, Any], got: Mapping[str, Any], compare: str) 
     if "any_of" in expected:
         return any(accepted(one, got, compare) for one in expected["any_of"])
     if "error" in expected and compare == "error_type":
-        return str(got.get("error", "")).split(":", 1)[0] == expected["error"].split(":", 1)[0]
+        return str(got.get("error", "")).split(":", 1)[0] == str(expected["error"]).split(":", 1)[0]
     return got == expected

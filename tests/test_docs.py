@@ -156,7 +156,7 @@ def test_a_verb_and_each_of_its_options_are_told(verb: str) -> None:
     parser = argparse.ArgumentParser(add_help=False)
     import_module(f"gateway.cli.{verb}").add_arguments(parser)
     for action in parser._actions:
-        for word in action.option_strings or [action.metavar or action.dest.upper()]:
+        for word in action.option_strings or [str(action.metavar or action.dest.upper())]:
             assert f"`{word}" in section[1] or f" {word}" in section[1], word
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -129,7 +130,7 @@ def test_retry_after_in_milliseconds_wins_and_dates_count_from_now() -> None:
     assert parse_retry_after("9" * 400, None) is None
 
 
-VALUES = st.sampled_from([None, "", "error", "m", 0, [], {}, {"message": "m"}])
+VALUES: st.SearchStrategy[Any] = st.sampled_from([None, "", "error", "m", 0, [], {}, {"message": "m"}])
 BODIES = st.dictionaries(st.sampled_from(["error", "object", "choices", "data", "detail", "message", "code"]), VALUES)
 
 

@@ -42,6 +42,16 @@ def lanes() -> dict[int, ChoiceFrame]:
     return {index: ChoiceFrame(b'data: {"%d":' % index, b"}\n\n") for index in range(2)}
 
 
+def splice_into(frames: list[bytes]) -> TextSplice:
+    """A splice whose client takes every frame."""
+
+    def write(frame: bytes) -> bool:
+        frames.append(frame)
+        return True
+
+    return TextSplice(write, lanes())
+
+
 def introduced(shape: str) -> ChunkReader:
     """An answer whose two choices have begun, as it is when a passage opens."""
     answer = ChunkReader(SHAPES[shape], "m/0", 2)
@@ -100,7 +110,7 @@ def test_what_passes_is_what_would_have_been_read(
 ) -> None:
     """``plain``: the events differ in their text only, as those of real engines do. ``sampled``: so does the first."""
     frames: list[bytes] = []
-    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passage = splice_into(frames)
     passage.halts = stop_set(STOPS).first
     passes = passing(shape, passage, None if sampled is None else sample_of(shape, "a", sampled))
     expected: list[bytes] = []
@@ -127,7 +137,7 @@ BYTES = st.binary(max_size=12) | st.sampled_from(
 def test_only_a_whole_string_is_not_parsed(shape: str, between: bytes) -> None:
     """Whatever stands where the text stood in the event before: it passes if it is a string, and as that string."""
     frames: list[bytes] = []
-    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passage = splice_into(frames)
     passes = passing(shape, passage)
     model = event(chunk(shape, "TEXT"))
     assert passes(model)
@@ -173,7 +183,7 @@ def test_a_choice_without_a_lane_does_not_pass() -> None:
 def test_an_engine_whose_events_all_look_different_is_read_to_the_end() -> None:
     """After a few attempts nothing is learnt any more, and all the same everything passes."""
     frames: list[bytes] = []
-    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passage = splice_into(frames)
     passes = passing("completions", passage)
     for number in range(3 * ATTEMPTS):
         assert passes(event(chunk("completions", f"t{number}", 0, {"created": number})))
@@ -183,7 +193,7 @@ def test_an_engine_whose_events_all_look_different_is_read_to_the_end() -> None:
 def test_only_the_text_itself_is_learnt() -> None:
     """Another string of the same value and the same key, spaced otherwise, is none of the choice's."""
     frames: list[bytes] = []
-    passage = TextSplice(lambda frame: frames.append(frame) is None, lanes())
+    passage = splice_into(frames)
     reader = ChunkReader(COMPLETIONS, "m/0", 1)
     reader.read(chunk("completions", "a", more={"text": "a"}))
     passes = SseSplicer(reader, SseParser(), passage).take

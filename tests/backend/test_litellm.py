@@ -280,11 +280,11 @@ def test_nothing_of_a_call_goes_to_loggers(up: RudeServer, runner: asyncio.Runne
     litellm = load()
     from litellm.integrations.custom_logger import CustomLogger
 
-    class Logger(CustomLogger):  # type: ignore[misc]
+    class Logger(CustomLogger):
         heard = 0
         first: asyncio.Event
 
-        async def async_log_success_event(self, **given: Any) -> None:
+        async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
             self.heard += 1
             self.first.set()
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.backend.scripted import MAX_HEARD, ScriptedBackend
+from gateway.backend.scripted import MAX_HEARD, ScriptedBackend, Step
 from gateway.core.errors import ConfigError
 from gateway.core.events import Begun, Delta, Document, Finish, Usage
 from tests.backend.ask import exchange, listen
 
 
 def test_a_script_is_played_in_order() -> None:
-    script = [
+    script: list[Step] = [
         "Hel", {"pause": 0.001}, {"text": "lo", "index": 1}, {"fields": {"reasoning_content": "hm"}},
         {"finish": "stop"}, {"finish": "length", "index": 1}, {"usage": [7, 2]}, {"document": {"a": 1}},
     ]  # fmt: skip

@@ -62,7 +62,7 @@ def test_the_templates_stops_come_first_and_none_twice() -> None:
 
 def test_an_open_turn_is_left_open_by_the_targets_own_template() -> None:
     talk = [ASK, {"role": "assistant", "content": "It is"}]
-    told = {"continue_final_message": True, "add_generation_prompt": False}
+    told: dict[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
     assert dict(prepared(MESSAGES, messages=talk, **told).exchange.params) == told
     assert prepared(STRING, messages=talk, **told).exchange.prompts == ("Q: 1+1=?\nA: It is",)
 

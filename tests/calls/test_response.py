@@ -266,7 +266,7 @@ def read(batches: Batches, reading: ParserOptions, **asked: Any) -> tuple[list[E
         try:
             while batch := await watched.next_batch():
                 out += batch
-                await watched.forward_text(TextSplice(lambda frame: True, []))
+                await watched.forward_text(TextSplice(lambda frame: True, {}))
         except GatewayError as raised:
             code = raised.code
         return out, code, len(played.left), progress.freeze("ok", 200)
@@ -427,7 +427,8 @@ def test_what_looked_like_a_call_is_noted() -> None:
     assert record.tool_parse_failures == 1
 
 
-SCORES = {  # name: (logprobs asked for, batch, what comes out, code)
+# name: (logprobs asked for, batch, what comes out, code)
+SCORES: dict[str, tuple[int | bool, list[Event], Batches, str | None]] = {
     "scores that came": (0, [BEGUN, SCORED, STOP], [[BEGUN, SCORED, STOP]], None),
     "scores that did not": (0, [BEGUN, Delta(0, "a"), STOP], [[BEGUN]], "upstream_ignored_parameter"),
     "nobody asked": (False, [BEGUN, Delta(0, "a"), STOP], [[BEGUN, Delta(0, "a"), STOP]], None),
@@ -444,10 +445,11 @@ def test_scores_that_were_asked_for_must_come(name: str) -> None:
 @pytest.mark.parametrize("how", ["stopped", "failed"])
 @pytest.mark.parametrize("name", ["cut here", "ended by the engine"])
 def test_a_call_that_is_given_up_while_it_is_counted_keeps_its_last_batch(name: str, how: str) -> None:
-    last = {
+    lasts: dict[str, Sequence[Event]] = {
         "cut here": [Delta(0, " two.<eo>junk")],
         "ended by the engine": [Delta(0, " two.<e"), STOP],
-    }[name]
+    }
+    last = lasts[name]
 
     async def counts(written: str) -> Usage:
         if how == "failed":
@@ -477,7 +479,7 @@ async def _rest(watched: ResponseStream, out: list[Event]) -> None:
         out += batch
 
 
-COUNTS = {  # name: (batches, what is counted here)
+COUNTS: dict[str, tuple[Batches, list[Usage]]] = {  # name: (batches, what is counted here)
     "an answer without counts": ([[BEGUN, Delta(0, "ab")], [Delta(0, "c"), STOP]], [Usage(1, 3, source="estimated")]),
     "cut here": ([[BEGUN, Delta(0, "ab<eob>cd")]], [Usage(1, 2, source="estimated")]),
     "an answer too long to keep": (
@@ -496,7 +498,7 @@ def test_what_the_upstream_did_not_count_is_counted_here(name: str) -> None:
     assert [event for batch in out for event in batch if isinstance(event, Usage)] == counted
 
 
-LASTS = {
+LASTS: dict[str, Batches] = {
     "the engine's end": [[BEGUN, Delta(0, "a")], [STOP, Usage(1, 2)]],
     "all at once": [[BEGUN, Delta(0, "a"), STOP]],
     "held text": [[BEGUN, Delta(0, "a")], [Delta(0, "<e"), STOP]],

@@ -82,7 +82,7 @@ def test_before_the_upstream_ends_its_first_content_bounds_the_overhead(progress
     assert progress.spent() == (progress.elapsed(), progress.overhead())
 
 
-CONTENT = {  # name: (event, has content gone to the client?)
+CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, has content gone to the client?)
     "text": (Delta(0, "a"), True),
     "a tool call": (Delta(0, fields={"tool_calls": [{"index": 0}]}), True),
     "an empty delta": (Delta(0), False),

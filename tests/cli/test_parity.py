@@ -90,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def parity(folder: Path, *arguments: str, **env: str) -> tuple[int, str, str]:
+def parity(folder: Path, *arguments: str, **env: Any) -> tuple[int, str, str]:
     ended = command(folder, "parity", *arguments, **env)
     assert b"Traceback" not in ended.stderr, ended.stderr.decode()
     return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
@@ -247,7 +247,7 @@ def test_all_differences_or_none_are_shown(folder: Path) -> None:
         assert ("--all shows every one" in out) == (shown < differ)
 
 
-def on_a_terminal(folder: Path, *arguments: str, **env: str) -> bytes:
+def on_a_terminal(folder: Path, *arguments: str, **env: Any) -> bytes:
     """Standard output, if it is a terminal."""
     return command(folder, "parity", *arguments, terminal=True, **env).stdout
 

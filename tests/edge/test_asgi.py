@@ -15,6 +15,7 @@ import httpx
 import openai
 import pytest
 import uvicorn
+from openai.types.chat import ChatCompletionMessageParam
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
@@ -31,7 +32,7 @@ models:
   hello: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
   org/slow: {template: chat, targets: [{speaks: scripted, script: slow.yaml}]}
 """
-MESSAGES = [{"role": "user", "content": "hi"}]
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture
@@ -94,13 +95,13 @@ def base(request: pytest.FixtureRequest, config: Path) -> Iterator[str]:
 
 def test_the_openai_sdk_finds_everything(base: str) -> None:
     with openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0) as client:
-        answer = client.chat.completions.create(model="hello", messages=MESSAGES)  # type: ignore[arg-type]
+        answer = client.chat.completions.create(model="hello", messages=MESSAGES)
         assert answer.choices[0].message.content == "Hello"
-        with client.chat.completions.create(model="hello", messages=MESSAGES, stream=True) as stream:  # type: ignore[arg-type]
+        with client.chat.completions.create(model="hello", messages=MESSAGES, stream=True) as stream:
             assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == "Hello"
         assert [model.id for model in client.models.list()] == ["hello", "org/slow"]
         with pytest.raises(openai.NotFoundError) as caught:
-            client.chat.completions.create(model="nope", messages=MESSAGES)  # type: ignore[arg-type]
+            client.chat.completions.create(model="nope", messages=MESSAGES)
         assert caught.value.code == "model_not_found"
 
 

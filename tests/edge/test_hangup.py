@@ -65,6 +65,15 @@ def stopped(job: Cancellation) -> None:
     job.task.cancel()
 
 
+def drained(job: Cancellation) -> None:
+    job.cancel(ServerDraining(""))
+
+
+def gone_then_drained(job: Cancellation) -> None:
+    gone(job)
+    drained(job)
+
+
 def both(job: Cancellation) -> None:
     gone(job)
     stopped(job)
@@ -72,10 +81,8 @@ def both(job: Cancellation) -> None:
 
 THEN: dict[str, tuple[Callable[[Cancellation], None], str]] = {
     "the client leaves": (gone, "ClientGone"),
-    "the process leaves": (lambda job: job.cancel(ServerDraining("")), "ServerDraining"),
-    "the client leaves before the process": (
-        lambda job: (gone(job), job.cancel(ServerDraining("")))[0], "ClientGone",
-    ),
+    "the process leaves": (drained, "ServerDraining"),
+    "the client leaves before the process": (gone_then_drained, "ClientGone"),
     "somebody else stops it": (stopped, "cancelled"),
     "the client leaves and somebody else stops it": (both, "cancelled"),
 }  # fmt: skip
@@ -99,7 +106,7 @@ def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
     async def run() -> str:
         job = Cancellation()
 
-        async def owner() -> str:
+        async def owner() -> None:
             raise AssertionError("nobody is there to work for")
 
         task = asyncio.create_task(owner())

@@ -85,7 +85,8 @@ class Llama:
         mask = np.triu(np.full((new, old + new), -np.inf, np.float32), old + 1)
 
         def rotated(x: Array) -> Array:
-            return x * cosines + np.concatenate([-x[..., half:], x[..., :half]], -1) * sines
+            turned: Array = np.concatenate([-x[..., half:], x[..., :half]], -1)
+            return x * cosines + turned * sines
 
         def normed(x: Array, name: str) -> Array:
             return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + self.epsilon) * weights[name])
@@ -237,8 +238,8 @@ class Job:
         notes["text_offset"].append(len("".join(notes["tokens"])))
         notes["tokens"].append(name)
         notes["token_logprobs"].append(None if row is None else float(row[token]))
-        best = [] if row is None else np.argsort(-row)[: max(self.top or 0, 1)]
-        notes["top_logprobs"].append(None if row is None else {self.model.text([int(i)]): float(row[i]) for i in best})
+        best = [] if row is None else np.argsort(-row)[: max(self.top or 0, 1)].tolist()
+        notes["top_logprobs"].append(None if row is None else {self.model.text([i]): float(row[i]) for i in best})
 
     def shown(self, choice: Choice, text: str, *, delta: bool) -> dict[str, Any]:
         """A choice of a whole answer, or of a stream's chunk."""

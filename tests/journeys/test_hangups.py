@@ -37,7 +37,7 @@ def test_a_crowd_that_leaves_at_any_moment_leaves_nothing_behind(tmp_path: Path)
             visitors += CROWD
             for one in (served, server):
                 assert one.settled()
-                assert eventually(lambda one=one: busy(one) == 0)  # type: ignore[misc]
+                assert eventually(lambda one=one: busy(one) == 0)
             left = [served.metric("gateway_client_gone_total", phase=phase) for phase in ("before_first", "mid_stream")]
             ok = sum(
                 served.metric("gateway_requests_total", endpoint="chat", model=model, outcome="ok")

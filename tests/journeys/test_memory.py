@@ -216,7 +216,7 @@ def test_no_other_large_text_is_left(told: Told) -> None:
 
 MEGABYTES_GROWN = 20
 
-FAILING = {
+FAILING: dict[str, dict[str, Any]] = {
     "refused": {"model": "refused"},
     "forbidden": {"model": "forbids", "seed": 1},
     "wrong": {"model": "refused", "temperature": "high"},

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -65,7 +66,7 @@ def connect(served: Gateway, key: str = "none", retries: int = 0) -> OpenAI:
     return OpenAI(base_url=served.url, api_key=key, max_retries=retries, http_client=http, timeout=60)
 
 
-def user(text: str) -> list:
+def user(text: str) -> list[Any]:
     return [{"role": "user", "content": text}]
 
 
@@ -98,13 +99,14 @@ def test_the_conversation_goes_on(client: OpenAI) -> None:
 
 
 def test_a_limit_ends_the_answer_with_length(client: OpenAI) -> None:
-    for limit in ({"max_tokens": 1}, {"max_completion_tokens": 1}):
+    limits: tuple[dict[str, Any], ...] = ({"max_tokens": 1}, {"max_completion_tokens": 1})
+    for limit in limits:
         choice = client.chat.completions.create(model="demo", messages=user("12+34=?"), **limit).choices[0]
         assert (choice.message.content, choice.finish_reason) == ("4", "length")
 
 
 @pytest.mark.parametrize("stop", ["6", ["x", "6"]], ids=["one", "list"])
-def test_the_clients_stop_is_added_to_the_templates(client: OpenAI, stop: object) -> None:
+def test_the_clients_stop_is_added_to_the_templates(client: OpenAI, stop: str | list[str]) -> None:
     cut = client.chat.completions.create(model="demo", messages=user("12+34=?"), stop=stop).choices[0]
     assert (cut.message.content, cut.finish_reason) == ("4", "stop")
     uncut = client.chat.completions.create(model="demo", messages=user("1+1=?"), stop=stop).choices[0]
@@ -141,9 +143,7 @@ def test_two_choices_are_two_and_a_seed_makes_them_reproducible(client: OpenAI) 
 # ---------------------------------------------------------------- streams
 
 
-def streamed(
-    client: OpenAI, model: str = "demo", text: str = "12+34=?", **options: object
-) -> list[ChatCompletionChunk]:
+def streamed(client: OpenAI, model: str = "demo", text: str = "12+34=?", **options: Any) -> list[ChatCompletionChunk]:
     return list(client.chat.completions.create(model=model, messages=user(text), stream=True, **options))
 
 
@@ -179,7 +179,7 @@ def test_of_two_ends_the_first_stands(client: OpenAI) -> None:
 
 
 def test_streamed_choices_say_what_whole_ones_say(client: OpenAI) -> None:
-    asked = {"n": 2, "temperature": 2, "seed": 7, "max_tokens": 8, "logprobs": True}
+    asked: dict[str, Any] = {"n": 2, "temperature": 2, "seed": 7, "max_tokens": 8, "logprobs": True}
     whole = client.chat.completions.create(model="demo", messages=user("x"), **asked)
     texts, roles, ends, tokens = ["", ""], [0, 0], ["", ""], [0, 0]
     for chunk in streamed(client, text="x", **asked):
@@ -214,7 +214,7 @@ def test_an_answer_without_an_end_is_never_called_complete(client: OpenAI, strea
 
 def test_a_prompt_comes_in_four_shapes(client: OpenAI, served: Gateway) -> None:
     one, three = "12+34=?", ["1+1=?", "2+3=?", "40+2=?"]
-    shapes = {  # shape: (prompt, texts)
+    shapes: dict[str, tuple[Any, list[str]]] = {  # shape: (prompt, texts)
         "string": (raw(one), ["46"]),
         "strings": ([raw(text) for text in three], ["2", "5", "42"]),
         "token ids": (ids(served, one), ["46"]),
@@ -414,10 +414,12 @@ def test_a_clients_timeout_frees_the_engine(client: OpenAI, served: Gateway) -> 
 
 def test_the_async_client_asks_many_at_once(served: Gateway) -> None:
     async def ask(client: AsyncOpenAI, a: int, stream: bool) -> str:
-        answer = await client.chat.completions.create(model="demo", messages=user(f"{a}+{a}=?"), stream=stream)
-        if not stream:
-            return answer.choices[0].message.content or ""
-        return "".join([chunk.choices[0].delta.content or "" async for chunk in answer])
+        messages = user(f"{a}+{a}=?")
+        if stream:
+            chunks = await client.chat.completions.create(model="demo", messages=messages, stream=True)
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
+        answer = await client.chat.completions.create(model="demo", messages=messages)
+        return answer.choices[0].message.content or ""
 
     async def run() -> list[str]:
         http = openai.DefaultAsyncHttpxClient(trust_env=False)

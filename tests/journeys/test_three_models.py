@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 from tests.serving import ROOT, Gateway, gateway
 
@@ -40,11 +41,15 @@ def connect(served: Gateway) -> OpenAI:
     return OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=60)
 
 
+def user(text: str) -> list[ChatCompletionMessageParam]:
+    return [{"role": "user", "content": text}]
+
+
 def evaluate(client: OpenAI, model: str) -> list[tuple[str | None, str, int, int]]:
     """The eval script: text, finish reason and counts of every answer."""
-    rows = []
+    rows: list[tuple[str | None, str, int, int]] = []
     for a, b in SUMS:
-        messages = [{"role": "user", "content": f"{a}+{b}=?"}]
+        messages = user(f"{a}+{b}=?")
         answer = client.chat.completions.create(model=model, messages=messages, max_tokens=8)
         choice, usage = answer.choices[0], answer.usage
         assert answer.model == model
@@ -55,10 +60,10 @@ def evaluate(client: OpenAI, model: str) -> list[tuple[str | None, str, int, int
 
 def evaluate_streaming(client: OpenAI, model: str) -> list[tuple[str, str | None, int]]:
     """The same with streams."""
-    rows = []
+    rows: list[tuple[str, str | None, int]] = []
     for a, b in SUMS:
         text, finish, counted = "", None, 0
-        messages = [{"role": "user", "content": f"{a}+{b}=?"}]
+        messages = user(f"{a}+{b}=?")
         for chunk in client.chat.completions.create(
             model=model, messages=messages, max_tokens=8, stream=True, stream_options={"include_usage": True}
         ):
@@ -85,7 +90,7 @@ def test_streams_say_the_same(client: OpenAI, model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_stop_and_a_choice_of_the_script_mean_the_same_everywhere(client: OpenAI, model: str) -> None:
-    messages = [{"role": "user", "content": "12+34=?"}]
+    messages = user("12+34=?")
     answer = client.chat.completions.create(model=model, messages=messages, stop=["6"], n=2, max_tokens=8)
     assert [(c.index, c.message.content, c.finish_reason) for c in answer.choices] == [
         (0, "4", "stop"),
@@ -95,7 +100,7 @@ def test_a_stop_and_a_choice_of_the_script_mean_the_same_everywhere(client: Open
 
 @pytest.mark.parametrize("model", MODELS)
 def test_log_probabilities_come_through_every_door(client: OpenAI, model: str) -> None:
-    messages = [{"role": "user", "content": "12+34=?"}]
+    messages = user("12+34=?")
     answer = client.chat.completions.create(model=model, messages=messages, logprobs=True, top_logprobs=2, max_tokens=8)
     logprobs = answer.choices[0].logprobs
     assert logprobs is not None

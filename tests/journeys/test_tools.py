@@ -12,13 +12,14 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
+from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
 from gateway.stream.tool_calls import FORMATS
 from tests.serving import Gateway, gateway
 from tests.upstream.server import RudeServer
 from tests.upstream.talk import Heard
 
-ADD = {
+ADD: ChatCompletionFunctionToolParam = {
     "type": "function",
     "function": {
         "name": "add",
@@ -27,7 +28,7 @@ ADD = {
     },
 }
 NAMED = {"type": "function", "function": {"name": "add"}}
-ASK = [{"role": "user", "content": "12+34=?"}]
+ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "12+34=?"}]
 ARGUMENTS = '{"a": 12, "b": 34}'
 OBJECT = f'{{"name": "add", "arguments": {ARGUMENTS}}}'
 CALL = f"<tool_call>\n{OBJECT}\n</tool_call>"

@@ -342,7 +342,7 @@ def test_a_worker_that_keeps_dying_leaves_its_connections_to_the_other(tmp_path:
             for _ in range(10):
                 answer = httpx.post(f"http://127.0.0.1:{process.port}{CALLS}", json=BODY, timeout=30, trust_env=False)
                 assert answer.status_code == 200
-            assert eventually(lambda death=death: value(process.http, "gateway_worker_restarts_total") == death)  # type: ignore[misc]
+            assert eventually(lambda death=death: value(process.http, "gateway_worker_restarts_total") == death)
         assert served_by(process, 2), process.log
         with connections(process, 24):
             held = holders(process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_two_runs_compare_the_same_conversations() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_case_is_what_a_request_brings(case: Case) -> None:
-    body = {"messages": copy.deepcopy(list(case.messages))}
+    body: dict[str, Any] = {"messages": copy.deepcopy(list(case.messages))}
     if case.tools:
         body["tools"] = copy.deepcopy(list(case.tools))
     if case.continue_final:

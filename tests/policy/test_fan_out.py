@@ -222,7 +222,8 @@ def pieces(*texts: str) -> list[Script]:
     whole: list[Step] = [{"text": text[:3], "index": at} for at, text in enumerate(texts)]
     whole += [{"text": text[3:], "index": at} for at, text in enumerate(texts)]
     whole += [{"finish": "stop", "index": at} for at in range(len(texts))]
-    return [whole, *([text[:3], text[3:], {"finish": "stop"}] for text in texts)]
+    single: list[Script] = [[text[:3], text[3:], {"finish": "stop"}] for text in texts]
+    return [whole, *single]
 
 
 STOPPED = {  # name: (texts, what the client has of them, how they end)

@@ -8,12 +8,12 @@ import pytest
 
 from gateway.backend.scripted import Script, ScriptedBackend
 from gateway.core.errors import UpstreamTimeout
-from gateway.core.events import Begun, Delta, Finish, Usage, is_content
+from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
 from tests.events import singly
 from tests.policy.asking import ask, cancel_after, exchange, leave_after
 
-CONTENT = {  # name: (event, does it tell the client anything?)
+CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, does it tell the client anything?)
     "text": (Delta(0, "a"), True),
     "reasoning": (Delta(0, fields={"reasoning_content": "hm"}), True),
     "a tool call": (Delta(0, fields={"tool_calls": [{"index": 0}]}), True),

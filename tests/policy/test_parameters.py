@@ -413,8 +413,9 @@ def test_a_policy_that_comes_too_late_for_the_prompt_is_not_passed_over(policy: 
 
 @pytest.mark.parametrize(("old", "new"), [("functions", "tools"), ("function_call", "tool_choice")])
 def test_the_old_names_of_tools_are_refused_with_the_new_ones(old: str, new: str) -> None:
+    params: dict[str, Any] = {old: [{"name": "now"}]}
     with pytest.raises(UnsupportedParameter, match=f"send {new}"):
-        ParameterPolicy(ParamsPolicy(), "chat", "text").effective(call(**{old: [{"name": "now"}]}))
+        ParameterPolicy(ParamsPolicy(), "chat", "text").effective(call(**params))
 
 
 OMITTED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {

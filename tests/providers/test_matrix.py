@@ -189,12 +189,12 @@ def _answer(reply: httpx.Response, stream: bool) -> tuple[list[dict[str, Any]], 
         chunk = json.loads(line.removeprefix("data: "))
         usage, error = chunk.get("usage") or usage, chunk.get("error") or error
         for choice in chunk.get("choices", ()):
-            said = choices.setdefault(choice["index"], {"content": "", "tool_calls": [], "finish": None, "scored": 0})
-            said["content"] += choice["delta"].get("content") or ""
-            said["finish"] = choice["finish_reason"] or said["finish"]
-            said["scored"] += len((choice.get("logprobs") or {}).get("content") or ())
+            one = choices.setdefault(choice["index"], {"content": "", "tool_calls": [], "finish": None, "scored": 0})
+            one["content"] += choice["delta"].get("content") or ""
+            one["finish"] = choice["finish_reason"] or one["finish"]
+            one["scored"] += len((choice.get("logprobs") or {}).get("content") or ())
             for part in choice["delta"].get("tool_calls", ()):
-                calls = said["tool_calls"]
+                calls = one["tool_calls"]
                 if part["index"] == len(calls):
                     calls.append({"function": {"name": "", "arguments": ""}})
                 for key, value in part["function"].items():

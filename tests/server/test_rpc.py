@@ -34,7 +34,7 @@ def test_answers_find_their_questions_in_any_order() -> None:
         await asyncio.sleep(0.05 if kind == "slow" else 0)
         return kind, payload
 
-    async def talk() -> list[Any]:
+    async def talk() -> tuple[Any, Any, Any]:
         one, other, _ = await both(answer)
         running = [asyncio.create_task(side.run()) for side in (one, other)]
         told = await asyncio.gather(one.call("slow", 1), one.call("quick", b"x" * 3_000_000), one.call("slow", None))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
+from typing import Any, TypeVar
+
+Whole = TypeVar("Whole", str, bytes, tuple[Any, ...])
 
 
-def slicings(whole: str | bytes, cuts: int = 2) -> Iterator[list]:
+def slicings(whole: Whole, cuts: int = 2) -> Iterator[list[Whole]]:
     """All at once, one by one, and every way to cut it up to ``cuts`` times."""
     yield [whole]
     yield [whole[at : at + 1] for at in range(len(whole))]
@@ -15,7 +18,7 @@ def slicings(whole: str | bytes, cuts: int = 2) -> Iterator[list]:
             yield sliced(whole, places)
 
 
-def sliced(whole: str | bytes, places: tuple[int, ...] | list[int]) -> list:
+def sliced(whole: Whole, places: tuple[int, ...] | list[int]) -> list[Whole]:
     """``whole`` cut at these places."""
     edges = [0, *places, len(whole)]
     return [whole[start:end] for start, end in pairwise(edges)]

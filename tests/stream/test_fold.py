@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from gateway.core.completion import Choice, Completion
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
-from gateway.stream.fold import MAX_FOLDED, PIECE, Choice, Completion, Fold
+from gateway.stream.fold import MAX_FOLDED, PIECE, Fold
 
 STOP = Finish(0, "stop")
 
@@ -120,7 +121,7 @@ CALLS = {  # name: (tool_calls of each delta, tool_calls of the message)
 
 
 @pytest.mark.parametrize(("deltas", "message"), CALLS.values(), ids=CALLS.keys())
-def test_tool_calls_are_put_together(deltas: list, message: list) -> None:
+def test_tool_calls_are_put_together(deltas: list[Any], message: list[Any]) -> None:
     assert fields(*({"tool_calls": delta} for delta in deltas)) == {"tool_calls": message}
 
 
@@ -141,7 +142,7 @@ FIELDS = {  # name: (fields of each delta, fields of the message)
 
 
 @pytest.mark.parametrize(("deltas", "message"), FIELDS.values(), ids=FIELDS.keys())
-def test_fields_are_merged(deltas: list, message: dict) -> None:
+def test_fields_are_merged(deltas: list[dict[str, Any]], message: dict[str, Any]) -> None:
     assert fields(*deltas) == message
 
 

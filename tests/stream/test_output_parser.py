@@ -97,7 +97,8 @@ def folded(events: Sequence[Event]) -> Choice:
 def test_an_answer_is_read_the_same_in_every_slicing(name: str) -> None:
     reading, text, reason, content, fields, finish = CASES[name]
     for slicing in slicings(text, 1):
-        batches = [[Begun("m/0")], *[[Delta(0, piece)] for piece in slicing], [Finish(0, reason), Usage(1, 2)]]
+        said: list[list[Event]] = [[Delta(0, piece)] for piece in slicing]
+        batches: list[list[Event]] = [[Begun("m/0")], *said, [Finish(0, reason), Usage(1, 2)]]
         events, reader = read(reading, batches)
         choice = folded(events)
         assert (choice.text, dict(choice.fields), choice.finish.reason) == (content, fields, finish), slicing
@@ -122,7 +123,9 @@ def test_ids_are_unlike_each_other() -> None:
 
 
 def test_choices_are_read_by_themselves() -> None:
-    batches = [[Delta(0, ADD[:9]), Delta(1, "x")], [Delta(0, ADD[9:]), Delta(1, "y")], [Finish(1, "stop")]]
+    batches: list[list[Event]] = [
+        [Delta(0, ADD[:9]), Delta(1, "x")], [Delta(0, ADD[9:]), Delta(1, "y")], [Finish(1, "stop")],
+    ]  # fmt: skip
     events, reader = read(CALLS, [*batches, [Finish(0, "stop")]], 2)
     assert [(event.index, event.reason) for event in events if isinstance(event, Finish)] == [
         (1, "stop"),

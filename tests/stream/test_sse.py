@@ -161,7 +161,8 @@ FAULTS = {  # name: bytes after one good event, with max_event=32
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_is_an_error_after_the_good_events_in_every_slicing(fault: bytes, way: Way) -> None:
     for parts in slicings(b"data: good\n\n" + fault, cuts=1):
-        parser, events = SseParser(max_event=32), []
+        parser = SseParser(max_event=32)
+        events: list[SseEvent] = []
 
         def run(parser: SseParser, parts: list[bytes], events: list[SseEvent]) -> None:
             for part in parts:

@@ -235,8 +235,8 @@ def test_logprobs_of_reasoning_go_with_their_fields() -> None:
 
 def test_tokens_ahead_of_their_text_keep_their_order_before_those_of_reasoning() -> None:
     lps = tokens("<", "hm", "a")
-    events = [Delta(0, "", lps[:1]), Delta(0, "", lps[1:2], {"reasoning_content": "hm"}), Delta(0, "<a", lps[2:]), STOP]
-    assert logprobs(cut(Cutter(("<eob>",)), events)) == lps
+    deltas = [Delta(0, "", lps[:1]), Delta(0, "", lps[1:2], {"reasoning_content": "hm"}), Delta(0, "<a", lps[2:])]
+    assert logprobs(cut(Cutter(("<eob>",)), [*deltas, STOP])) == lps
 
 
 # ---------------------------------------------------------------- batches
@@ -262,6 +262,9 @@ def test_batches_are_cut_as_their_events_are(batches: list[list[Event]]) -> None
 
 def test_a_batch_that_no_stop_touches_is_passed_as_it_is() -> None:
     cutter = Cutter(("<eob>",), 1)
-    for batch in ([Begun("m/0"), Delta(0, "a")], [Delta(0, "b"), Delta(0, "c")], [Delta(0, "d"), STOP, Usage(1, 4)]):
+    batches: list[list[Event]] = [
+        [Begun("m/0"), Delta(0, "a")], [Delta(0, "b"), Delta(0, "c")], [Delta(0, "d"), STOP, Usage(1, 4)],
+    ]  # fmt: skip
+    for batch in batches:
         assert cutter.cut(batch) is batch
     assert cutter.done

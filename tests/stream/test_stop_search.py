@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,14 +106,14 @@ def test_flush_gives_back_what_was_held_and_starts_afresh() -> None:
     assert scanner.feed("b>") == ("b>", None)
 
 
-class Counted(dict):
+class Counted(dict[str, int]):
     """A node's edges that count how often they are looked at."""
 
     looks = 0
 
-    def get(self, *args: object) -> object:
+    def get(self, key: str, default: Any = None) -> Any:
         Counted.looks += 1
-        return super().get(*args)
+        return super().get(key, default)
 
     def __contains__(self, key: object) -> bool:
         Counted.looks += 1

@@ -42,8 +42,11 @@ PLACES = {  # name: (deltas as (text, tokens), the first character of each token
 
 
 @pytest.mark.parametrize(("deltas", "places"), PLACES.values(), ids=PLACES.keys())
-def test_each_token_is_taken_with_its_first_character(deltas: list, places: list[int]) -> None:
-    aligner, found = TokenAligner(), []
+def test_each_token_is_taken_with_its_first_character(
+    deltas: list[tuple[str, tuple[TokenLogprob, ...]]], places: list[int]
+) -> None:
+    aligner = TokenAligner()
+    found: list[int] = []
     for text, tokens in deltas:
         aligner.feed(text, tokens)
     until = 0

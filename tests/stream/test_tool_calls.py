@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -355,7 +356,9 @@ WRITERS = {  # format: how a well-behaved model writes calls
     st.booleans(),
     st.data(),
 )
-def test_what_was_written_is_read(name: str, calls: list, ascii_only: bool, data: st.DataObject) -> None:
+def test_what_was_written_is_read(
+    name: str, calls: list[tuple[str, Any]], ascii_only: bool, data: st.DataObject
+) -> None:
     written = tuple((called, json.dumps(arguments, ensure_ascii=ascii_only)) for called, arguments in calls)
     text = WRITERS[name](written)
     places = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
@@ -371,7 +374,7 @@ NAMES_OF_ARGUMENTS = st.from_regex(r"[a-z_]{1,6}", fullmatch=True).filter(
 
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(NAMES_OF_ARGUMENTS, st.integers() | st.text(max_size=6) | st.booleans() | st.none(), max_size=4))
-def test_what_was_written_in_python_is_read(arguments: dict) -> None:
+def test_what_was_written_in_python_is_read(arguments: dict[str, Any]) -> None:
     text = "[add(" + ", ".join(f"{key}={value!r}" for key, value in arguments.items()) + ")]"
     said, calls, failed = heard("pythonic", text)
     assert (said, failed, len(calls)) == ("", 0, 1)
@@ -476,7 +479,7 @@ def test_nothing_a_model_writes_is_an_error(name: str) -> None:
             assert read is None or all(isinstance(json.loads(call.arguments), dict) for call in read)
 
 
-MANY = {  # name: (format, so many calls)
+MANY: dict[str, tuple[str, Callable[[int], str]]] = {  # name: (format, so many calls)
     "one after the other": ("json", lambda number: CALL * number),
     "a list": ("json", lambda number: "[" + ", ".join([CALL] * number) + "]"),
     "python": ("pythonic", lambda number: "[" + ", ".join(["add(a=1)"] * number) + "]"),
@@ -541,8 +544,7 @@ def test_no_more_is_held_than_can_become_a_call(case: str) -> None:
     said = 0
     for text in (lead, *[again * 10_000] * 300):
         found = scanner.feed(text)
-        said += sum(
-            [len(piece if isinstance(piece, str) else piece.text) for piece in found if type(piece) is not ParsedCall]
-        )
+        said += sum(len(piece) for piece in found if isinstance(piece, str))
+        said += sum(len(piece.text) for piece in found if isinstance(piece, UnparsedCall))
         assert scanner.held <= MAX_REGION
     assert said >= 1_900_000

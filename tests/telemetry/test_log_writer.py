@@ -159,7 +159,8 @@ def test_threads_lose_no_line() -> None:
         for number in range(200):
             lines.write_line(logging.INFO, f"loop:{number}")
             await asyncio.sleep(0)
-        await asyncio.to_thread(lambda: [thread.join() for thread in threads])
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
 
     asyncio.run(serve())
     lines.flush()

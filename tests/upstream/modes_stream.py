@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import cycle
+from typing import Any
 
 from tests.upstream.talk import TEXT, TOKENS, Talk
 
@@ -102,7 +103,7 @@ async def say(talk: Talk) -> None:
     tokens = [text[at : at + size] for at in range(0, len(text), size)]
     copies = range(int(body.get("n") or 1))
 
-    def scores(tokens: Sequence[str]) -> dict[str, object]:
+    def scores(tokens: Sequence[str]) -> dict[str, Any]:
         if not body.get("logprobs"):
             return {}
         return {"logprobs": {"tokens": list(tokens), "token_logprobs": [-0.5] * len(tokens), "top_logprobs": None}}

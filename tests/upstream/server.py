@@ -123,7 +123,7 @@ class RudeServer:
             return False
         self.active += 1
         talk = Talk(heard, writer)
-        reply = asyncio.create_task(MODES[heard.mode](talk))
+        reply = asyncio.ensure_future(MODES[heard.mode](talk))
         gone = asyncio.create_task(_client_gone(reader))
         try:
             await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)

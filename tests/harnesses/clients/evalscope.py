@@ -24,7 +24,8 @@ def score(folder: Path, output: str) -> float:
     lines = newest(folder, "out/**/reviews/**/*.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     said = [row["sample_score"]["score"]["extracted_prediction"].strip() for row in rows]
-    return sum([text] == row["target"] for text, row in zip(said, rows, strict=True)) / len(rows)
+    right = [[text] == row["target"] for text, row in zip(said, rows, strict=True)]
+    return right.count(True) / len(right)
 
 
 CLIENTS = (

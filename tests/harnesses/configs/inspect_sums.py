@@ -6,7 +6,7 @@ from inspect_ai.scorer import exact
 from inspect_ai.solver import generate
 
 
-@task
+@task  # type: ignore[untyped-decorator]  # inspect-ai is installed in an environment of its own
 def sums() -> Task:
     return Task(
         dataset=json_dataset("sums.jsonl", FieldSpec(input="question", target="answer")),

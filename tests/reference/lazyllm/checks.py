@@ -94,7 +94,7 @@ def _pair(item: Any) -> tuple[str, str]:
         raise PrompterError("ValueError", f"not enough values to unpack (expected 2, got {len(item)})")
     if len(item) > 2:
         raise PrompterError("ValueError", "too many values to unpack (expected 2)")
-    user, assistant = item
+    user, assistant = tuple(item)
     return str(user), str(assistant)
 
 

@@ -43,7 +43,7 @@ def told(config: Files | None = None, older: Files | None = None, **more: Any) -
     return {JINJA: TELLS, **files, **({} if older is None else {MAP: older}), **more}
 
 
-NEWER = {"added_tokens_decoder": {}}
+NEWER: dict[str, Any] = {"added_tokens_decoder": {}}
 OBJECT = {"content": "<m>", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
 
 FOLDERS: dict[str, Files] = {

@@ -23,8 +23,8 @@ class StillClock(datetime.datetime):
     """``transformers`` asks the machine for the time; a golden needs one that stands still."""
 
     @classmethod
-    def now(cls, tz: Any = None) -> datetime.datetime:
-        return datetime.datetime.fromisoformat(cases.DAY)
+    def now(cls, tz: Any = None) -> StillClock:
+        return cls.fromisoformat(cases.DAY)
 
 
 def outcome(tokenizer: Any, case: dict[str, Any]) -> str:

@@ -38,7 +38,8 @@ def messages(count: int, characters: int) -> list[dict[str, Any]]:
     return [{"role": "user", "content": "x" * characters}] * count
 
 
-PLACES = {  # name: (messages, fields of the request, rendered in this process)
+# name: (messages, fields of the request, rendered in this process)
+PLACES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], bool]] = {
     "one message": (messages(1, 5), {}, True),
     "as many as allowed": (messages(MOST, 5), {}, True),
     "one more": (messages(MOST + 1, 5), {}, False),

@@ -26,7 +26,8 @@ def said(source: str, body: dict[str, Any] | None = None, **keys: Any) -> str:
     return jinja(source, **keys).render(dialogue(body or HELLO)).text
 
 
-VARIABLES = {  # name: (template, keys of the file, fields of the request, text)
+# name: (template, keys of the file, fields of the request, text)
+VARIABLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "a special token": ("{{ bos_token }}", {"special_tokens": {"bos_token": "<s>"}}, {}, "<s>"),
     "a fixed variable": ("{{ x }}", {"kwargs": {"x": "y"}}, {}, "y"),
     "a variable of the request": (

@@ -18,7 +18,7 @@ def test_replacing_keeps_the_labels_of_both_sides() -> None:
 
 def test_replacing_in_a_client_text_takes_linear_time() -> None:
     def replace_both(size: int) -> None:
-        segments = (Segment("{a}{b}" * size, "user", "messages[0]", False),)
+        segments: tuple[Segment, ...] = (Segment("{a}{b}" * size, "user", "messages[0]", False),)
         for name in "ab":
             segments = replace_all(segments, f"{{{name}}}", template_text("x"))
         assert text_of(segments) == "xx" * size
