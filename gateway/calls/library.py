@@ -80,7 +80,7 @@ class PromptTemplate:
             text="".join(segment.text for segment in segments),
             messages=prompt.messages or (),
             segments=segments,
-            stops=tuple(dict.fromkeys((*prompt.stops, *call.stops))),
+            stops=tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))),
             stop_token_ids=prompt.metadata.stop_token_ids,
             notices=tuple(str(notice) for notice in prompt.metadata.notices),
         )
@@ -93,7 +93,7 @@ class PromptTemplate:
         Tool calls are parsed for the tools in ``fields``. ``finish_reason``: why the model ended, such as ``length``.
         """
         call, dialogue, prompt = self._render(messages, fields)
-        cutter = Cutter(tuple(dict.fromkeys((*prompt.stops, *call.stops))))
+        cutter = Cutter(tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))))
         events: Sequence[Event] = [*cutter.cut([Delta(0, text), Finish(0, finish_reason)]), *cutter.close()]
         options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
         if options is not None:

@@ -161,33 +161,3 @@ class Dialogue:
         """The text of each message."""
         messages = self.messages
         return messages.texts if type(messages) is PlainMessages else [message.text for message in messages]
-
-    @property
-    def continue_final(self) -> bool:
-        """See ``RenderOptions``."""
-        return self.options.continue_final
-
-    @property
-    def tools(self) -> tuple[Mapping[str, Any], ...]:
-        """See ``RenderOptions``."""
-        return self.options.tools
-
-    @property
-    def tool_choice(self) -> str | Mapping[str, Any] | None:
-        """See ``RenderOptions``."""
-        return self.options.tool_choice
-
-    @property
-    def parallel_calls(self) -> bool:
-        """See ``RenderOptions``."""
-        return self.options.parallel_calls
-
-    @property
-    def variables(self) -> Mapping[str, Any]:
-        """See ``RenderOptions``."""
-        return self.options.variables
-
-    @property
-    def template_kwargs(self) -> Mapping[str, Any]:
-        """See ``RenderOptions``."""
-        return self.options.template_kwargs

@@ -117,33 +117,3 @@ class Prompt:
         if isinstance(source, Dialogue):
             return self.metadata.segments_of(source) if self.metadata.segments_of is not None else ()
         return source.segments()
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """See ``PromptMetadata``."""
-        return self.metadata.stops
-
-    @property
-    def stop_token_ids(self) -> tuple[int, ...]:
-        """See ``PromptMetadata``."""
-        return self.metadata.stop_token_ids
-
-    @property
-    def bos(self) -> Bos:
-        """See ``PromptMetadata``."""
-        return self.metadata.bos
-
-    @property
-    def bos_text(self) -> str:
-        """See ``PromptMetadata``."""
-        return self.metadata.bos_text
-
-    @property
-    def notices(self) -> tuple[Notice, ...]:
-        """See ``PromptMetadata``."""
-        return self.metadata.notices
-
-    @property
-    def opened(self) -> str:
-        """See ``PromptMetadata``."""
-        return self.metadata.opened

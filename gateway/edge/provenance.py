@@ -115,7 +115,7 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
         ready = not isinstance(prompt.source, DeferredSegments | Dialogue)
         segments = prompt.segments if ready else await asyncio.to_thread(lambda: prompt.segments)
     if prompt is not None and segments is not None and route.tokens is not None:
-        ids = await token_ids(route.tokens, prompt.text, special=prompt.bos != "text")
+        ids = await token_ids(route.tokens, prompt.text, special=prompt.metadata.bos != "text")
     return prepared, explanation(route, prepared, segments=segments, token_ids=ids)
 
 

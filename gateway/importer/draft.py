@@ -87,7 +87,7 @@ def starts_with_assistant(dialogue: Dialogue) -> bool:
 
 def ends_with_assistant(dialogue: Dialogue) -> bool:
     """The last message is the assistant's, and another answer is asked for."""
-    return bool(dialogue.messages) and dialogue.messages[-1].role == "assistant" and not dialogue.continue_final
+    return bool(dialogue.messages) and dialogue.messages[-1].role == "assistant" and not dialogue.options.continue_final
 
 
 def has_neighbours(dialogue: Dialogue) -> bool:
@@ -97,13 +97,15 @@ def has_neighbours(dialogue: Dialogue) -> bool:
 
 TOOLS = Exclusion(
     "tools, calls and results",
-    lambda one: bool(one.tools) or any(this.role == "tool" or this.raw.get("tool_calls") for this in one.messages),
+    lambda one: (
+        bool(one.options.tools) or any(this.role == "tool" or this.raw.get("tool_calls") for this in one.messages)
+    ),
 )
 EMPTY = Exclusion("empty messages", lambda one: any(not message.text for message in one.messages))
 NO_SYSTEM = Exclusion(
     "conversations without a system message, to which the source adds one of its own", lambda one: not has_system(one)
 )
-CONTINUED = Exclusion("messages to be continued", lambda one: one.continue_final)
+CONTINUED = Exclusion("messages to be continued", lambda one: one.options.continue_final)
 
 STRICT_TURNS = (
     TOOLS,

@@ -94,7 +94,7 @@ def _without_bos(text: str, found: Difference) -> str:
 def _has_more_system(shorter: str, longer: str, found: Difference) -> bool:
     """True if the longer text has one more piece before the first message, and the request has no system message."""
     messages = found.dialogue.messages
-    if found.dialogue.tools or not messages or messages[0].role in ("system", "developer"):
+    if found.dialogue.options.tools or not messages or messages[0].role in ("system", "developer"):
         return False
     first = messages[0].text.strip()
     for text in dict.fromkeys((shorter, _stripped(shorter, found.dialogue))):  # the longer text may be trimmed too
@@ -118,7 +118,7 @@ def _inserted(shorter: str, longer: str) -> tuple[int, str] | None:
 
 def _ends_early(shorter: str, longer: str, found: Difference) -> bool:
     """True if the longer text continues the shorter one with more than white space."""
-    if found.whole or found.dialogue.continue_final or not longer.startswith(shorter):
+    if found.whole or found.dialogue.options.continue_final or not longer.startswith(shorter):
         return False
     return bool(longer[len(shorter) :].strip())
 
@@ -164,7 +164,7 @@ def _is_trimmed(full: str, trimmed: str, found: Difference) -> bool:
 
 def _refuses_tools(found: Difference) -> bool:
     calls = any(message.raw.get("tool_calls") for message in found.dialogue.messages)
-    return found.ours_code == "unsupported_parameter" and bool(found.dialogue.tools or calls)
+    return found.ours_code == "unsupported_parameter" and bool(found.dialogue.options.tools or calls)
 
 
 CAUSES: Mapping[str, Cause] = {

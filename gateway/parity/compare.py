@@ -99,7 +99,10 @@ def _compare_case(case: Case, ours: Side, reference: Side, bos_token: str, token
     if case.whole and (ours.whole is None or reference.whole is None):
         return CaseResult(case, "not compared")
     prompts = _render(case, ours), _render(case, reference)
-    bos = next((prompt.bos_text for prompt in prompts if isinstance(prompt, Prompt) and prompt.bos_text), UNKNOWN_BOS)
+    bos = next(
+        (prompt.metadata.bos_text for prompt in prompts if isinstance(prompt, Prompt) and prompt.metadata.bos_text),
+        UNKNOWN_BOS,
+    )
     one, other = _result(prompts[0], ours, bos_token or bos), _result(prompts[1], reference, bos_token or bos)
     verdict = _verdict(one, other)
     at = None
@@ -110,7 +113,7 @@ def _compare_case(case: Case, ours: Side, reference: Side, bos_token: str, token
         tokens = _compare_tokens(tokenize(one.text), tokenize(other.text))
     causes: tuple[str, ...] = ()
     if verdict in DIFFERENT:
-        notices = prompts[0].notices if isinstance(prompts[0], Prompt) else ()
+        notices = prompts[0].metadata.notices if isinstance(prompts[0], Prompt) else ()
         causes = causes_of(
             Difference(
                 dialogue=case.dialogue,
@@ -140,7 +143,9 @@ def _result(prompt: Prompt | GatewayError, side: Side, bos: str) -> SideResult:
         needs_param = prompt.param and prompt.param not in prompt.message
         reason = f"{prompt.param}: {prompt.message}" if needs_param else prompt.message
         return SideResult(refused=reason, code=prompt.code)
-    is_added = (prompt.bos == "engine" and side.adds_bos_on_request) or (prompt.bos == "none" and side.adds_bos)
+    is_added = (prompt.metadata.bos == "engine" and side.adds_bos_on_request) or (
+        prompt.metadata.bos == "none" and side.adds_bos
+    )
     return SideResult(bos + prompt.text if is_added else prompt.text)
 
 

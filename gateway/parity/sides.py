@@ -67,7 +67,7 @@ def chat_reference(template: WholeTemplate) -> Side:
     """A chat template as the reference. Its text is tokenized without special tokens, so no engine adds a BOS."""
 
     def render(dialogue: Dialogue) -> Prompt:
-        if dialogue.tools and template.spec.tools is None:
+        if dialogue.options.tools and template.spec.tools is None:
             raise UnsupportedParameter("the reference's chat template does not write tools", param="tools")
         return template.render(dialogue)
 

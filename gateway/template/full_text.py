@@ -20,7 +20,7 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
         raise InvalidValue(
             "only a meta template that makes a string has a complete conversation to show", param="messages"
         )
-    if spec.tools is not None and dialogue.tools:
+    if spec.tools is not None and dialogue.options.tools:
         raise InvalidValue("a complete conversation is shown without tools; leave them out", param="tools")
     if spec.round or spec.reserved_roles:
         return tuple(OpenCompassTemplate(spec).full_segments(dialogue))

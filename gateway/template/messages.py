@@ -21,7 +21,7 @@ def origin_of(number: int) -> str:
 
 def check_dialogue(dialogue: Dialogue) -> None:
     """``check_open_turn`` for a template without ``tools``. Raises UnsupportedParameter for a request with tools."""
-    if dialogue.tools:
+    if dialogue.options.tools:
         raise UnsupportedParameter(
             "this model's template writes no tools: it declares no tool parser. Leave `tools` out.", param="tools"
         )
@@ -34,7 +34,7 @@ def check_open_turn(dialogue: Dialogue) -> None:
     For templates without slots.
     """
     refuse_variables(dialogue)
-    if dialogue.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
+    if dialogue.options.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
         raise InvalidValue(
             "continue_final_message continues the last message, which must be the assistant's",
             param="continue_final_message",
@@ -43,7 +43,7 @@ def check_open_turn(dialogue: Dialogue) -> None:
 
 def refuse_variables(dialogue: Dialogue) -> None:
     """Raises InvalidValue if the request has variables."""
-    if dialogue.variables:
+    if dialogue.options.variables:
         raise InvalidValue(
             "this model's template has no slots, so it takes no variables. Leave `gateway.variables` out.",
             param="gateway.variables",

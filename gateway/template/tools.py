@@ -50,7 +50,7 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
     Raises InvalidValue, and UnsupportedParameter for tools that are not functions.
     """
     names: set[str] = set()
-    for number, tool in enumerate(dialogue.tools):
+    for number, tool in enumerate(dialogue.options.tools):
         param = f"tools[{number}]"
         if tool.get("type", "function") != "function":
             raise UnsupportedParameter(f"{param}.type: this model takes functions only", param=f"{param}.type")
@@ -64,7 +64,7 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
         if name in names:
             raise InvalidValue(f"{param}.function.name comes twice", param=f"{param}.function.name")
         names.add(name)
-    return dialogue.tools
+    return dialogue.options.tools
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
@@ -74,9 +74,9 @@ def name_of(tool: Mapping[str, Any]) -> str:
 
 def choice_of(dialogue: Dialogue) -> ToolChoice:
     """The request's tool choice; ``none`` without tools. Raises InvalidValue."""
-    raw = dialogue.tool_choice
+    raw = dialogue.options.tool_choice
     choice = AUTO if raw is None else _choice(raw)
-    if not dialogue.tools:
+    if not dialogue.options.tools:
         if choice.mode not in ("auto", "none"):
             raise InvalidValue("tool_choice demands a call, but there are no tools", param="tool_choice")
         return NONE
@@ -168,7 +168,7 @@ def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice) -> tuple[st
             "Leave tool_choice out, or write auto.",
             param="tool_choice",
         )
-    if dialogue.continue_final:
+    if dialogue.options.continue_final:
         raise InvalidValue(
             "tool_choice cannot demand a call inside a message that is to be continued", param="tool_choice"
         )

@@ -96,7 +96,7 @@ def test_a_bos_of_unknown_text_has_a_placeholder() -> None:
 
 def test_a_function_can_be_the_reference() -> None:
     def reference(dialogue: Dialogue) -> str:
-        if dialogue.continue_final:
+        if dialogue.options.continue_final:
             raise InvalidValue("it never goes on", param="continue_final_message")
         return "<s>" + "".join([f"<|{m.role}|>{m.text}<|end|>\n" for m in dialogue.messages]) + "<|assistant|>"
 

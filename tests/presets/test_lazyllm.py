@@ -95,12 +95,12 @@ STOPS = {
 
 @pytest.mark.parametrize("name", STOPS)
 def test_an_answer_ends_where_the_table_ends_it(name: str) -> None:
-    assert rendered(name, "one-round").stops == STOPS[name]
+    assert rendered(name, "one-round").metadata.stops == STOPS[name]
 
 
 def test_the_end_of_a_call_ends_the_answer_where_the_reference_is_repeated_exactly() -> None:
-    assert rendered("lazyllm-qwen", "tools", exact=True).stops == ("<|im_end|>", "<|action_end|>")
-    assert rendered("lazyllm-qwen", "tools").stops == ("<|im_end|>",)
+    assert rendered("lazyllm-qwen", "tools", exact=True).metadata.stops == ("<|im_end|>", "<|action_end|>")
+    assert rendered("lazyllm-qwen", "tools").metadata.stops == ("<|im_end|>",)
 
 
 def test_the_page_lists_every_preset() -> None:

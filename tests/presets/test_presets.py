@@ -173,7 +173,7 @@ STOPS = {  # preset: the stop strings in force
 
 @pytest.mark.parametrize("name", STOPS)
 def test_an_answer_ends_where_the_family_ends_it(name: str) -> None:
-    assert rendered(name, [{"role": "user", "content": "hi"}]).stops == STOPS[name]
+    assert rendered(name, [{"role": "user", "content": "hi"}]).metadata.stops == STOPS[name]
 
 
 NO_END = {  # preset: what its prompt's stops must hold, since the role has no visible end
@@ -189,7 +189,7 @@ NO_END = {  # preset: what its prompt's stops must hold, since the role has no v
 
 @pytest.mark.parametrize("name", NO_END)
 def test_without_an_end_the_next_turn_ends_the_answer(name: str) -> None:
-    assert any(NO_END[name] in stop for stop in rendered(name, [{"role": "user", "content": "hi"}]).stops)
+    assert any(NO_END[name] in stop for stop in rendered(name, [{"role": "user", "content": "hi"}]).metadata.stops)
 
 
 def test_a_tool_result_replaces_the_default_text_of_its_role() -> None:

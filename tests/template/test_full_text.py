@@ -73,7 +73,7 @@ def test_the_complete_example_speaks_its_default_prompt(turns: str) -> None:
     }
     prompt = build(parse_spec(raw, name="fields")).render(dialogue(*ASKED[:-1]))
     assert prompt.text == golden("fields")
-    assert (prompt.stops, prompt.stop_token_ids) == (("<eob>",), (10000,))
+    assert (prompt.metadata.stops, prompt.metadata.stop_token_ids) == (("<eob>",), (10000,))
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])

@@ -196,9 +196,15 @@ def test_prompts_of_one_order_have_equal_metadata() -> None:
     made = template(THINKING)
     one, two, other = [made.render(dialogue(*turns)) for turns in ([(U, "a")], [(U, "b")], [(S, "s"), (U, "a")])]
     assert one.metadata == two.metadata
-    assert [str(notice) for notice in one.notices] == ["default_prompt: THOUGHTS"]
-    assert (one.stops, one.stop_token_ids, one.bos, one.bos_text, one.opened) == (("<eob>",), (), "none", "", "")
-    assert other.stops == one.stops
+    assert [str(notice) for notice in one.metadata.notices] == ["default_prompt: THOUGHTS"]
+    assert (
+        one.metadata.stops,
+        one.metadata.stop_token_ids,
+        one.metadata.bos,
+        one.metadata.bos_text,
+        one.metadata.opened,
+    ) == (("<eob>",), (), "none", "", "")
+    assert other.metadata.stops == one.metadata.stops
 
 
 def test_prompts_are_equal_and_hashed_by_their_content() -> None:

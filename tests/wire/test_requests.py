@@ -103,7 +103,7 @@ def test_a_message_keeps_its_raw_form(raw: dict[str, Any], text: str, parts: tup
 def test_a_final_turn_may_be_left_open() -> None:
     dialogue = chat(add_generation_prompt=False, continue_final_message=True).dialogue
     assert dialogue is not None
-    assert dialogue.continue_final
+    assert dialogue.options.continue_final
 
 
 PROMPTS: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
@@ -221,7 +221,7 @@ def test_what_the_operator_sets_is_refused_everywhere(read: Any, name: str) -> N
 def test_variables_for_the_template_come_with_the_dialogue() -> None:
     call = chat(gateway={"variables": {"context": "C", "n": 1}, "explain": True})
     assert call.dialogue is not None
-    assert dict(call.dialogue.variables) == {"context": "C", "n": 1}
+    assert dict(call.dialogue.options.variables) == {"context": "C", "n": 1}
     assert call.explain
     assert chat(gateway={"variables": None}).dialogue == chat().dialogue
 

@@ -124,6 +124,6 @@ def _ends(template: Template) -> list[str]:
     """A line with the texts that end an answer."""
     for variables in _variables(template.spec):
         with suppress(GatewayError):
-            stops = template.render(_dialogue((QUESTION,), variables)).stops
+            stops = template.render(_dialogue((QUESTION,), variables)).metadata.stops
             return [f"Answers end at: {', '.join(map(repr, stops)) or 'no text that is known: write stop'}"]
     return []

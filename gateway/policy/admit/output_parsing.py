@@ -37,7 +37,7 @@ class OutputParsing:
         """
         choice = choice_of(dialogue)
         thinking = self._thinking
-        if thinking is not None and dialogue.continue_final:
+        if thinking is not None and dialogue.options.continue_final:
             thinking = _continued(thinking, dialogue.messages[-1].text)
         elif thinking is not None and self._auto:
             thinking = replace(thinking, open=prompt.text.rstrip().endswith(thinking.begin))
@@ -50,13 +50,13 @@ class OutputParsing:
             thinking=thinking,
             calls=format_,
             names=names,
-            one_call=not dialogue.parallel_calls,
-            opened=prompt.opened,
-            foreign_stops=frozenset(stops) - frozenset(prompt.stops),
+            one_call=not dialogue.options.parallel_calls,
+            opened=prompt.metadata.opened,
+            foreign_stops=frozenset(stops) - frozenset(prompt.metadata.stops),
         )
 
     def _check_names(self, dialogue: Dialogue, format_: Format, names: frozenset[str]) -> None:
-        for number, tool in enumerate(dialogue.tools):
+        for number, tool in enumerate(dialogue.options.tools):
             name = name_of(tool)
             if name in names and not format_.can_name(name):
                 raise InvalidValue(
@@ -79,7 +79,7 @@ def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
 def _callable_names(dialogue: Dialogue, choice: ToolChoice) -> frozenset[str]:
     if choice.mode == "none":
         return frozenset()
-    return frozenset({choice.name} if choice.name else map(name_of, dialogue.tools))
+    return frozenset({choice.name} if choice.name else map(name_of, dialogue.options.tools))
 
 
 def _continued(thinking: Thinking, text: str) -> Thinking | None:

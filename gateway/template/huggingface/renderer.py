@@ -100,13 +100,15 @@ class JinjaTemplate:
 
     def _job(self, dialogue: Dialogue) -> _Job:
         refuse_variables(dialogue)
-        tools, forced_call = self._tools(dialogue) if dialogue.tools or dialogue.tool_choice else ((), ("", "", ""))
+        tools, forced_call = (
+            self._tools(dialogue) if dialogue.options.tools or dialogue.options.tool_choice else ((), ("", "", ""))
+        )
         index = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
         check_call_fields(dialogue, self.compiled[index])
         messages = template_messages(dialogue, self._jinja)
         request_variables = self._request_variables(dialogue)
         end_mark = ""
-        if dialogue.continue_final:
+        if dialogue.options.continue_final:
             check_open_turn(dialogue)
             end_mark = f"CONTINUE_{secrets.token_hex(8)} "
             messages[-1] = _marked(messages[-1], end_mark)
@@ -123,7 +125,7 @@ class JinjaTemplate:
                 **request_variables,
                 "messages": messages,
                 "tools": list(tools) or None,
-                "add_generation_prompt": not dialogue.continue_final,
+                "add_generation_prompt": not dialogue.options.continue_final,
             },
             in_process=len(messages) <= limit and size <= max_size,
             forced_call=forced_call,
@@ -134,7 +136,7 @@ class JinjaTemplate:
     def _tools(self, dialogue: Dialogue) -> tuple[Sequence[Mapping[str, Any]], tuple[str, str, str]]:
         """The tools that the template writes, and the text behind the prompt if one of them must be called."""
         declared = self.spec.tools
-        if dialogue.tools and declared is None:
+        if dialogue.options.tools and declared is None:
             check_dialogue(dialogue)  # raises the error
         choice = choice_of(dialogue)
         if choice.mode == "none" or declared is None:
@@ -142,14 +144,14 @@ class JinjaTemplate:
         return tools_of(dialogue), forced(declared, dialogue, choice)
 
     def _request_variables(self, dialogue: Dialogue) -> Mapping[str, Any]:
-        for name in dialogue.template_kwargs:
+        for name in dialogue.options.template_kwargs:
             if name not in self._jinja.request_kwargs:
                 allowed = ", ".join(self._jinja.request_kwargs) or "none"
                 raise ForbiddenParameter(
                     f"a request cannot set this variable of the model's chat template; allowed: {allowed}",
                     param=f"chat_template_kwargs.{_short(name)}",
                 )
-        return dialogue.template_kwargs
+        return dialogue.options.template_kwargs
 
     # ------------------------------------------------------------ the prompt
 

@@ -59,7 +59,7 @@ class TransformersTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
-        text = self._text(dialogue, add_generation_prompt=not dialogue.continue_final)
+        text = self._text(dialogue, add_generation_prompt=not dialogue.options.continue_final)
         return Prompt(text, PromptMetadata(bos=self.spec.bos, bos_text=self.spec.bos_text))
 
     def whole(self, dialogue: Dialogue) -> str:
@@ -67,7 +67,7 @@ class TransformersTemplate:
         return self._text(dialogue, add_generation_prompt=False)
 
     def _text(self, dialogue: Dialogue, *, add_generation_prompt: bool) -> str:
-        if dialogue.tools and self.spec.tools is None:
+        if dialogue.options.tools and self.spec.tools is None:
             check_dialogue(dialogue)  # raises the error
         check_open_turn(dialogue)
         tools = list(tools_of(dialogue)) or None
@@ -83,14 +83,14 @@ class TransformersTemplate:
                     chat_template=template.source,
                     tokenize=False,
                     add_generation_prompt=add_generation_prompt,
-                    continue_final_message=dialogue.continue_final,
+                    continue_final_message=dialogue.options.continue_final,
                     **self._fixed,
                 )
             )
         except Exception as error:  # an expression of a template may raise any error
             if type(error) is JinjaError:  # ``raise_exception`` raises the base class itself
                 raise refusal(error_text(error)) from None
-            if isinstance(error, ValueError) and dialogue.continue_final:
+            if isinstance(error, ValueError) and dialogue.options.continue_final:
                 raise InvalidValue(
                     f"transformers refuses: {error_text(error)}", param="continue_final_message"
                 ) from None

@@ -54,7 +54,7 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
 
     Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter and InvalidValue, each with ``param``.
     """
-    if dialogue.tools and not spec.tools:
+    if dialogue.options.tools and not spec.tools:
         raise UnsupportedParameter(
             "this model's template writes no tools: it declares no `tools`. Leave `tools` out.", param="tools"
         )
@@ -95,7 +95,7 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
 
 def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     """The turn that the model continues, taken out of the turns."""
-    if not dialogue.continue_final:
+    if not dialogue.options.continue_final:
         return None
     # Without the variables, which this check refuses and a prompter takes.
     check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))

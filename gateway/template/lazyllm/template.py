@@ -89,7 +89,7 @@ class PrompterTemplate(LayoutTemplate):
         choice = choice_of(dialogue)
         tools = [] if choice.mode == "none" else [dict(tool) for tool in tools_of(dialogue)]
         found = read_dialogue(dialogue, self._prompter)
-        values = slot_values(found, dialogue.variables, self._slots, self._prompter)
+        values = slot_values(found, dialogue.options.variables, self._slots, self._prompter)
         segments: Segments = values.current
         if self._prompter.form != "empty":
             try:

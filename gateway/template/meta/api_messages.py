@@ -63,7 +63,7 @@ class ApiTemplate:
                 yield (), _api_message(entry, entry.prompt or "", {}, entry.end)
                 continue
             message = dialogue.messages[number]
-            is_open = dialogue.continue_final and number == len(dialogue.messages) - 1
+            is_open = dialogue.options.continue_final and number == len(dialogue.messages) - 1
             further = {key: value for key, value in as_sent(message).items() if key not in ("role", "content")}
             yield (number,), _api_message(entry, _content(message), further, "" if is_open else entry.end)
 

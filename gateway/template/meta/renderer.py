@@ -55,7 +55,7 @@ class Rendering:
         self.template = template
         self.dialogue = dialogue
         self.generating = template.generating
-        self.open_number = len(dialogue.messages) - 1 if dialogue.continue_final else -1
+        self.open_number = len(dialogue.messages) - 1 if dialogue.options.continue_final else -1
         """The number of the message that is to be continued; -1: none."""
         self.opened = ""
         """See ``PromptMetadata``."""
@@ -73,7 +73,7 @@ class Rendering:
                 self._own_entry(entry)
             else:
                 self.turn(mapping, number)
-        if not self.dialogue.continue_final:
+        if not self.dialogue.options.continue_final:
             self.add(self.generating.begin, (self.generating.role, "generate", True))
         self.after_turns()
         metadata = self.template.metadata

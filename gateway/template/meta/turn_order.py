@@ -47,7 +47,7 @@ class NaturalOrder:
                     yield from self._between(last_place, mapping.place, system_places)
                 last_place = mapping.place
             yield mapping, mapping.role, number
-        if not dialogue.continue_final:
+        if not dialogue.options.continue_final:
             yield from self._between(last_place, self._generating_place, system_places)
 
     def _between(self, place: int, next_place: int, filled: set[int]) -> Iterator[Turn]:

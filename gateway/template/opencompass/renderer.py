@@ -36,7 +36,7 @@ class OpenCompassTemplate:
         """See ``base.Template``."""
         texts = self._texts(dialogue)
         segments = self._segments(dialogue, texts, "gen")
-        if dialogue.continue_final:
+        if dialogue.options.continue_final:
             segments = self._continued(segments, texts[-1], len(texts) - 1)
         pieces = tuple([segment.text for segment in segments])
         marks = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])

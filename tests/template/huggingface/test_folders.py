@@ -182,8 +182,8 @@ def test_both_sources_of_names_follow_one_rule(tmp_path: Path, source: str) -> N
     asked = dialogue({"messages": [folders.USER], "tools": [folders.TOOL]})
     prompt = build(spec).render(asked)
     assert prompt.text == "1 tools: hi"
-    assert "template_variant: tool_use" in [str(notice) for notice in prompt.notices]
-    assert [str(notice) for notice in build(spec).render(dialogue({"messages": [folders.USER]})).notices] == [
+    assert "template_variant: tool_use" in [str(notice) for notice in prompt.metadata.notices]
+    assert [str(notice) for notice in build(spec).render(dialogue({"messages": [folders.USER]})).metadata.notices] == [
         "changed_content: messages[0]"
     ]
     (note,) = files.notes
@@ -260,7 +260,7 @@ def test_older_folders_tell_the_texts_that_end_an_answer(tmp_path: Path) -> None
     spec, read = of_yaml(tmp_path, "file: m/chat_template.jinja")
     assert spec is not None, read.problems
     prompt = build(spec).render(dialogue({"messages": [folders.USER]}))
-    assert (prompt.stops, prompt.stop_token_ids) == (("</s>", "<eoa>"), (2, 5))
+    assert (prompt.metadata.stops, prompt.metadata.stop_token_ids) == (("</s>", "<eoa>"), (2, 5))
 
 
 def test_the_digest_is_that_of_the_files_that_decide(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ NOTICES = {  # name: (template, keys, messages, notices)
 def test_a_prompt_has_notices_of(name: str) -> None:
     source, keys, messages, notices = NOTICES[name]
     prompt = jinja(source, **keys).render(dialogue({"messages": messages}))
-    assert [str(notice) for notice in prompt.notices] == notices
+    assert [str(notice) for notice in prompt.metadata.notices] == notices
 
 
 def test_an_open_turn_ends_where_the_message_ends() -> None:
@@ -258,7 +258,7 @@ def test_a_forced_call_begins_behind_the_prompt() -> None:
     template = jinja("{{ tools | length }}", **keys)
     asked = {**HELLO, "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}
     prompt = template.render(dialogue(asked))
-    assert (prompt.text, prompt.opened) == ('1{"name": "f", ', '{"name": "f", ')
+    assert (prompt.text, prompt.metadata.opened) == ('1{"name": "f", ', '{"name": "f", ')
     assert [(one.text, one.origin) for one in prompt.segments or ()][1:] == [
         ('{"name": "', "generate"), ("f", "tool_choice"), ('", ', "generate"),
     ]  # fmt: skip

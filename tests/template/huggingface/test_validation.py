@@ -55,7 +55,7 @@ def test_a_tokenizer_config_brings_template_tokens_and_bos(tmp_path: Path) -> No
     spec = good(tmp_path, "file: tokenizer_config.json", tokenizer_config__json=TOKENIZER)
     assert rendered(spec) == "<s><|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
     assert (spec.bos, spec.bos_text) == ("text", "<s>")
-    assert build(spec).render(dialogue(HELLO)).stops == ("<|im_end|>",)
+    assert build(spec).render(dialogue(HELLO)).metadata.stops == ("<|im_end|>",)
 
 
 def test_a_jinja_file_takes_its_tokens_from_the_config_beside_it(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_a_jinja_file_takes_its_tokens_from_the_config_beside_it(tmp_path: Path)
     spec = good(tmp_path, "file: m/chat_template.jinja\nstop: [STOP]")
     prompt = build(spec).render(dialogue(HELLO))
     assert prompt.text.startswith("<|im_end|><|im_start|>user")
-    assert prompt.stops == ("<|im_end|>", "<|endoftext|>", "STOP")
-    assert prompt.stop_token_ids == (1, 2)
-    assert prompt.bos == "none"
+    assert prompt.metadata.stops == ("<|im_end|>", "<|endoftext|>", "STOP")
+    assert prompt.metadata.stop_token_ids == (1, 2)
+    assert prompt.metadata.bos == "none"
 
 
 def test_tokens_in_the_yaml_win(tmp_path: Path) -> None:

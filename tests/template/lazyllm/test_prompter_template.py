@@ -165,7 +165,7 @@ def test_the_fast_and_the_general_form_write_the_same(
     plain = made.render(dialogue(*turns, tools=tools, variables=variables))
     in_parts = [message(role, [{"type": "text", "text": text}]) for role, text in turns]
     general = made.render(Dialogue(tuple(in_parts), RenderOptions(tools=tools, variables=variables)))
-    assert (plain.text, plain.notices) == (general.text, general.notices)
+    assert (plain.text, plain.metadata.notices) == (general.text, general.metadata.notices)
     assert told(plain) == told(general)
 
 
@@ -297,7 +297,7 @@ def test_tools_and_their_results_are_content() -> None:
         "<|im_start|>assistant\n<|action_start|><|function|>\nf<|args|>{a: 1}<|action_end|>\n<|im_end|>"
         '\n<|im_start|>environment\n\n{"ok": true}\n<|im_end|>\n<|im_start|>assistant\n\n'
     )
-    assert prompt.notices == ()
+    assert prompt.metadata.notices == ()
 
 
 def test_a_call_that_is_demanded_is_begun_for_the_model() -> None:
@@ -306,7 +306,7 @@ def test_a_call_that_is_demanded_is_begun_for_the_model() -> None:
     named = {"type": "function", "function": {"name": "f"}}
     prompt = template(raw).render(dialogue((U, "q"), tools=(TOOL,), tool_choice=named))
     assert prompt.text.endswith("<|im_start|>assistant\n\n<|action_start|><|function|>f<|args|>")
-    assert prompt.opened == "<|action_start|><|function|>f<|args|>"
+    assert prompt.metadata.opened == "<|action_start|><|function|>f<|args|>"
     assert ("tool_choice", False, "f") in told(prompt)
     assert refused(TOOLS, dialogue((U, "q"), tools=(TOOL,), tool_choice="required")).param == "tool_choice"
     without = template(TOOLS).render(dialogue((U, "q"), tools=(TOOL,), tool_choice="none"))
@@ -316,7 +316,7 @@ def test_a_call_that_is_demanded_is_begun_for_the_model() -> None:
 def test_system_messages_are_written_into_the_instruction_and_reported() -> None:
     prompt = rendered({**CHAT, "instruction": "I"}, (S, "a"), (U, "q"), ("developer", "b"), (A, "x"), (U, "r"))
     assert prompt.text.startswith("<|im_start|>system\nYou are a helpful assistant.I\n\na\nb\n\n<|im_end|>")
-    assert [str(notice) for notice in prompt.notices] == [
+    assert [str(notice) for notice in prompt.metadata.notices] == [
         "system_folded: messages[0]: written into the instruction",
         "system_folded: messages[2]: written into the instruction",
     ]
@@ -327,14 +327,16 @@ def test_a_tool_result_in_the_history_is_shown_as_python_prints_it_and_reported(
     prompt = rendered(TOOLS, *turns)
     assert "environment\n{'ok': True, 'n': '😀'}<|im_end|>" in prompt.text
     assert "environment\nplain<|im_end|>" in prompt.text
-    assert [str(notice) for notice in prompt.notices] == [
+    assert [str(notice) for notice in prompt.metadata.notices] == [
         "tool_result_printed: messages[1]: JSON shown as Python prints it"
     ]
 
 
 def test_fields_that_are_left_out_are_reported() -> None:
     said = Dialogue((message(U, "q", name="x"),))
-    assert [str(notice) for notice in template(CHAT).render(said).notices] == ["ignored_field: messages[0].name"]
+    assert [str(notice) for notice in template(CHAT).render(said).metadata.notices] == [
+        "ignored_field: messages[0].name"
+    ]
 
 
 # ---------------------------------------------------------------- what a request cannot have
@@ -548,14 +550,16 @@ def test_a_result_is_printed_while_that_is_no_work(name: str) -> None:
     began = time.process_time()
     prompt = template(TOOLS).render(Dialogue(said))
     assert f"environment\n{printed}<|im_end|>" in prompt.text
-    assert [notice.rule for notice in prompt.notices] == notices
+    assert [notice.rule for notice in prompt.metadata.notices] == notices
     assert time.process_time() - began < 4  # 10 s it was, for a list of JSON that fits into a request
 
 
 def test_many_results_share_one_allowance() -> None:
     said = [message(T, f"[{'0,' * 5_000}]", tool_call_id="1") for _ in range(20)]
     prompt = template(TOOLS).render(Dialogue((message(U, "q"), *said, message(U, "r"))))
-    assert [notice.rule for notice in prompt.notices] == ["tool_result_printed"] * 3 + ["tool_result_unread"] * 17
+    assert [notice.rule for notice in prompt.metadata.notices] == ["tool_result_printed"] * 3 + [
+        "tool_result_unread"
+    ] * 17
 
 
 def test_tools_are_shared_by_conversations_of_all_lengths() -> None:

@@ -81,7 +81,7 @@ def test_messages_become_the_apis(
     prompt = template(raw).render(dialogue(*turns))
     assert prompt.messages == messages
     assert prompt.segments is None
-    assert tuple(map(str, prompt.notices)) == notices
+    assert tuple(map(str, prompt.metadata.notices)) == notices
 
 
 OPENCOMPASS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], tuple[dict[str, Any], ...], tuple[str, ...]]] = {
@@ -107,7 +107,7 @@ def test_opencompass_turns_are_the_references(
 ) -> None:
     prompt = template(raw, turns="opencompass").render(dialogue(*turns))
     assert prompt.messages == messages
-    assert tuple(map(str, prompt.notices)) == notices
+    assert tuple(map(str, prompt.metadata.notices)) == notices
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])
@@ -152,4 +152,4 @@ def test_chat_hands_messages_on_untouched() -> None:
     )
     prompt = template({"kind": "chat", "stop": ["###"], "eos_token_id": 7}).render(said)
     assert prompt.messages == (raw,)
-    assert (prompt.stops, prompt.stop_token_ids, prompt.bos) == (("###",), (7,), "none")
+    assert (prompt.metadata.stops, prompt.metadata.stop_token_ids, prompt.metadata.bos) == (("###",), (7,), "none")

@@ -162,7 +162,7 @@ def test_opencompass_turns_are_the_references(
 ) -> None:
     rendered = template(raw, turns="opencompass").render(dialogue(*turns))
     assert rendered.text == prompt
-    assert tuple(map(str, rendered.notices)) == notices
+    assert tuple(map(str, rendered.metadata.notices)) == notices
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])
@@ -222,7 +222,7 @@ def test_a_continued_message_stays_open(turns: str) -> None:
 def test_rewrites_are_noticed() -> None:
     made = template({"round": [HUMAN, THOUGHTS, BOT]})
     spoken = Dialogue((message(S, "s"), message(U, "q", name="x"), message(A, "a"), message(U, "r")))
-    assert [str(notice) for notice in made.render(spoken).notices] == [
+    assert [str(notice) for notice in made.render(spoken).metadata.notices] == [
         "fallback_role: messages[0]: SYSTEM spoken as HUMAN",
         "ignored_field: messages[1].name",
         "default_prompt: THOUGHTS",

@@ -151,7 +151,7 @@ def test_client_text_is_content_and_the_rest_is_scaffold() -> None:
         ("Be brief.", "messages[0]"), (NOW_TEXT, "tools[0]"), ("hi", "messages[1]"), ("So.", "messages[2]"),
         ('{"name": "now", "arguments": {}}', "messages[2]"), ("12:00", "messages[3]"),
     ]  # fmt: skip
-    assert [str(notice) for notice in prompt.notices] == ["ignored_field: messages[3].tool_call_id"]
+    assert [str(notice) for notice in prompt.metadata.notices] == ["ignored_field: messages[3].tool_call_id"]
 
 
 NAMED = {"type": "function", "function": {"name": "now"}}
@@ -166,7 +166,7 @@ OPENED = {  # tool_choice: what the prompt ends with on the model's behalf
 def test_a_demanded_call_is_begun_in_the_prompt(name: str) -> None:
     choice, opened = OPENED[name]
     prompt = rendered(TOOLS, USER, tools=(NOW,), tool_choice=choice)
-    assert prompt.opened == opened
+    assert prompt.metadata.opened == opened
     assert prompt.text.endswith(f"<BOT>: {opened}")
 
 

@@ -58,7 +58,11 @@ def test_columns_are_written_as_the_same_messages_are(
     goes_on = goes_on and turns[-1][0] == "assistant"
     quick = made.render(Dialogue(columns, RenderOptions(goes_on) if goes_on else DEFAULT_OPTIONS))
     careful = made.render(Dialogue(tuple(columns), RenderOptions(goes_on)))
-    assert (quick.text, quick.notices, quick.segments) == (careful.text, careful.notices, careful.segments)
+    assert (quick.text, quick.metadata.notices, quick.segments) == (
+        careful.text,
+        careful.metadata.notices,
+        careful.segments,
+    )
     assert "".join(segment.text for segment in quick.segments or ()) == quick.text
 
 
