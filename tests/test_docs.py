@@ -14,7 +14,7 @@ from gateway.backend.openai.control_fields import CONTROL_FIELDS
 from gateway.cli import VERBS
 from gateway.config.load import check_all
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.schema.settings import GATEWAY, PLANNED, ROWS, Row
+from gateway.config.schema.settings import GATEWAY, ROWS, Row
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.parity.cases import matrix
 from gateway.parity.causes import CAUSES
@@ -66,11 +66,6 @@ def test_a_setting_has_its_line(row: Row) -> None:
 
 def test_no_page_describes_a_setting_that_does_not_exist() -> None:
     assert sorted(first_cells(CONFIGURATION)) == sorted(row.name for row in ROWS)
-
-
-@pytest.mark.parametrize("name", [name for _, name in PLANNED])
-def test_a_setting_of_a_later_version_is_listed_as_such(name: str) -> None:
-    assert f"`{name}`" in CONFIGURATION.partition("## Not in this version")[2]
 
 
 def test_the_options_of_providers_are_those_that_are_taken() -> None:

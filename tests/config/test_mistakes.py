@@ -90,18 +90,6 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         {"gateway.yaml": gateway()["gateway.yaml"] + "  demo: {}\n"},
         ["gateway.yaml:6 models.demo: given twice, first on line 2; keep one"],
     ),
-    "a setting that is not built yet": (
-        gateway(more="    fallback: []\n"),
-        ["gateway.yaml:4 models.demo.fallback: not available in this version (see the table in README.md)"],
-    ),
-    "policy settings that are not built yet": (
-        policy("record: off\ndelivery:\n  breaker: {failures: 5}\n  retry: {budget: 20%}\n"),
-        [
-            "policies/mine.yaml:1 record: not available in this version (see the table in README.md)",
-            "policies/mine.yaml:3 delivery.breaker: not available in this version (see the table in README.md)",
-            "policies/mine.yaml:4 delivery.retry.budget: not available in this version (see the table in README.md)",
-        ],
-    ),
     "a model without a template": (
         {"gateway.yaml": 'models:\n  demo:\n    targets: [{speaks: completions, url: "http://127.0.0.1:1/v1"}]\n'},
         [

@@ -137,23 +137,6 @@ ROWS: Final[tuple[Row, ...]] = (
 )
 # fmt: on
 
-PLANNED: Final[tuple[tuple[str, str], ...]] = (
-    (GATEWAY, "server.drain_notice"),
-    (GATEWAY, "models.<name>.fallback"),
-    (GATEWAY, "models.<name>.targets[].weight"),
-    (POLICY, "markers"),
-    (POLICY, "delivery.retry.budget"),
-    (POLICY, "delivery.balance"),
-    (POLICY, "delivery.breaker"),
-    (POLICY, "delivery.fallback"),
-    (POLICY, "limits"),
-    (POLICY, "cache"),
-    (POLICY, "record"),
-    (KEYS, "<name>.limits"),
-    (KEYS, "<name>.allow_markers"),
-)
-"""Planned settings that this version refuses by name."""
-
 ALIASES: Final = {
     "api_key": "key",
     "api_base": "url",

@@ -8,10 +8,8 @@ from typing import Any, Final
 
 from gateway.config.files.yaml import Path, YamlDocument
 from gateway.config.schema.names import quote, suggest
-from gateway.config.schema.settings import ALIASES, PLANNED, ROWS, Row
+from gateway.config.schema.settings import ALIASES, ROWS, Row
 from gateway.core.errors import Problem
-
-NOT_AVAILABLE = "not available in this version (see the table in README.md)"
 
 
 class Invalid:
@@ -37,11 +35,6 @@ class SchemaNode:
     keys: dict[str, SchemaNode] = field(default_factory=dict)
     any_key: SchemaNode | None = None
     item: SchemaNode | None = None
-    not_yet: bool = False
-
-    def available(self) -> dict[str, SchemaNode]:
-        """Return the allowed keys."""
-        return {key: child for key, child in self.keys.items() if not child.not_yet}
 
     def grow(self, name: str) -> SchemaNode:
         """Return the node at a dotted name, created if necessary."""
@@ -63,9 +56,6 @@ def schema_of(file: str) -> SchemaNode:
     for row in ROWS:
         if row.file == file:
             root.grow(row.name).row = row
-    for where, name in PLANNED:
-        if where == file:
-            root.grow(name).not_yet = True
     return root
 
 
@@ -135,7 +125,7 @@ class _Validator:
             child = self.child(branch, key, (*path, key))
             if child is not None:
                 found[key] = self.value(child, entry, (*path, key))
-        for key, child in branch.available().items():
+        for key, child in branch.keys.items():
             if key not in found:
                 found[key] = self.absent(child, (*path, key))
         return found
@@ -145,9 +135,6 @@ class _Validator:
         child = branch.keys.get(key, branch.any_key)
         if child is None:
             self.refuse(path, f"unknown key{_suggestion(branch, key)}")
-        elif child.not_yet:
-            self.refuse(path, NOT_AVAILABLE)
-            return None
         return child
 
     def absent(self, branch: SchemaNode, path: Path) -> Any:
@@ -162,17 +149,16 @@ class _Validator:
 
 def _invalid_mapping(branch: SchemaNode) -> Any:
     """Return a mapping of ``INVALID`` values."""
-    known = branch.available().items()
-    return {key: _invalid_mapping(child) if child.keys or child.any_key else INVALID for key, child in known}
+    return {
+        key: _invalid_mapping(child) if child.keys or child.any_key else INVALID for key, child in branch.keys.items()
+    }
 
 
 def _suggestion(branch: SchemaNode, key: str) -> str:
-    known = branch.available()
-    if ALIASES.get(key) in known:
+    if ALIASES.get(key) in branch.keys:
         return f" (did you mean {quote(ALIASES[key])}?)"
-    return suggest(key, known)
+    return suggest(key, branch.keys)
 
 
 def _known_keys(branch: SchemaNode) -> str:
-    known = branch.available()
-    return f": {', '.join(known)}" if known else ", each under its name"
+    return f": {', '.join(branch.keys)}" if branch.keys else ", each under its name"
