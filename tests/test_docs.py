@@ -12,7 +12,7 @@ import pytest
 
 from gateway.backend.openai.control_fields import CONTROL_FIELDS
 from gateway.cli import VERBS
-from gateway.config.load import check_all
+from gateway.config.load import read_configuration
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.settings import GATEWAY, ROWS, Row
 from gateway.core.errors import ConfigError, GatewayError
@@ -88,7 +88,8 @@ def test_an_example_configuration_has_no_problems(text: str, tmp_path: Path) -> 
     for file, other in [*EXAMPLES, (GATEWAY, text)]:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(other, encoding="utf-8")
-    assert check_all(tmp_path / GATEWAY, {"OPENAI_API_KEY": "sk-example", "ENGINE_KEY": "example"}) == ()
+    env = {"OPENAI_API_KEY": "sk-example", "ENGINE_KEY": "example"}
+    assert read_configuration(tmp_path / GATEWAY, env, everything=True).problems == ()
 
 
 # ---------------------------------------------------------------- metrics, errors, verbs

@@ -47,11 +47,6 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
     return outcome.snapshot
 
 
-def check_all(path: Path, env: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Return the problems of the configuration and of all templates and policies beside it, used or not."""
-    return read_configuration(path, env, everything=True).problems
-
-
 def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool = False) -> LoadResult:
     """Like ``load``, with problems as a value. ``everything``: also read files that no model uses."""
     # Links are not resolved: in a mounted ConfigMap the other files lie beside the link.

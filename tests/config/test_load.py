@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.load import check_all, load, read_configuration
+from gateway.config.load import load, read_configuration
 from gateway.config.schema.secrets import Secret
 from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, PolicySpec, ServerSpec, TargetSpec
 from gateway.core.errors import ConfigError
@@ -347,7 +347,7 @@ def test_a_mistake_in_a_template_is_shown_at_its_line(write: Write) -> None:
     assert any(problem.file == "meta_templates/plain.yaml" and problem.line for problem in caught.value.problems)
 
 
-def test_check_all_also_reads_what_no_model_names(write: Write) -> None:
+def test_everything_includes_what_no_model_names(write: Write) -> None:
     path = write(
         {
             "meta_templates/unused.yaml": "kind: nonsense\n",
@@ -358,7 +358,7 @@ def test_check_all_also_reads_what_no_model_names(write: Write) -> None:
         },
     )
     load(path, {})
-    found = [problem.file for problem in check_all(path, {})]
+    found = [problem.file for problem in read_configuration(path, {}, everything=True).problems]
     assert sorted(set(found)) == [
         "meta_templates/Upper.yaml",
         "meta_templates/chat.yaml",
@@ -368,5 +368,5 @@ def test_check_all_also_reads_what_no_model_names(write: Write) -> None:
     ]
 
 
-def test_check_all_of_a_good_configuration_finds_nothing(write: Write) -> None:
-    assert check_all(write({}), {}) == ()
+def test_everything_of_a_good_configuration_finds_nothing(write: Write) -> None:
+    assert read_configuration(write({}), {}, everything=True).problems == ()
