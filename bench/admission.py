@@ -142,9 +142,8 @@ def after() -> None:
     record = progress.freeze("ok", 200)
 
     def flight() -> None:
-        in_flight = metrics.in_flight["chat"]
-        in_flight.value += 1
-        in_flight.value -= 1
+        metrics.count("gateway_in_flight", "chat")
+        metrics.count("gateway_in_flight", "chat", by=-1)
 
     lines, calls = logging.getLogger().handlers[0], count(1)
 
