@@ -24,10 +24,10 @@ SMALL = {
 }  # fmt: skip
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}  # fmt: skip
-MODELS: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # name: (class, dtype, shard size, what differs from SMALL)
-    "llama-llama3-rope-sharded-bf16": ("Llama", "bfloat16", "20KB", {"rope_parameters": LLAMA3}),
-    "qwen2-tied-bf16": ("Qwen2", "bfloat16", "1GB", {"tie_word_embeddings": True}),
-    "qwen3-wide-heads-f32": ("Qwen3", "float32", "1GB", {"head_dim": 16, "intermediate_size": 24, "vocab_size": 48}),
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {  # name: (class, dtype, what differs from SMALL)
+    "llama-llama3-rope-bf16": ("Llama", "bfloat16", {"rope_parameters": LLAMA3}),
+    "qwen2-tied-bf16": ("Qwen2", "bfloat16", {"tie_word_embeddings": True}),
+    "qwen3-wide-heads-f32": ("Qwen3", "float32", {"head_dim": 16, "intermediate_size": 24, "vocab_size": 48}),
 }  # fmt: skip
 
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ def record_architectures() -> None:
     import torch
     import transformers
 
-    for seed, (name, (family, dtype, shards, given)) in enumerate(MODELS.items()):
+    for seed, (name, (family, dtype, given)) in enumerate(MODELS.items()):
         torch.manual_seed(seed)
         config = getattr(transformers, f"{family}Config")(**{**SMALL, **given})
         model = getattr(transformers, f"{family}ForCausalLM")(config)
@@ -57,7 +57,7 @@ def record_architectures() -> None:
                 # Biases and norms start at 0 and 1; random ones show whether they are used.
                 parameter.add_(torch.randn_like(parameter) * (0.1 if parameter.ndim > 1 else 0.3))
         folder = GOLDENS / name
-        model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=shards)
+        model.to(getattr(torch, dtype)).save_pretrained(folder)
         reference = getattr(transformers, f"{family}ForCausalLM").from_pretrained(folder, dtype=torch.float32)
         ids = torch.randint(0, config.vocab_size, (1, 40))
         with torch.no_grad():

@@ -141,8 +141,6 @@ BROKEN = {  # name: (file, new bytes or None, words)
     "no tokenizer": ("tokenizer.json", None, "tokenizer.json: missing"),
     "half a tokenizer": ("tokenizer.json", b'{"version"', "cannot be used"),
     "config that is no JSON": ("config.json", b"{", "cannot be read as JSON"),
-    "shards outside": ("model.safetensors.index.json", b'{"weight_map": {"a": "../b"}}', "outside the folder"),
-    "a shard missing": ("model.safetensors.index.json", b'{"weight_map": {"a": "b.safetensors"}}', "missing"),
 }
 
 

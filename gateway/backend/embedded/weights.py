@@ -1,6 +1,6 @@
-"""The tensors of a folder's ``*.safetensors`` files.
+"""The tensors of a folder's ``model.safetensors``.
 
-The format: eight bytes of header length, a JSON header, the raw tensors. Files are memory-mapped; a tensor becomes
+The format: eight bytes of header length, a JSON header, the raw tensors. The file is memory-mapped; a tensor becomes
 float32 when it is taken (bfloat16 is the upper half of float32, so that conversion is exact).
 """
 
@@ -20,8 +20,7 @@ from gateway.core.errors import ConfigError, Problem
 
 Array = NDArray[np.float32]
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+FILE = "model.safetensors"
 MAX_HEADER = 100 * 1024 * 1024
 """Bytes; the limit of the format's own reference reader."""
 
@@ -43,7 +42,6 @@ DERIVED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
 class _TensorLocation:
     """One tensor in a file."""
 
-    file: Path
     dtype: str
     shape: tuple[int, ...]
     start: int
@@ -54,20 +52,22 @@ class Weights:
     """The tensors of one model folder, taken by name, each once."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ``ConfigError`` if files are missing, incomplete or not safetensors."""
-        self._folder = folder
-        self._places: dict[str, _TensorLocation] = {}
-        for file in _files(folder):
-            self._places.update(_header(file))
+        """Raises ``ConfigError`` if the file is missing, incomplete or not safetensors."""
+        self._file = folder / FILE
+        if not self._file.is_file():
+            raise _config_error(
+                self._file, "missing; save_pretrained with a large max_shard_size writes all weights into this one file"
+            )
+        self._places = _header(self._file)
 
     def take(self, name: str, *shape: int) -> Array:
         """The tensor ``name`` as float32; raises ``ConfigError`` if it has not the given shape."""
         place = self._places.pop(name, None)
         if place is None:
-            raise _config_error(self._folder, f"no tensor {name}, which config.json promises; the folder is incomplete")
+            raise _config_error(self._file, f"no tensor {name}, which config.json promises; the folder is incomplete")
         if place.shape != shape:
-            raise _config_error(place.file, f"{name} has shape {list(place.shape)}, config.json promises {list(shape)}")
-        raw = np.asarray(np.memmap(place.file, STORED[place.dtype], "r", place.start, shape))
+            raise _config_error(self._file, f"{name} has shape {list(place.shape)}, config.json promises {list(shape)}")
+        raw = np.asarray(np.memmap(self._file, STORED[place.dtype], "r", place.start, shape))
         # Aligned, because matrix products copy a matrix at an unaligned address each time.
         return _from_bf16(raw) if place.dtype == "BF16" else np.require(raw, np.float32, "A")
 
@@ -80,31 +80,12 @@ class Weights:
         left = sorted(name for name in self._places if not name.endswith(DERIVED))
         if left:
             shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-            raise _config_error(self._folder, f"holds weights that its config.json does not announce ({shown}); "
+            raise _config_error(self._file, f"holds weights that its config.json does not announce ({shown}); "
                                          "serve it with vLLM or llama.cpp and use speaks: completions")  # fmt: skip
 
 
 def _config_error(file: Path, message: str) -> ConfigError:
     return ConfigError((Problem(file=str(file), line=0, key="", message=message),))
-
-
-def _files(folder: Path) -> list[Path]:
-    index = folder / INDEX
-    if not index.exists():
-        files = [folder / SINGLE]
-    else:
-        try:
-            names = set(json.loads(index.read_bytes())["weight_map"].values())
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            raise _config_error(index, f"cannot be read ({type(error).__name__}); copy the folder again") from None
-        if any(not isinstance(name, str) or Path(name).name != name for name in names):
-            raise _config_error(index, "names files outside the folder")
-        files = sorted(folder / name for name in names)
-    for file in files:
-        if not file.is_file():
-            raise _config_error(file, "missing; only safetensors weights are read (other formats can be converted "
-                                 "with save_pretrained)")  # fmt: skip
-    return files
 
 
 def _header(file: Path) -> dict[str, _TensorLocation]:
@@ -115,15 +96,15 @@ def _header(file: Path) -> dict[str, _TensorLocation]:
             if not 0 < length <= min(MAX_HEADER, size):
                 raise ValueError("header length")
             head = json.loads(stream.read(length))
-        return {name: _place(file, entry, 8 + length, size) for name, entry in head.items() if name != "__metadata__"}
+        return {name: _place(entry, 8 + length, size) for name, entry in head.items() if name != "__metadata__"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _config_error(file, f"is not a whole safetensors file ({error}); copy it again") from None
 
 
-def _place(file: Path, entry: Mapping[str, Any], base: int, size: int) -> _TensorLocation:
+def _place(entry: Mapping[str, Any], base: int, size: int) -> _TensorLocation:
     dtype, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     if dtype not in STORED:
         raise ValueError(f"tensors of type {dtype} are not read, only {', '.join(STORED)}")
     if end - start != math.prod(shape) * STORED[dtype].itemsize or start < 0 or base + end > size:
         raise ValueError("a tensor does not lie inside the file")
-    return _TensorLocation(file, dtype, shape, base + start)
+    return _TensorLocation(dtype, shape, base + start)
