@@ -58,8 +58,6 @@ def test_nulls_and_defaults_ask_for_nothing(demo: EmbeddedBackend) -> None:
     nulls: dict[str, Any] = dict.fromkeys(PARAMS)
     inert: dict[str, Any] = {
         "user": "someone",
-        "best_of": 1,
-        "suffix": "",
         "presence_penalty": 0,
         "top_p": 1,
         "max_tokens": 1,

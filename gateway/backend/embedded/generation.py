@@ -38,7 +38,7 @@ class Generation:
         self._vocabulary, self._shape = vocabulary, shape
         self._limit = min(self._params.max_tokens, shape.context - len(prompt.tokens))
         self._pending = list(prompt.tokens)
-        self._sampler = Sampler(self._params.sampling, prompt.tokens, index % request.n)
+        self._sampler = Sampler(self._params.sampling, index % request.n)
         self._decoder = TokenDecoder(vocabulary, self._params.skip_special_tokens)
         self._scanner = StopScanner(request.stops)
         self._prompt_entries: list[TokenLogprob] = []

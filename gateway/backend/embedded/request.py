@@ -26,13 +26,10 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     """0 or -1: no limit."""
-    min_p: float = 0.0
     seed: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    """Over prompt and answer, as in vLLM and transformers; 1 is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +121,10 @@ SAMPLING: Mapping[str, Check] = {
     "temperature": _number(0, 100),
     "top_p": _number(0, 1, above_low=True),
     "top_k": _whole(-1),
-    "min_p": _number(0, 1),
     "seed": _whole(-(2**63)),
     "logit_bias": _bias,
     "presence_penalty": _number(-2, 2),
     "frequency_penalty": _number(-2, 2),
-    "repetition_penalty": _number(0, 100, above_low=True),
 }
 OTHER: Mapping[str, Check] = {
     "max_tokens": _whole(0),
@@ -139,13 +134,7 @@ OTHER: Mapping[str, Check] = {
     "skip_special_tokens": _flag,
     "add_special_tokens": _flag,
 }
-WITHOUT_EFFECT: Mapping[str, Callable[[Any], bool]] = {
-    "user": lambda value: isinstance(value, str),
-    "best_of": lambda value: value == 1,
-    "suffix": lambda value: value == "",
-}
-"""Accepted with these values only, which change nothing."""
-PARAMS: frozenset[str] = frozenset({*SAMPLING, *OTHER, *WITHOUT_EFFECT})
+PARAMS: frozenset[str] = frozenset({*SAMPLING, *OTHER, "user"})
 """Every parameter of a call beside ``n``, the stops and the prompt."""
 
 
@@ -153,7 +142,7 @@ def read_params(params: Mapping[str, Any]) -> CallParams:
     """The parameters of a call. Raises ``UnsupportedParameter`` or ``InvalidValue`` with the field's name."""
     given = {name: value for name, value in params.items() if value is not None}
     for name in given:
-        if name not in PARAMS or (name in WITHOUT_EFFECT and not WITHOUT_EFFECT[name](given[name])):
+        if name not in PARAMS:
             raise UnsupportedParameter(
                 f"the embedded engine does not take {name[:64]!r}; it takes {', '.join(sorted(PARAMS))}", param=name
             )

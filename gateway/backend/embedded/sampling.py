@@ -1,12 +1,10 @@
 """Scores → the next token.
 
-In vLLM's order: penalties and bias on the scores, temperature, the cuts (top_k, top_p, min_p), one draw. The random
+In vLLM's order: penalties and bias on the scores, temperature, the cuts (top_k, top_p), one draw. The random
 stream of a seed depends on the seed and the copy's number only, not on other choices in the batch.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +29,7 @@ def log_softmax(logits: Array) -> Scores:
 class Sampler:
     """Chooses the tokens of one choice, one after the other."""
 
-    def __init__(self, params: SamplingParams, prompt: Sequence[int], copy: int) -> None:
+    def __init__(self, params: SamplingParams, copy: int) -> None:
         """``copy`` is the choice's number among the ``n`` of its prompt.
 
         With a seed, copy j draws from the stream of (seed, j), for each prompt of a list and for any ``n``.
@@ -41,7 +39,6 @@ class Sampler:
         self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
         self._biased = np.array([*params.logit_bias], np.int64)
         self._bias = np.array([*params.logit_bias.values()], np.float64)
-        self._prompt = np.unique(np.asarray(prompt, np.int64))
         self._counts: dict[int, int] = {}
 
     def choose(self, logits: Array) -> int:
@@ -57,10 +54,6 @@ class Sampler:
     def _penalised(self, scores: Scores) -> Scores:
         params = self._params
         seen = np.array([*self._counts], np.int64)
-        if params.repetition_penalty != 1:
-            both = np.union1d(self._prompt, seen)
-            factor = params.repetition_penalty
-            scores[both] = np.where(scores[both] > 0, scores[both] / factor, scores[both] * factor)
         if seen.size and (params.presence_penalty or params.frequency_penalty):
             counts = np.array([*self._counts.values()], np.float64)
             scores[seen] -= params.presence_penalty + params.frequency_penalty * counts
@@ -77,9 +70,6 @@ class Sampler:
         if params.top_p < 1:
             # The smallest set that reaches top_p: a token stays if the sum of those before it is below top_p.
             order = order[np.cumsum(weights) - weights < params.top_p]
-            weights = weights[: order.size]
-        if params.min_p > 0:
-            order = order[weights >= params.min_p * weights[0]]
             weights = weights[: order.size]
         reach = np.cumsum(weights)
         place = np.searchsorted(reach, self._random.random() * reach[-1], side="right")
