@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -88,18 +87,13 @@ class ScriptedBackend:
     def from_target(cls, target: TargetSpec) -> ScriptedBackend:
         """Play the file that the setting ``script`` names; raises ``ConfigError``."""
         assert target.path is not None, "config requires script"
-        return cls.from_file(target.path, target.label)
-
-    @classmethod
-    def from_file(cls, path: Path, label: str) -> ScriptedBackend:
-        """Read one script from a YAML file; raises ``ConfigError`` if it is not a valid script."""
         try:
-            script = yaml.safe_load(path.read_text(encoding="utf-8"))
+            script = yaml.safe_load(target.path.read_text(encoding="utf-8"))
             if not isinstance(script, list):
                 raise ValueError("a script is a list of steps")
-            return cls(script, label=label)
+            return cls(script, label=target.label)
         except (OSError, yaml.YAMLError, ValueError) as error:
-            raise ConfigError((Problem(str(path), 0, "", str(error)),)) from error
+            raise ConfigError((Problem(str(target.path), 0, "", str(error)),)) from error
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -69,10 +70,14 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     if document.value is not None and not isinstance(document.value, dict):
         return None
     values = checked.values
-    keys = _keys(document, values["keys"]["file"], files, list(values.get("models") or ()))
+    name = values["keys"]["file"]
+    keys: tuple[KeySpec, ...] = ()
+    if name:
+        blame = partial(document.problem, ("keys", "file"))
+        keys = read_keys(files, files.home / name, list(values.get("models") or ()), blame)
     server = ServerSection(document, values["server"], files)
     server.override(env)
-    server.guard(has_keys=values["keys"]["file"] is not None)
+    server.guard(has_keys=name is not None)
     models = read_models(document, values["models"], library, env)
     if files.problems:
         return None
@@ -84,9 +89,3 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         files=tuple(files.contents),
         notes=tuple(files.notes),
     )
-
-
-def _keys(document: YamlDocument, name: str | None, files: Files, models: list[str]) -> tuple[KeySpec, ...]:
-    if not name:
-        return ()
-    return read_keys(files, files.home / name, models, lambda message: document.problem(("keys", "file"), message))

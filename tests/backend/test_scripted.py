@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.backend.scripted import MAX_HEARD, ScriptedBackend, Step
+from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError
 from gateway.core.events import Begun, Delta, Document, Finish, Usage
 from tests.backend.ask import exchange, listen
@@ -72,7 +73,9 @@ def test_what_was_heard_is_not_kept_for_ever() -> None:
 def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "script.yaml"
     file.write_text("- Hello\n- {finish: stop}\n")
-    heard = asyncio.run(listen(ScriptedBackend.from_file(file, "m/0"), exchange()))
+    heard = asyncio.run(
+        listen(ScriptedBackend.from_target(TargetSpec(label="m/0", speaks="scripted", path=file)), exchange())
+    )
     assert (heard.text(), heard.begun.target) == ("Hello", "m/0")
 
 
@@ -97,4 +100,4 @@ def test_a_script_that_cannot_be_played_is_refused(tmp_path: Path, name: str) ->
     file = tmp_path / "script.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        ScriptedBackend.from_file(file, "m/0")
+        ScriptedBackend.from_target(TargetSpec(label="m/0", speaks="scripted", path=file))

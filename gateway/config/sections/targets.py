@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -72,23 +72,15 @@ class TargetEntry:
                 self.blame(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; take it out")
             if not given and setting in kind.required:
                 self.blame(setting, f"is missing: speaks: {kind.name} needs it. {SAYS[setting]}")
-        for option, setting in self._misplaced():
-            self.blame("options", f"{option} cannot stand here: write {setting} beside speaks")
-        if kind.options is None:
-            return
-        for option in self.values["options"] or ():
-            if option in NOT_OPTIONS or option in kind.options:
-                continue
-            self.blame(
-                "options",
-                f"{quote(option)} is no option of a provider: parameters of calls stand in the policy under params, "
-                f"secrets in key or in the provider's own variables{suggest(option, kind.options)}",
-            )
-
-    def _misplaced(self) -> Iterator[tuple[str, str]]:
         for option in self.values["options"] or ():
             if option in NOT_OPTIONS:
-                yield option, NOT_OPTIONS[option]
+                self.blame("options", f"{option} cannot stand here: write {NOT_OPTIONS[option]} beside speaks")
+            elif kind.options is not None and option not in kind.options:
+                self.blame(
+                    "options",
+                    f"{quote(option)} is no option of a provider: parameters of calls stand in the policy under "
+                    f"params, secrets in key or in the provider's own variables{suggest(option, kind.options)}",
+                )
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
         """Return the entry as a value, with its secret and existing files; None after a problem."""
