@@ -209,7 +209,7 @@ def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
 
 
 def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokenizer | None:
-    """Counts with the first target's engine, where the model's tokenizer or context is not known here."""
+    """Counts with the first target's engine, for a model whose tokenizer or context length is not configured."""
     first = model.targets[0]
     counted = model.tokenizer is not None and model.max_model_len is not None
     if counted or BACKEND_KINDS[first.speaks].form != "text" or not declared_capabilities(first).renders:

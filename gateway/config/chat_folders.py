@@ -87,7 +87,7 @@ def read_chat_folder(
     try:
         spec = parse_spec(keys, name=path.name, fetch=files.fetch, names=files.names)
     except SpecError as error:
-        found = [Problem(str(path), 0, _asked_by(problem), problem.message) for problem in error.problems]
+        found = [Problem(str(path), 0, _option_of(problem), problem.message) for problem in error.problems]
         raise ConfigError(tuple(dict.fromkeys(found))) from None
     assert spec.jinja is not None
     used = {name: files.read[name] for name in spec.jinja.files}
@@ -98,7 +98,7 @@ def read_chat_folder(
     return ChatFolder(spec, folder, name, used, tuple([name for name in used if name in files.shortened]))
 
 
-def _asked_by(problem: SpecProblem) -> str:
+def _option_of(problem: SpecProblem) -> str:
     """Return the option that causes the problem; empty for the file itself."""
     first = problem.path[0] if problem.path else "file"
     return str(first) if first in ("variant", "kwargs") else ""
@@ -134,7 +134,9 @@ class _Files:
             if not os.path.lexists(path):
                 return None
             if not path.is_file():
-                raise TemplateError(f"{name} is no file, or a link that leads to none: remove it, or put a file there")
+                raise TemplateError(
+                    f"{name} is not a regular file, or is a broken link: remove it, or replace it with a file"
+                )
             data = _whole(path)
             if name == TOKENIZER:
                 kept = shortened(data, self.fetch(GENERATION))

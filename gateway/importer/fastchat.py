@@ -116,7 +116,7 @@ def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> Conve
     style = fields.get("sep_style", "ADD_COLON_SINGLE")
     style = style.rsplit(".", 1)[-1].upper() if isinstance(style, str) else style
     if style not in styles():
-        raise source.refuse(line, f"the style {str(style)[:40]!r} is not known here; known: {', '.join(styles())}",
+        raise source.refuse(line, f"the style {str(style)[:40]!r} is not supported; supported: {', '.join(styles())}",
                             "sep_style")  # fmt: skip
     roles = fields.get("roles", DEFAULT_ROLES)
     if not isinstance(roles, list | tuple) or len(roles) != 2 or not all(isinstance(role, str) for role in roles):

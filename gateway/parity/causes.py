@@ -174,12 +174,12 @@ CAUSES: Mapping[str, Cause] = {
         _bos(lambda ours, reference: ours == 0 < reference),
     ),
     "double_bos": Cause(
-        "ours has the BOS twice, once in the text and once from the engine: take it out of the text, "
+        "ours has the BOS twice, once in the text and once from the engine: remove it from the text, "
         "or write `bos: text` so that the engine adds none",
         _bos(lambda ours, reference: ours > max(1, reference)),
     ),
     "added_bos": Cause(
-        "ours begins with a BOS and the reference has none: write `bos: none`, or take it out of the text",
+        "ours begins with a BOS and the reference has none: write `bos: none`, or remove it from the text",
         _bos(lambda ours, reference: ours == 1 and reference == 0),
     ),
     "reference_doubles_bos": Cause(
@@ -192,7 +192,7 @@ CAUSES: Mapping[str, Cause] = {
         _texts(_has_more_system),
     ),
     "own_system": Cause(
-        "ours adds a text before the first message that the reference does not have: take it out of `begin`",
+        "ours adds a text before the first message that the reference does not have: remove it from `begin`",
         _swapped(_has_more_system),
     ),
     "trimmed_content": Cause(

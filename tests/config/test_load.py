@@ -161,7 +161,7 @@ BAD_VARIABLES = {
     ),
     "GATEWAY_SERVER__PORT": (
         "http",
-        'environment GATEWAY_SERVER__PORT: wants a whole number from 0 to 65535, got the text "http"',
+        'environment GATEWAY_SERVER__PORT: expected a whole number from 0 to 65535, got the text "http"',
     ),
     "GATEWAY_KEYS__FILE": (
         "x",

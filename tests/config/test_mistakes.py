@@ -80,7 +80,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a section that does not exist": (
         gateway(head="logging: {level: debug}\n"),
-        ["gateway.yaml:1 logging: unknown key (there is: keys, models, server)"],
+        ["gateway.yaml:1 logging: unknown key (known:  keys, models, server)"],
     ),
     "a key given twice": (
         gateway(head="server:\n  port: 8000\n  port: 9000\n"),
@@ -114,57 +114,54 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a list where a mapping belongs": (
         {"gateway.yaml": "- models\n"},
-        ["gateway.yaml:1: wants a mapping of settings: server, models, keys"],
+        ["gateway.yaml:1: expected a mapping of settings: server, models, keys"],
     ),
     "one target without its dash": (
         {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets:\n      speaks: completions\n"},
-        ['gateway.yaml:4 models.demo.targets: wants a list: put "- " before the entry'],
+        ['gateway.yaml:4 models.demo.targets: expected a list: put "- " before the entry'],
     ),
     "a model without targets": (
         {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets: []\n"},
-        [
-            "gateway.yaml:4 models.demo.targets: names no target: where does the model run? "
-            "Give at least one, with speaks"
-        ],
+        ["gateway.yaml:4 models.demo.targets: has no targets: add at least one entry with speaks"],
     ),
     "a port out of range": (
         gateway(head="server: {port: 80000}\n"),
-        ["gateway.yaml:1 server.port: wants a whole number from 0 to 65535, got the number 80000"],
+        ["gateway.yaml:1 server.port: expected a whole number from 0 to 65535, got the number 80000"],
     ),
     "a port in quotes": (
         gateway(head='server: {port: "8000"}\n'),
-        ['gateway.yaml:1 server.port: wants a whole number from 0 to 65535, got the text "8000"'],
+        ['gateway.yaml:1 server.port: expected a whole number from 0 to 65535, got the text "8000"'],
     ),
     "no workers": (
         gateway(head="server: {workers: 0}\n"),
-        ["gateway.yaml:1 server.workers: wants a whole number from 1 to 64, or auto, got the number 0"],
+        ["gateway.yaml:1 server.workers: expected a whole number from 1 to 64, or auto, got the number 0"],
     ),
     "a word of workers": (
         gateway(head="server: {workers: two}\n"),
-        ['gateway.yaml:1 server.workers: wants a whole number from 1 to 64, or auto, got the text "two"'],
+        ['gateway.yaml:1 server.workers: expected a whole number from 1 to 64, or auto, got the text "two"'],
     ),
-    "more workers than any machine wants": (
+    "more workers than the limit": (
         gateway(head="server: {workers: 65}\n"),
-        ["gateway.yaml:1 server.workers: wants a whole number from 1 to 64, or auto, got the number 65"],
+        ["gateway.yaml:1 server.workers: expected a whole number from 1 to 64, or auto, got the number 65"],
     ),
     "a duration without a unit": (
         gateway(head="server: {drain: 25}\n"),
-        ["gateway.yaml:1 server.drain: wants a duration such as 250ms, 2s, 10m or 1h, got the number 25"],
+        ["gateway.yaml:1 server.drain: expected a duration such as 250ms, 2s, 10m or 1h, got the number 25"],
     ),
     "a size in the wrong unit": (
         gateway(head="server: {max_body: 4MB}\n"),
         [
-            "gateway.yaml:1 server.max_body: wants a size such as 64KiB or 4MiB, or a number of bytes, "
+            "gateway.yaml:1 server.max_body: expected a size such as 64KiB or 4MiB, or a number of bytes, "
             'got the text "4MB"'
         ],
     ),
     "a model id that looks like a number": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", model: 7'),
-        ["gateway.yaml:5 models.demo.targets[0].model: wants text, got the number 7: put it in quotes"],
+        ["gateway.yaml:5 models.demo.targets[0].model: expected text, got the number 7: put it in quotes"],
     ),
     "a yes that is no boolean": (
         gateway(head="server: {insecure_no_keys: yes}\n"),
-        ['gateway.yaml:1 server.insecure_no_keys: wants true or false, got the text "yes"'],
+        ['gateway.yaml:1 server.insecure_no_keys: expected true or false, got the text "yes"'],
     ),
     "an empty value": (
         gateway(head="server:\n  port:\n"),
@@ -172,39 +169,45 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a model name with a blank": (
         {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", '"my model"')},
-        ["gateway.yaml:2 models.my model: is no model name: 1 to 128 letters, digits and signs of ASCII, no blanks"],
+        [
+            "gateway.yaml:2 models.my model: is not a valid model name: use 1 to 128 ASCII letters, digits and signs, "
+            "without spaces"
+        ],
     ),
     "a model name with a line break": (
         {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", '"my\\nmodel"')},
         [
-            "gateway.yaml:2 models.my\\x0amodel: is no model name: "
-            "1 to 128 letters, digits and signs of ASCII, no blanks"
+            "gateway.yaml:2 models.my\\x0amodel: is not a valid model name: use "
+            "1 to 128 ASCII letters, digits and signs, without spaces"
         ],
     ),
     "a model name that ends in a slash": (
         {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", "org/")},
-        ["gateway.yaml:2 models.org/: is no model name: slashes stand between two words"],
+        ["gateway.yaml:2 models.org/: is not a valid model name: a slash must have a name before and after it"],
     ),
     "an unknown engine": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", engine: vlm'),
-        ['gateway.yaml:5 models.demo.targets[0].engine: the text "vlm" is not known here (did you mean "vllm"?)'],
+        [
+            'gateway.yaml:5 models.demo.targets[0].engine: the text "vlm" is not an accepted value '
+            '(did you mean "vllm"?)'
+        ],
     ),
     "an unknown way to speak": (
         gateway(target='speaks: completion, url: "http://127.0.0.1:1/v1"'),
         [
-            'gateway.yaml:5 models.demo.targets[0].speaks: the text "completion" is not known here '
+            'gateway.yaml:5 models.demo.targets[0].speaks: the text "completion" is not an accepted value '
             '(did you mean "completions"?)'
         ],
     ),
     # ---------------------------------------------------------------- addresses
     "an address without http": (
         gateway(target='speaks: completions, url: "127.0.0.1:8101/v1"'),
-        ['gateway.yaml:5 models.demo.targets[0].url: wants an address such as "http://127.0.0.1:8101/v1"'],
+        ['gateway.yaml:5 models.demo.targets[0].url: expected an address such as "http://127.0.0.1:8101/v1"'],
     ),
     "an address with a password": (
         gateway(target='speaks: completions, url: "http://me:hunter2@127.0.0.1:8101/v1"'),
         [
-            "gateway.yaml:5 models.demo.targets[0].url: holds a user name or password: take it out, "
+            "gateway.yaml:5 models.demo.targets[0].url: holds a user name or password: remove it, "
             'and give the key as key: "env:NAME"'
         ],
     ),
@@ -215,13 +218,13 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "the address of one endpoint": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:8101/v1/chat/completions"'),
         [
-            "gateway.yaml:5 models.demo.targets[0].url: is the base address: "
-            "leave /chat/completions out, the gateway adds it"
+            "gateway.yaml:5 models.demo.targets[0].url: must be the base address: "
+            "remove /chat/completions, the gateway adds it"
         ],
     ),
     "an address with a broken port": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:81o1/v1"'),
-        ["gateway.yaml:5 models.demo.targets[0].url: is not a valid address: look at the brackets and the port"],
+        ["gateway.yaml:5 models.demo.targets[0].url: is not a valid address: check the brackets and the port"],
     ),
     "a field that cannot be left out": (
         gateway(more="    omit: [messages]\n"),
@@ -239,7 +242,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(target='speaks: embedded, path: ".", url: "http://127.0.0.1:1/v1"'),
         [
             "gateway.yaml:5 models.demo.targets[0].url: is for speaks: completions or chat or litellm, "
-            "not for embedded; take it out"
+            "not for embedded; remove it"
         ],
     ),
     "an embedded model that is not there": (
@@ -266,23 +269,23 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "messages for a string target": (
         gateway(template="chat"),
         [
-            'gateway.yaml:3 models.demo.template: "chat" leaves messages as they are, but speaks: completions wants '
-            "one string: name the template the model was trained on, or let the target say speaks: chat"
+            'gateway.yaml:3 models.demo.template: "chat" leaves messages as they are, but speaks: completions takes '
+            "one string: name the template the model was trained on, or set the target to speaks: chat"
         ],
     ),
     "an API template for a string target": (
         gateway(template="api-only"),
         [
             'gateway.yaml:3 models.demo.template: "api-only" makes messages (its roles carry api_role), but '
-            "speaks: completions wants one string: name the template the model was trained on, "
-            "or let the target say speaks: chat"
+            "speaks: completions takes one string: name the template the model was trained on, "
+            "or set the target to speaks: chat"
         ],
     ),
     "a string template for a message target": (
         gateway(target='speaks: chat, url: "http://127.0.0.1:1/v1"'),
         [
-            'gateway.yaml:3 models.demo.template: "plain" makes one string, but speaks: chat wants messages: '
-            "write template: chat, or let the target say speaks: completions"
+            'gateway.yaml:3 models.demo.template: "plain" makes one string, but speaks: chat takes messages: '
+            "write template: chat, or set the target to speaks: completions"
         ],
     ),
     "targets of two forms": (
@@ -290,34 +293,34 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "gateway.yaml": gateway()["gateway.yaml"] + '      - {speaks: chat, url: "http://127.0.0.1:1/v1"}\n',
         },
         [
-            "gateway.yaml:6 models.demo.targets[1].speaks: chat wants messages, but the first target (completions) "
-            "wants one string: make it a model of its own"
+            "gateway.yaml:6 models.demo.targets[1].speaks: chat takes messages, but the first target (completions) "
+            "takes one string: make it a separate model"
         ],
     ),
     # ---------------------------------------------------------------- secrets and open doors
     "a key in the file": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: sk-hunter2'),
         [
-            'gateway.yaml:5 models.demo.targets[0].key: wants "env:NAME" or "file:PATH": '
-            "a secret never stands in the file itself"
+            'gateway.yaml:5 models.demo.targets[0].key: expected "env:NAME" or "file:PATH": '
+            "a secret is not accepted in the file itself"
         ],
     ),
     "a key among the options": (
         gateway(template="chat", target="speaks: litellm, model: a/b, options: {api_key: sk-hunter2}"),
         [
-            'gateway.yaml:5 models.demo.targets[0].options: api_key cannot stand here: write key: "env:NAME" '
+            'gateway.yaml:5 models.demo.targets[0].options: api_key is not allowed here: write key: "env:NAME" '
             "beside speaks"
         ],
     ),
     "an option that no provider has": (
         gateway(template="chat", target="speaks: litellm, model: a/b, options: {api_versoin: x, temperature: 0}"),
         [
-            'gateway.yaml:5 models.demo.targets[0].options: "api_versoin" is no option of a provider: parameters of '
-            "calls stand in the policy under params, secrets in key or in the provider's own variables "
+            'gateway.yaml:5 models.demo.targets[0].options: "api_versoin" is not an option of a provider: '
+            "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
             '(did you mean "api_version"?)',
-            'gateway.yaml:5 models.demo.targets[0].options: "temperature" is no option of a provider: parameters of '
-            "calls stand in the policy under params, secrets in key or in the provider's own variables "
-            "(there is: api_version, aws_bedrock_runtime_endpoint, aws_profile_name, aws_region_name, aws_role_name, "
+            'gateway.yaml:5 models.demo.targets[0].options: "temperature" is not an option of a provider: '
+            "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
+            "(known: api_version, aws_bedrock_runtime_endpoint, aws_profile_name, aws_region_name, aws_role_name, "
             "aws_session_name, organization, region_name, safety_settings, thinking, vertex_location, vertex_project)",
         ],
     ),
@@ -325,28 +328,28 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         {**gateway(target="speaks: scripted, script: play.yaml, options: {a: 1}"), "play.yaml": "[]"},
         [
             "gateway.yaml:5 models.demo.targets[0].options: is for speaks: litellm or embedded, "
-            "not for scripted; take it out"
+            "not for scripted; remove it"
         ],
     ),
     "a BOS of a script": (
         {**gateway(target="speaks: scripted, script: play.yaml, adds_bos: true"), "play.yaml": "[]"},
         [
             "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
-            "not for scripted; take it out"
+            "not for scripted; remove it"
         ],
     ),
     "a BOS of messages": (
         gateway(template="chat", target='speaks: chat, url: "http://127.0.0.1:1/v1", adds_bos: true'),
         [
             "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
-            "not for chat; take it out"
+            "not for chat; remove it"
         ],
     ),
     "a BOS of a provider": (
         gateway(template="chat", target="speaks: litellm, model: a/b, adds_bos: false"),
         [
             "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
-            "not for litellm; take it out"
+            "not for litellm; remove it"
         ],
     ),
     "a variable that is not set": (
@@ -393,8 +396,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a key instead of its digest": (
         keys("ci:\n  sha256: gk_abc123_hunter2\n"),
         [
-            "keys.yaml:2 ci.sha256: wants 64 hex digits in quotes, the SHA-256 of the key; "
-            "the key itself never stands here"
+            "keys.yaml:2 ci.sha256: expected 64 hex digits in quotes, the SHA-256 of the key; "
+            "do not write the key itself here"
         ],
     ),
     "a key for a model that is not there": (
@@ -403,7 +406,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "the same key twice": (
         keys(f'ci:\n  sha256: "{DIGEST}"\nyou:\n  sha256: "{DIGEST}"\n'),
-        ['keys.yaml:4 you.sha256: is the same key as "ci": every entry wants its own'],
+        ['keys.yaml:4 you.sha256: is the same key as "ci": use a different key for every entry'],
     ),
     "the digest of nothing": (
         keys("ci:\n  sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n"),
@@ -412,7 +415,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "an end that is no date": (
         keys(f'ci:\n  sha256: "{DIGEST}"\n  expires: 30.06.2027\n'),
         [
-            "keys.yaml:3 ci.expires: wants a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, "
+            "keys.yaml:3 ci.expires: expected a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, "
             'got the text "30.06.2027"'
         ],
     ),
@@ -423,33 +426,30 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     # ---------------------------------------------------------------- policies
     "a policy that sets the model": (
         policy("params:\n  force: {model: other}\n"),
-        [
-            'policies/mine.yaml:2 params.force.model: "model" cannot stand here: '
-            "it stands with the target in gateway.yaml"
-        ],
+        ['policies/mine.yaml:2 params.force.model: "model" is not allowed here: set it at the target in gateway.yaml'],
     ),
     "a policy that sets stops": (
         policy('params:\n  default:\n    stop: ["\\n"]\n'),
         [
-            'policies/mine.yaml:3 params.default.stop: "stop" cannot stand here: '
-            "the template owns it; list stops there under stop"
+            'policies/mine.yaml:3 params.default.stop: "stop" is not allowed here: '
+            "it belongs to the template; list stops there under stop"
         ],
     ),
     "a bound that is no number": (
         policy("params:\n  clamp: {max_tokens: many}\n"),
-        ['policies/mine.yaml:2 params.clamp: the upper bound of "max_tokens" wants a number, got the text "many"'],
+        ['policies/mine.yaml:2 params.clamp: the upper bound of "max_tokens" must be a number, got the text "many"'],
     ),
     "forbidding what every call needs": (
         policy("params:\n  forbid: [messages]\n"),
-        ['policies/mine.yaml:2 params.forbid: "messages" cannot stand here: every call needs it'],
+        ['policies/mine.yaml:2 params.forbid: "messages" is not allowed here: every call needs it'],
     ),
     "allowing what no request may set": (
         policy("params:\n  allow: [api_base]\n"),
-        ['policies/mine.yaml:2 params.allow: "api_base" cannot stand here: no policy can allow it'],
+        ['policies/mine.yaml:2 params.allow: "api_base" is not allowed here: no policy can allow it'],
     ),
     "allowing what is forbidden": (
         policy("params:\n  forbid: [top_k]\n  allow: [top_k]\n"),
-        ['policies/mine.yaml:3 params.allow: "top_k" cannot stand here: params.forbid refuses it; keep one'],
+        ['policies/mine.yaml:3 params.allow: "top_k" is not allowed here: params.forbid refuses it; keep one'],
     ),
     "a default that a force hides": (
         policy("params:\n  force: {seed: 1}\n  default: {seed: 2}\n"),
@@ -457,7 +457,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a clock that can never ring": (
         policy("delivery:\n  timeout: {idle: 2m, total: 90s}\n"),
-        ["policies/mine.yaml:2 delivery.timeout.idle: is longer than total (90s): it would never apply"],
+        ["policies/mine.yaml:2 delivery.timeout.idle: is longer than total (90s): it has no effect"],
     ),
     "a timeout of zero": (
         policy("delivery:\n  timeout: {connect: 0s}\n"),
@@ -465,7 +465,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "no attempt at all": (
         policy("delivery:\n  retry: {attempts: 0}\n"),
-        ["policies/mine.yaml:2 delivery.retry.attempts: wants a whole number from 1 to 10, got the number 0"],
+        ["policies/mine.yaml:2 delivery.retry.attempts: expected a whole number from 1 to 10, got the number 0"],
     ),
     # ---------------------------------------------------------------- templates
     "a template with a misspelled key": (

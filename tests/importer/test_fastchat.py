@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a space that a system message takes away": (
         {**PLAIN, "sep": " ", "sep_style": "ADD_COLON_TWO"}, "a system message changes the text before it",
     ),
-    "an unknown style": ({"sep_style": "MINE"}, "the style 'MINE' is not known here"),
+    "an unknown style": ({"sep_style": "MINE"}, "the style 'MINE' is not supported"),
     "an unknown field": ({"seperator": "x"}, "a conversation has no field seperator"),
     "three roles": ({"roles": ["a", "b", "c"]}, "talk.json roles: must be two texts"),
     "a number as text": ({"sep": 5}, "talk.json sep: must be text"),

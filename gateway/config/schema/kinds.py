@@ -76,7 +76,7 @@ def describe(value: object) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"wants text, got {describe(value)}: put it in quotes")
+        raise ValueError(f"expected text, got {describe(value)}: put it in quotes")
     if not value.strip():
         raise ValueError("is empty: write a value, or leave the line out")
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
@@ -86,13 +86,13 @@ def _text(value: Any) -> str:
 
 def _prose(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"wants text, got {describe(value)}: put it in quotes")
+        raise ValueError(f"expected text, got {describe(value)}: put it in quotes")
     return value.strip()
 
 
 def _switch(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"wants true or false, got {describe(value)}")
+        raise ValueError(f"expected true or false, got {describe(value)}")
     return value
 
 
@@ -102,7 +102,7 @@ def integer(low: int, high: int | None = None) -> Kind:
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
-            raise ValueError(f"wants {span}, got {describe(value)}")
+            raise ValueError(f"expected {span}, got {describe(value)}")
         return value
 
     return Kind(span.removeprefix("a "), read)
@@ -113,8 +113,8 @@ def choice(*words: str) -> Kind:
 
     def read(value: Any) -> str:
         if value not in words or not isinstance(value, str):
-            hint = suggest(value, words) if isinstance(value, str) else f" (there is: {', '.join(sorted(words))})"
-            raise ValueError(f"{describe(value)} is not known here{hint}")
+            hint = suggest(value, words) if isinstance(value, str) else f" (known:  {', '.join(sorted(words))})"
+            raise ValueError(f"{describe(value)} is not an accepted value{hint}")
         return value
 
     return Kind("one of " + ", ".join(words), read, literal=True)
@@ -124,7 +124,7 @@ def _workers(value: Any) -> int:
     if value == "auto":
         return min(usable_cores(), MOST_WORKERS)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_WORKERS:
-        raise ValueError(f"wants a whole number from 1 to {MOST_WORKERS}, or auto, got {describe(value)}")
+        raise ValueError(f"expected a whole number from 1 to {MOST_WORKERS}, or auto, got {describe(value)}")
     return value
 
 
@@ -134,7 +134,7 @@ def duration(*, positive: bool = False) -> Kind:
     def read(value: Any) -> float:
         match = A_DURATION.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            raise ValueError(f"wants a duration such as 250ms, 2s, 10m or 1h, got {describe(value)}")
+            raise ValueError(f"expected a duration such as 250ms, 2s, 10m or 1h, got {describe(value)}")
         seconds = float(match[1]) * SECONDS[match[2]]
         if positive and seconds == 0:
             raise ValueError("must be more than 0: leave the line out for the default")
@@ -148,20 +148,20 @@ def _size(value: Any) -> int:
         return value
     match = A_SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[1]) == 0:
-        raise ValueError(f"wants a size such as 64KiB or 4MiB, or a number of bytes, got {describe(value)}")
+        raise ValueError(f"expected a size such as 64KiB or 4MiB, or a number of bytes, got {describe(value)}")
     return int(match[1]) * BYTES[match[2]]
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"wants a mapping such as {{temperature: 0}}, got {describe(value)}")
+        raise ValueError(f"expected a mapping such as {{temperature: 0}}, got {describe(value)}")
     return value
 
 
 def _bounds(value: Any) -> dict[str, float]:
     for name, bound in _mapping(value).items():
         if isinstance(bound, bool) or not isinstance(bound, int | float):
-            raise ValueError(f"the upper bound of {quote(name)} wants a number, got {describe(bound)}")
+            raise ValueError(f"the upper bound of {quote(name)} must be a number, got {describe(bound)}")
     return dict(value)
 
 
@@ -170,7 +170,7 @@ def list_of(kind: Kind) -> Kind:
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise ValueError(f"wants a list such as [a, b], got {describe(value)}")
+            raise ValueError(f"expected a list such as [a, b], got {describe(value)}")
         return tuple(kind.read(item) for item in value)
 
     return Kind(f"list of {kind.name}", read, listed=True)
@@ -196,7 +196,7 @@ def _bind(value: Any) -> str:
 def _listener(value: Any) -> str:
     host, _, port = _text(value).rpartition(":")
     if not A_HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"wants host:port such as 127.0.0.1:9464, got {describe(value)}")
+        raise ValueError(f"expected host:port such as 127.0.0.1:9464, got {describe(value)}")
     return f"{host}:{int(port)}"
 
 
@@ -206,35 +206,35 @@ def _url(value: Any) -> str:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise ValueError("is not a valid address: look at the brackets and the port") from None
+        raise ValueError("is not a valid address: check the brackets and the port") from None
     if parts.username is not None or parts.password is not None:
-        raise ValueError('holds a user name or password: take it out, and give the key as key: "env:NAME"')
+        raise ValueError('holds a user name or password: remove it, and give the key as key: "env:NAME"')
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError('wants an address such as "http://127.0.0.1:8101/v1"')
+        raise ValueError('expected an address such as "http://127.0.0.1:8101/v1"')
     if parts.query or parts.fragment or "?" in text or "#" in text:
         raise ValueError("holds a query or fragment: end it with the path, such as /v1")
     if not text.isascii() or " " in text or "\\" in text:
         raise ValueError("holds a character that addresses cannot hold: percent-encode it")
     for ending in ("/chat/completions", "/completions", "/embeddings"):
         if parts.path.rstrip("/").endswith(ending):
-            raise ValueError(f"is the base address: leave {ending} out, the gateway adds it")
+            raise ValueError(f"must be the base address: remove {ending}, the gateway adds it")
     return text.rstrip("/")
 
 
 def _secret(value: Any) -> SecretReference:
     where, colon, name = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not colon or where not in ("env", "file"):
-        raise ValueError('wants "env:NAME" or "file:PATH": a secret never stands in the file itself')
+        raise ValueError('expected "env:NAME" or "file:PATH": a secret is not accepted in the file itself')
     if where == "env" and not A_VARIABLE.fullmatch(name):
-        raise ValueError('wants the name of a variable after "env:", such as env:OPENAI_API_KEY')
+        raise ValueError('expected the name of an environment variable after "env:", such as env:OPENAI_API_KEY')
     if where == "file" and not (name and name.isprintable()):
-        raise ValueError('wants a path after "file:", such as file:secrets/openai')
+        raise ValueError('expected a path after "file:", such as file:secrets/openai')
     return SecretReference(where, name)
 
 
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value):
-        raise ValueError("wants 64 hex digits in quotes, the SHA-256 of the key; the key itself never stands here")
+        raise ValueError("expected 64 hex digits in quotes, the SHA-256 of the key; do not write the key itself here")
     return value.lower()
 
 
@@ -249,7 +249,7 @@ def _moment(value: Any) -> float:
         moment = None
     if moment is None or moment.tzinfo is None or not math.isfinite(moment.timestamp()):
         raise ValueError(
-            f"wants a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {describe(value)}"
+            f"expected a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {describe(value)}"
         )
     return moment.timestamp()
 

@@ -112,13 +112,13 @@ class _Validator:
             return []
         if not isinstance(value, list):
             hint = 'put "- " before the entry' if isinstance(value, dict) else "write one entry per line after a dash"
-            self.refuse(path, f"wants a list: {hint}")
+            self.refuse(path, f"expected a list: {hint}")
             return INVALID
         return [self.value(item, entry, (*path, position)) for position, entry in enumerate(value)]
 
     def mapping(self, branch: SchemaNode, value: Any, path: Path) -> Any:
         if value is not None and not isinstance(value, dict):
-            self.refuse(path, f"wants a mapping of settings{_known_keys(branch)}")
+            self.refuse(path, f"expected a mapping of settings{_known_keys(branch)}")
             return _invalid_mapping(branch)
         found: dict[str, Any] = {}
         for key, entry in (value or {}).items():

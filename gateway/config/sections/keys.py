@@ -38,7 +38,7 @@ def read_keys(files: Files, path: Path, models: Collection[str], blame: ProblemM
 def _names(files: Files, document: YamlDocument, entries: dict[str, dict[str, object]]) -> None:
     for name in entries:
         if not KEY_NAME.fullmatch(name):
-            message = 'is no name for a key: up to 64 letters, digits, ".", "_", "@" and "-"'
+            message = 'is not a valid name for a key: use up to 64 letters, digits, ".", "_", "@" and "-"'
             files.problems.append(document.problem((name,), message))
 
 
@@ -49,7 +49,7 @@ def _digests(files: Files, document: YamlDocument, entries: dict[str, dict[str, 
         if value == NO_KEY:
             message = "is the digest of an empty text: hash the key itself"
         elif value and value in seen:
-            message = f"is the same key as {quote(seen[value])}: every entry wants its own"
+            message = f"is the same key as {quote(seen[value])}: use a different key for every entry"
         else:
             seen[value] = name
             continue

@@ -45,15 +45,15 @@ def _model(
     _name(files, document, name)
     template = policy = None
     if values["template"]:
-        template = library.template(values["template"], _blame(document, (*path, "template")))
+        template = library.template(values["template"], _problem_at(document, (*path, "template")))
     if values["policy"]:
-        policy = library.policy(values["policy"], _blame(document, (*path, "policy")))
+        policy = library.policy(values["policy"], _problem_at(document, (*path, "policy")))
     entries = [
         TargetEntry(document, files, (*path, "targets", position), target)
         for position, target in enumerate(values["targets"] or ())
     ]
     if values["targets"] == []:
-        message = "names no target: where does the model run? Give at least one, with speaks"
+        message = "has no targets: add at least one entry with speaks"
         files.problems.append(document.problem((*path, "targets"), message))
     for entry in entries:
         entry.check()
@@ -80,7 +80,7 @@ def _model(
     )
 
 
-def _blame(document: YamlDocument, path: KeyPath) -> ProblemMaker:
+def _problem_at(document: YamlDocument, path: KeyPath) -> ProblemMaker:
     return lambda message: document.problem(path, message)
 
 
@@ -88,9 +88,9 @@ def _name(files: Files, document: YamlDocument, name: str) -> None:
     """Check a model name; it is used in headers, paths (``/{model}/v1/…``) and metric labels."""
     path = ("models", name)
     if not MODEL_NAME.fullmatch(name):
-        message = "is no model name: 1 to 128 letters, digits and signs of ASCII, no blanks"
+        message = "is not a valid model name: use 1 to 128 ASCII letters, digits and signs, without spaces"
     elif name[0] == "/" or name[-1] == "/" or "//" in name:
-        message = "is no model name: slashes stand between two words"
+        message = "is not a valid model name: a slash must have a name before and after it"
     else:
         return
     files.problems.append(document.problem(path, message))
@@ -112,8 +112,8 @@ def _forms(
         if other.form != first.form:
             other.blame(
                 "speaks",
-                f"{other.speaks} wants {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
-                f"wants {FORM_WORDS[first.form or '']}: make it a model of its own",
+                f"{other.speaks} takes {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
+                f"takes {FORM_WORDS[first.form or '']}: make it a separate model",
             )
     if template is None or output_form(template) == first.form:
         return
@@ -124,11 +124,11 @@ def _mismatch(template: TemplateSpec, target: TargetEntry) -> str:
     name = quote(template.name)
     if target.form == "messages":
         return (
-            f"{name} makes one string, but speaks: {target.speaks} wants messages: "
-            f"write template: {CHAT.name}, or let the target say speaks: completions"
+            f"{name} makes one string, but speaks: {target.speaks} takes messages: "
+            f"write template: {CHAT.name}, or set the target to speaks: completions"
         )
     makes = "leaves messages as they are" if template.name == CHAT.name else "makes messages (its roles carry api_role)"
     return (
-        f"{name} {makes}, but speaks: {target.speaks} wants one string: "
-        "name the template the model was trained on, or let the target say speaks: chat"
+        f"{name} {makes}, but speaks: {target.speaks} takes one string: "
+        "name the template the model was trained on, or set the target to speaks: chat"
     )

@@ -17,13 +17,13 @@ from gateway.wire.fields import FORBIDDEN
 
 # Parameter → reason why a policy cannot set it.
 RESERVED: Mapping[str, str] = {
-    "model": "it stands with the target in gateway.yaml",
-    **dict.fromkeys(("messages", "prompt", "input"), "it is what the client says"),
-    **dict.fromkeys(("stream", "stream_options", "n"), "the client alone decides it"),
-    "stop": "the template owns it; list stops there under stop",
-    **dict.fromkeys(("url", "base_url", "api_base"), "it stands with the target in gateway.yaml, as url"),
-    **dict.fromkeys(("key", "api_key", "headers", "extra_headers"), "secrets stand with the target, as key"),
-    **dict.fromkeys(("timeout", "max_retries", "num_retries"), "clocks and attempts stand under delivery"),
+    "model": "set it at the target in gateway.yaml",
+    **dict.fromkeys(("messages", "prompt", "input"), "it comes from the client's request"),
+    **dict.fromkeys(("stream", "stream_options", "n"), "only the client can set it"),
+    "stop": "it belongs to the template; list stops there under stop",
+    **dict.fromkeys(("url", "base_url", "api_base"), "set it at the target in gateway.yaml, as url"),
+    **dict.fromkeys(("key", "api_key", "headers", "extra_headers"), "secrets are set at the target, as key"),
+    **dict.fromkeys(("timeout", "max_retries", "num_retries"), "timeouts and attempts are set under delivery"),
     **dict.fromkeys(("extra_body", "gateway"), "name the parameters themselves"),
 }
 ESSENTIAL = ("model", "messages", "prompt", "input")
@@ -42,7 +42,7 @@ def read_policy(files: Files, path: Path, name: str, blame: ProblemMaker) -> Pol
     files.problems.extend(checked.problems)
     values = checked.values
     _params(files, document, values["params"])
-    _clocks(files, document, values["delivery"]["timeout"])
+    _check_timeouts(files, document, values["delivery"]["timeout"])
     return _spec(name, values) if len(files.problems) == before else None
 
 
@@ -50,7 +50,7 @@ def _params(files: Files, document: YamlDocument, params: Mapping[str, Any]) -> 
     def refuse(section: str, names: Iterable[str], why: Mapping[str, str]) -> None:
         for name in names:
             if name in why:
-                message = f"{quote(name)} cannot stand here: {why[name]}"
+                message = f"{quote(name)} is not allowed here: {why[name]}"
                 path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
                 files.problems.append(document.problem(path, message))
 
@@ -66,14 +66,14 @@ def _params(files: Files, document: YamlDocument, params: Mapping[str, Any]) -> 
             files.problems.append(document.problem(("params", "default", name), message))
 
 
-def _clocks(files: Files, document: YamlDocument, timeout: Mapping[str, Any]) -> None:
+def _check_timeouts(files: Files, document: YamlDocument, timeout: Mapping[str, Any]) -> None:
     """Refuse a timeout that is longer than the total."""
     total = timeout["total"]
     for name in ("connect", "first_token", "idle"):
         path = ("delivery", "timeout", name)
         given = timeout[name] if document.at(path) is not None else INVALID
         if given and total and given > total:
-            files.problems.append(document.problem(path, f"is longer than total ({total:g}s): it would never apply"))
+            files.problems.append(document.problem(path, f"is longer than total ({total:g}s): it has no effect"))
 
 
 def _spec(name: str, values: Mapping[str, Any]) -> PolicySpec:

@@ -29,7 +29,9 @@ NOT_OPTIONS = {
 SETTINGS = tuple(dict.fromkeys(name for kind in BACKEND_KINDS.values() for name in kind.settings))
 """Every setting that some kinds have and others do not."""
 
-SAYS = {row.name.rpartition(".")[2]: row.description for row in ROWS if row.name.startswith("models.<name>.targets[]")}
+DESCRIPTIONS = {
+    row.name.rpartition(".")[2]: row.description for row in ROWS if row.name.startswith("models.<name>.targets[]")
+}
 
 
 class TargetEntry:
@@ -69,16 +71,16 @@ class TargetEntry:
             given = self.document.at((*self.path, setting)) is not None
             if given and setting not in kind.settings:
                 takers = [row.name for row in BACKEND_KINDS.values() if setting in row.settings]
-                self.blame(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; take it out")
+                self.blame(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; remove it")
             if not given and setting in kind.required:
-                self.blame(setting, f"is missing: speaks: {kind.name} needs it. {SAYS[setting]}")
+                self.blame(setting, f"is missing: speaks: {kind.name} needs it. {DESCRIPTIONS[setting]}")
         for option in self.values["options"] or ():
             if option in NOT_OPTIONS:
-                self.blame("options", f"{option} cannot stand here: write {NOT_OPTIONS[option]} beside speaks")
+                self.blame("options", f"{option} is not allowed here: write {NOT_OPTIONS[option]} beside speaks")
             elif kind.options is not None and option not in kind.options:
                 self.blame(
                     "options",
-                    f"{quote(option)} is no option of a provider: parameters of calls stand in the policy under "
+                    f"{quote(option)} is not an option of a provider: set parameters of calls in the policy under "
                     f"params, secrets in key or in the provider's own variables{suggest(option, kind.options)}",
                 )
 

@@ -340,7 +340,7 @@ def test_a_path_that_no_file_can_have_is_missing(tmp_path: Path) -> None:
 def test_a_link_that_leads_nowhere_is_told_as_such(tmp_path: Path, name: str) -> None:
     folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/rag.jinja": "other"})
     (folder / name).symlink_to("gone")
-    with pytest.raises(ConfigError, match=f"{name} is no file, or a link that leads to none") as caught:
+    with pytest.raises(ConfigError, match=f"{name} is not a regular file, or is a broken link") as caught:
         read_reference(folder / JINJA, None, {})
     assert len(caught.value.problems) == 1
 
