@@ -90,7 +90,7 @@ class ScriptedBackend:
         try:
             script = yaml.safe_load(target.path.read_text(encoding="utf-8"))
             if not isinstance(script, list):
-                raise ValueError("a script is a list of steps")
+                raise ValueError("a script must be a list of steps")
             return cls(script, label=target.label)
         except (OSError, yaml.YAMLError, ValueError) as error:
             raise ConfigError((Problem(str(target.path), 0, "", str(error)),)) from error
@@ -132,10 +132,10 @@ def _action(step: Step) -> Action:
     if isinstance(step, str):
         return Delta(0, step)
     if not isinstance(step, Mapping):
-        raise ValueError(f"a step is a text or a mapping, not {step!r}; put quotes around a text")
+        raise ValueError(f"a step must be a text or a mapping, not {step!r}; put quotes around a text")
     name = next((name for name in TYPES if name in step), None)
     if name is None:
-        raise ValueError(f"no such step: {', '.join(map(str, step))}; known: {', '.join(TYPES)}")
+        raise ValueError(f"unknown step: {', '.join(map(str, step))}; known: {', '.join(TYPES)}")
     value, index = step[name], step.get("index", 0)
     fits = isinstance(value, TYPES[name]) and type(index) is int
     if not fits:

@@ -157,7 +157,9 @@ def _find_reference(
         (options.engine != "auto", "--engine"),
     ):
         if is_given:
-            raise CommandError(f"{option} is for a chat template, and {options.reference} is a template of the gateway")
+            raise CommandError(
+                f"{option} applies only to a chat template, but {options.reference} is a template of the gateway"
+            )
     return _gateway_reference(find_any(options.reference, snapshot))
 
 
@@ -187,7 +189,7 @@ def _model_folder(model: ModelSpec | None) -> Path:
 def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _Reference:
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
-        raise CommandError(f"{path} has no chat template: none of {', '.join(TEMPLATES)} holds one")
+        raise CommandError(f"{path} has no chat template: it is in none of {', '.join(TEMPLATES)}")
     spec = read_reference(file, ours.jinja, options.kwargs or {}, options.variant)
     assert spec.jinja is not None
     template, engine = chat_template_renderer(spec, options.engine)
@@ -216,7 +218,7 @@ def chat_template_renderer(spec: TemplateSpec, engine: Renderer) -> tuple[WholeT
     version = original.installed()
     writes_date = any(original.CLOCK in compiled.names for compiled in template.compiled)
     if engine == "transformers" and not version:
-        raise CommandError("--engine transformers: the package is not installed here: pip install transformers")
+        raise CommandError("--engine transformers: the package is not installed: pip install transformers")
     if engine == "own":
         return template, "the gateway's Jinja renderer, as requested"
     if not version:

@@ -38,7 +38,7 @@ def read_fastchat(source: Source, *, subset: Iterable[str] = ()) -> list[Draft]:
     file = PythonFile(source)
     found = [call for _, call in file.find_calls(CLASSES)]
     if not found:
-        raise source.refuse(0, "has no call of Conversation(…) that can be read as syntax")
+        raise source.refuse(0, "has no call of Conversation(…) with literal arguments")
     drafts = [_draft(_fields(call, file), call.line, source, tuple(subset)) for call in found]
     return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
 
@@ -123,7 +123,7 @@ def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> Conve
         raise source.refuse(line, "must be two texts, for the user and the assistant", "roles")
     texts = {name: _text(fields, name, line, source) for name in TEXTS if name != "system_message"}
     if texts["system_template"].replace("{system_message}", "").count("{"):
-        raise source.refuse(line, "holds another brace than {system_message}: FastChat would fill or refuse it",
+        raise source.refuse(line, "has a brace outside {system_message}: FastChat would fill or refuse it",
                             "system_template")  # fmt: skip
     return Conversation(roles=(roles[0], roles[1]), sep_style=style, **texts)
 

@@ -109,7 +109,7 @@ def parse(template: str) -> GoTemplate:
             tokens.append(Token("if", test[2] or "Role", test[3]))
         elif in_branch and (text == "else" or (test and (test[2] or "Role") in fields)):
             if RESPONSE in tokens[blocks[-1][1] :]:
-                raise GoTemplateError(line, ".Response before an else, behind which Ollama cannot cut the text")
+                raise GoTemplateError(line, ".Response before an else: Ollama cannot cut the text there")
             blocks[-1] = (line, len(tokens) if test else -1)
             tokens.append(Token("else if", test[2] or "Role", test[3]) if test else Token("else"))
         elif text == "end" and blocks:
@@ -137,7 +137,7 @@ def _split(template: str) -> Iterator[tuple[int, str, bool]]:
         action, closed, following = piece.partition("}}")
         start = line + text.count("\n")
         if not closed:
-            raise GoTemplateError(start, "{{ is never closed")
+            raise GoTemplateError(start, "{{ is not closed")
         kept = text.lstrip(BLANKS) if trim else text
         left = action[:1] == "-" and action[1:2] in BLANKS
         yield line, kept.rstrip(BLANKS) if left else kept, False

@@ -49,7 +49,7 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
     file = PythonFile(source)
     found = list(file.find_calls(tuple(CLASSES)))
     if not found:
-        raise source.refuse(0, f"has no call of {', '.join(CLASSES)} that can be read as syntax")
+        raise source.refuse(0, f"has no call of {', '.join(CLASSES)} with literal arguments")
     drafts = []
     for name, call in found:
         file.check_unchanged(call, f"the {call.last}")

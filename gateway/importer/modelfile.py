@@ -51,7 +51,7 @@ def read_modelfile(source: Source) -> list[Instruction]:
             while not is_closed:
                 _, part = next(lines, (0, None))
                 if part is None:
-                    raise source.refuse(number, f"the value of {word} is never closed: write {quote} at its end")
+                    raise source.refuse(number, f"the value of {word} is not closed: write {quote} at its end")
                 parts.append(part)
                 is_closed = part.rstrip().endswith(quote)
             value = "\n".join(parts).strip()[len(quote) : -len(quote)]

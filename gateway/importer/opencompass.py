@@ -69,8 +69,8 @@ def _of_python(source: Source) -> list[Draft]:
             drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), place, source))
     if not drafts:
         notes = f" ({'; '.join(file.notes)})" if file.notes else ""
-        raise source.refuse(0, f"has no {META}, and no models with one, that can be read as syntax{notes}; a model "
-                            "without one is addressed by its chat template: import its tokenizer folder")  # fmt: skip
+        raise source.refuse(0, f"has no literal {META}, alone or in a model{notes}; a model "
+                            "without one uses its chat template: import its tokenizer folder")  # fmt: skip
     return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
 
 
@@ -99,9 +99,11 @@ def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
 def _of_model(model: dict[str, Any], place: str, file: PythonFile, source: Source) -> Draft:
     template, line = model[META], file.lines[place.partition("[")[0]]
     if isinstance(template, list):
-        raise source.refuse(line, f"{META} is in a list, which OpenCompass itself refuses: take the list away", place)
+        raise source.refuse(
+            line, f"{META} is in a list, which OpenCompass itself refuses: write the mapping without the list", place
+        )
     if not isinstance(template, dict):
-        raise source.refuse(line, f"{META} is {template}, not a mapping that can be read as syntax", place)
+        raise source.refuse(line, f"{META} is {template}, not a literal mapping", place)
     file.check_plain(template, META)
     abbr = model.get("abbr")
     return _draft(template, model, abbr if isinstance(abbr, str) else source.stem, f"{place}, line {line}", source)

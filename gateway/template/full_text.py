@@ -18,10 +18,10 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
     """
     if spec.kind != "meta" or spec.api:
         raise InvalidValue(
-            "only a meta template that makes a string has a complete conversation to show", param="messages"
+            "the complete conversation can only be rendered with a meta template that makes a string", param="messages"
         )
     if spec.tools is not None and dialogue.options.tools:
-        raise InvalidValue("a complete conversation is shown without tools; leave them out", param="tools")
+        raise InvalidValue("a complete conversation is rendered without tools; leave tools out", param="tools")
     if spec.round or spec.reserved_roles:
         return tuple(OpenCompassTemplate(spec).full_segments(dialogue))
     check_dialogue(dialogue)

@@ -62,7 +62,7 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
                 param=f"{param}.function.name",
             )
         if name in names:
-            raise InvalidValue(f"{param}.function.name comes twice", param=f"{param}.function.name")
+            raise InvalidValue(f"{param}.function.name is used twice", param=f"{param}.function.name")
         names.add(name)
     return dialogue.options.tools
 
@@ -78,7 +78,7 @@ def choice_of(dialogue: Dialogue) -> ToolChoice:
     choice = AUTO if raw is None else _choice(raw)
     if not dialogue.options.tools:
         if choice.mode not in ("auto", "none"):
-            raise InvalidValue("tool_choice demands a call, but there are no tools", param="tool_choice")
+            raise InvalidValue("tool_choice forces a call, but there are no tools", param="tool_choice")
         return NONE
     if choice.mode == "named" and choice.name not in map(name_of, tools_of(dialogue)):
         raise InvalidValue("tool_choice names a function that is not among the tools", param="tool_choice")
@@ -164,12 +164,12 @@ def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice) -> tuple[st
     force: ForceForm | None = tools.force
     if force is None:
         raise UnsupportedParameter(
-            "this model's template cannot demand a call: it declares no `force` under `tools`. "
+            "this model's template cannot force a call: it declares no `force` under `tools`. "
             "Leave tool_choice out, or write auto.",
             param="tool_choice",
         )
     if dialogue.options.continue_final:
         raise InvalidValue(
-            "tool_choice cannot demand a call inside a message that is to be continued", param="tool_choice"
+            "tool_choice cannot force a call inside a message that is to be continued", param="tool_choice"
         )
     return (force.begin, choice.name, force.end) if choice.name else (force.begin, "", "")

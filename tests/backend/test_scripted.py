@@ -80,15 +80,15 @@ def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "no list": ("hello", "a script is a list"),
-    "unknown step": ("- {say: a}", "no such step: say"),
+    "no list": ("hello", "a script must be a list"),
+    "unknown step": ("- {say: a}", "unknown step: say"),
     "no text": ("- {text: 5}", "wrong type"),
     "no seconds": ("- {pause: soon}", "wrong type"),
     "no counts": ("- {usage: 7}", "wrong type"),
     "no index": ("- {text: a, index: b}", "wrong type"),
     "no mapping": ("- {fields: [a]}", "wrong type"),
     "no code": ("- {error: [a]}", "wrong type"),
-    "a key that is no text": ("- {5: a}", "no such step: 5"),
+    "a key that is no text": ("- {5: a}", "unknown step: 5"),
     "unknown error": ("- {error: tired}", "no error with the code tired"),
     "no yaml": ("- {", "while parsing"),
 }

@@ -156,7 +156,7 @@ def test_a_broken_folder_says_which_file(cache: EngineCache, tmp_path: Path, nam
 
 WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
     "other sizes": ({"intermediate_size": 128}, "has shape"),
-    "fewer layers": ({"num_hidden_layers": 1}, "holds weights that its config.json does not announce"),
+    "fewer layers": ({"num_hidden_layers": 1}, "holds weights that its config.json does not describe"),
     "more layers": ({"num_hidden_layers": 3}, "no tensor model.layers.2"),
     "an output matrix that is not there": ({"tie_word_embeddings": False}, r"no tensor lm_head\.weight"),
     "norms that are not there": ({"model_type": "qwen3"}, "q_norm"),

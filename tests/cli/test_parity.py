@@ -139,10 +139,10 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "variables that are no JSON": (["mine", "--kwargs", "{"], 2, "--kwargs: expected a JSON object"),
     "variables that are no object": (["mine", "--kwargs", "[1]"], 2, "--kwargs: expected a JSON object"),
     "variables for a template of ours": (
-        ["mine", "--reference", "engine", "--kwargs", '{"a": 1}'], 2, "--kwargs is for a chat template, and engine",
+        ["mine", "--reference", "engine", "--kwargs", '{"a": 1}'], 2, "--kwargs applies only to a chat template",
     ),
     "an engine for a template of ours": (
-        ["mine", "--reference", "engine", "--engine", "own"], 2, "--engine is for a chat template, and engine",
+        ["mine", "--reference", "engine", "--engine", "own"], 2, "--engine applies only to a chat template",
     ),
     "no such case": (["mine", "--case", "one trun"], 2, 'no case "one trun"; there are: one turn, two turns'),
     "a number below zero": (["mine", "--show", "-1"], 2, "--show: expected a number, 0 or more"),
@@ -161,7 +161,7 @@ def test_an_error_is_reported(folder: Path, arguments: Sequence[str], code: int,
 def test_transformers_has_to_be_there_when_it_is_asked_for(folder: Path) -> None:
     code, out, err = parity(folder, "mine", "--engine", "transformers")
     assert (code, out) == (2, "")
-    assert err == "--engine transformers: the package is not installed here: pip install transformers\n"
+    assert err == "--engine transformers: the package is not installed: pip install transformers\n"
 
 
 def report(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -331,4 +331,4 @@ def test_an_empty_variant_is_refused_as_import_refuses_it(tmp_path: Path) -> Non
     ended, _, said = parity(tmp_path, "--template", "rag.yaml", "--reference", "names", "--variant", "")
     assert (ended, "variant: must not be empty" in said) == (3, True)
     ended, _, said = parity(tmp_path, "--template", "rag.yaml", "--reference", "default.yaml", "--variant", "")
-    assert (ended, "--variant is for a chat template" in said) == (2, True)
+    assert (ended, "--variant applies only to a chat template" in said) == (2, True)

@@ -80,7 +80,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a section that does not exist": (
         gateway(head="logging: {level: debug}\n"),
-        ["gateway.yaml:1 logging: unknown key (known:  keys, models, server)"],
+        ["gateway.yaml:1 logging: unknown key (known: keys, models, server)"],
     ),
     "a key given twice": (
         gateway(head="server:\n  port: 8000\n  port: 9000\n"),

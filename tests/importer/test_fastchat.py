@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown field": ({"seperator": "x"}, "a conversation has no field seperator"),
     "three roles": ({"roles": ["a", "b", "c"]}, "talk.json roles: must be two texts"),
     "a number as text": ({"sep": 5}, "talk.json sep: must be text"),
-    "another slot": ({"system_template": "{system_message}{x}"}, "another brace than {system_message}"),
+    "another slot": ({"system_template": "{system_message}{x}"}, "a brace outside {system_message}"),
     "a stop that is no text": ({"stop_str": [5]}, "talk.json stop_str: must be a text or a list of texts"),
     "an id that is none": ({"stop_token_ids": ["</s>"]}, "talk.json stop_token_ids: must be a list of token ids"),
 }  # fmt: skip

@@ -74,7 +74,7 @@ REFUSED = {  # name: (template, line, part of the message)
     "an end without an if": ("{{ end }}", 1, "is not supported here"),
     "an else without an if": ("{{ else }}", 1, "is not supported here"),
     "else twice": ("{{ if .System }}{{ else }}\n{{ else }}{{ end }}", 2, "is not supported here"),
-    "an action without end": ("a\n{{ .Prompt", 2, "{{ is never closed"),
+    "an action without end": ("a\n{{ .Prompt", 2, "{{ is not closed"),
     "an if without end": ("\n{{ if .System }}", 2, "an if or range has no end"),
     "a loop without end": ("{{ range .Messages }}", 1, "an if or range has no end"),
     "an empty action": ("{{}}{{-}}", 1, "is not supported here"),

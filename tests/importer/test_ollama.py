@@ -93,7 +93,7 @@ def test_instructions_are_read(text: str, found: list[tuple[str, str, str]]) -> 
 REFUSED: dict[str, tuple[str, str]] = {
     "no template": ("FROM x", "Modelfile: no TEMPLATE"),
     "an unknown instruction": ("FROM x\nSTOP y", "Modelfile:2: 'STOP' is not an instruction"),
-    "a quote never closed": ('FROM x\nTEMPLATE """a', "Modelfile:2: the value of TEMPLATE is never closed"),
+    "a quote never closed": ('FROM x\nTEMPLATE """a', "Modelfile:2: the value of TEMPLATE is not closed"),
     "a parameter without a value": ("PARAMETER stop", "Modelfile:1: PARAMETER needs a name and a value"),
     "a renderer": ("FROM x\nRENDERER mine\nTEMPLATE x", "Modelfile:2: Ollama's own code renders this model"),
     "an unknown construct, by its line": (

@@ -74,7 +74,7 @@ def test_a_base_beside_is_read_and_another_is_told() -> None:
 
 
 REFUSED = {
-    "nothing": ("x = 1", "config.py: has no meta_template"),
+    "nothing": ("x = 1", "config.py: has no literal meta_template"),
     "a list around": (f"models = [dict(meta_template=[dict({ROUND})])]", "meta_template is in a list"),
     "a computed text": ("models = [dict(meta_template=dict(begin=f'{x}', round=[]))]",
                         "config.py:1: meta_template holds"),

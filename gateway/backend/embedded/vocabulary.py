@@ -123,7 +123,7 @@ def _notation(file: Path, described: dict[str, Any]) -> Callable[[str], bytes]:
     for part in (decoder, *(decoder.get("decoders") or ())):
         if part.get("type") in NOTATIONS:
             return NOTATIONS[part["type"]]
-    raise _config_error(file, f"decoder {decoder.get('type')!r} is not read here (only {' and '.join(NOTATIONS)})")
+    raise _config_error(file, f"decoder {decoder.get('type')!r} is not supported (only {' and '.join(NOTATIONS)})")
 
 
 def _config_error(file: Path, message: str) -> ConfigError:

@@ -64,9 +64,11 @@ class Weights:
         """The tensor ``name`` as float32; raises ``ConfigError`` if it has not the given shape."""
         place = self._places.pop(name, None)
         if place is None:
-            raise _config_error(self._file, f"no tensor {name}, which config.json promises; the folder is incomplete")
+            raise _config_error(
+                self._file, f"has no tensor {name}, which config.json requires; the folder is incomplete"
+            )
         if place.shape != shape:
-            raise _config_error(self._file, f"{name} has shape {list(place.shape)}, config.json promises {list(shape)}")
+            raise _config_error(self._file, f"{name} has shape {list(place.shape)}, config.json requires {list(shape)}")
         raw = np.asarray(np.memmap(self._file, STORED[place.dtype], "r", place.start, shape))
         # Aligned, because matrix products copy a matrix at an unaligned address each time.
         return _from_bf16(raw) if place.dtype == "BF16" else np.require(raw, np.float32, "A")
@@ -80,7 +82,7 @@ class Weights:
         left = sorted(name for name in self._places if not name.endswith(DERIVED))
         if left:
             shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-            raise _config_error(self._file, f"holds weights that its config.json does not announce ({shown}); "
+            raise _config_error(self._file, f"holds weights that its config.json does not describe ({shown}); "
                                          "serve it with vLLM or llama.cpp and use speaks: completions")  # fmt: skip
 
 
@@ -104,7 +106,7 @@ def _header(file: Path) -> dict[str, _TensorLocation]:
 def _place(entry: Mapping[str, Any], base: int, size: int) -> _TensorLocation:
     dtype, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     if dtype not in STORED:
-        raise ValueError(f"tensors of type {dtype} are not read, only {', '.join(STORED)}")
+        raise ValueError(f"tensors of type {dtype} are not supported, only {', '.join(STORED)}")
     if end - start != math.prod(shape) * STORED[dtype].itemsize or start < 0 or base + end > size:
         raise ValueError("a tensor does not lie inside the file")
     return _TensorLocation(dtype, shape, base + start)

@@ -84,8 +84,8 @@ class LiteLLMBackend:
         form = given.get("response_format")
         if isinstance(form, dict) and form.get("type") in provider.dropped_formats:
             raise UnsupportedParameter(
-                f"this model's provider has no response_format of type {form.get('type')}; leave it out or use "
-                "another type",
+                f"this model's provider does not accept response_format of type {form.get('type')}; leave it out or "
+                "use another type",
                 param="response_format",
             )
         if exchange.stream:
@@ -146,7 +146,7 @@ async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncG
         raise gateway_error(error, exchange.params) from error
     counted = [event for event in reader.end() if isinstance(event, Usage) and event.prompt + event.completion]
     if not has_content and not any(usage.completion for usage in counted):
-        raise UpstreamIncomplete("the provider's answer is empty; LiteLLM makes an end of what may have been cut off")
+        raise UpstreamIncomplete("the provider's answer is empty, and LiteLLM does not report whether it was cut off")
     if not (finished or _has_finish_reason(reply)):
         raise UpstreamIncomplete("the provider ended its answer without a finish_reason")
     for event in finishes:

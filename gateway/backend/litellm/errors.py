@@ -47,7 +47,7 @@ _CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
     "ConnectError": (UpstreamUnreachable, "the provider's server does not accept connections"),
     "ClientConnectorError": (UpstreamUnreachable, "the provider's server does not accept connections"),
     "ConnectionRefusedError": (UpstreamUnreachable, "the provider's server does not accept connections"),
-    "JSONDecodeError": (UpstreamInvalidResponse, "the provider answered with something that is not JSON"),
+    "JSONDecodeError": (UpstreamInvalidResponse, "the provider sent a body that is not JSON"),
     "APIResponseValidationError": (UpstreamInvalidResponse, "the provider's answer is not a completion"),
     "ReadError": (UpstreamDisconnected, "the provider closed the connection"),
     "RemoteProtocolError": (UpstreamDisconnected, "the provider closed the connection"),

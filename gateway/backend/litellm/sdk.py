@@ -171,4 +171,4 @@ def _keep_missing_finish_reasons() -> None:
 
 def _refuse_download(url: str) -> tuple[str, str]:
     """Replaces LiteLLM's check of an address that it is about to download, for example for a token count."""
-    raise MediaNotAllowed("the gateway fetches no addresses; send the media as a data: URI")
+    raise MediaNotAllowed("the gateway does not fetch addresses; send the media as a data: URI")

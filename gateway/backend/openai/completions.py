@@ -64,4 +64,4 @@ class CompletionsBackend(OpenAIBackend):
     def _refuse_ignored(self, exchange: Exchange) -> None:
         for name in sorted(self.capabilities.missing & exchange.params.keys()):
             if not HAS_NO_EFFECT[name](exchange.params[name]):
-                raise UnsupportedParameter(f"this model's engine does not know {name}; leave it out", param=name)
+                raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)

@@ -184,7 +184,7 @@ class ChunkReader:
     def end(self) -> list[Event]:
         """The events at the end of the response; ``UpstreamIncomplete`` if a choice has not finished."""
         if not self._finished and not self._open:
-            raise UpstreamIncomplete("the model's server ended its answer before it said anything")
+            raise UpstreamIncomplete("the model's server ended its answer without any content")
         if self._open:
             raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
         return [self._usage] if self._usage is not None else []
@@ -194,7 +194,7 @@ class ChunkReader:
             raise self._invalid("the model's server sent a choice that is not an object")
         index = choice.get("index", position)
         if type(index) is not int or not 0 <= index < self._choices:
-            raise self._invalid(f"the model's server sent a choice beyond the {self._choices} asked for")
+            raise self._invalid(f"the model's server sent more than the {self._choices} requested choices")
         form = self._format
         content, fields = (choice.get("text"), EMPTY_MAPPING) if form.message is None else form.message(choice)
         if content is not None and not isinstance(content, str):

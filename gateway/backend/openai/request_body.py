@@ -66,7 +66,7 @@ def serialise(body: Mapping[str, Any]) -> bytes:
 def _as_dict(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"no JSON for {type(value).__name__}")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def _stop_token_ids(exchange: Exchange) -> list[int]:

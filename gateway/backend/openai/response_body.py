@@ -145,7 +145,7 @@ class BodyEvents(UpstreamRequest):
             first = first + piece if first else piece
             stream = _is_stream(first, http, ended=ended)
             if stream is None and len(first) > MAX_BLANK:
-                raise UpstreamInvalidResponse("the model's server sent nothing but blanks")
+                raise UpstreamInvalidResponse("the model's server sent only white space")
         if stream:
             self._reader = ChunkReader(self._format, self._target, self._choices, self._notices, self._endpoint.private)
             self._parser = SseParser()
@@ -246,7 +246,7 @@ def parse_json(body: bytes) -> Any:
     try:
         value = loads(body)
     except ValueError:
-        raise UpstreamInvalidResponse("the model's server answered with something that is not JSON") from None
+        raise UpstreamInvalidResponse("the model's server sent a body that is not JSON") from None
     _refuse_deep(brackets, value, UpstreamInvalidResponse)
     return value
 
@@ -258,7 +258,7 @@ def _brackets(data: bytes) -> int:
 def _refuse_deep(brackets: int, value: object, invalid: type[UpstreamError]) -> None:
     """Raise ``invalid`` for JSON that nests deeper than ``MAX_DEPTH``; it has at least as many brackets."""
     if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
-        raise invalid(f"the model's server sent JSON that nests deeper than {MAX_DEPTH} levels")
+        raise invalid(f"the model's server sent JSON nested deeper than {MAX_DEPTH} levels")
 
 
 def _is_stream(first: bytes, http: Connection, *, ended: bool) -> bool | None:

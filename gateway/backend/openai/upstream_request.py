@@ -79,7 +79,7 @@ def refuse_encoded(http: Connection) -> None:
     """Raise ``UpstreamInvalidResponse`` for a compressed body: none was accepted, and inflating may fill the memory."""
     encoding = http.header("content-encoding")
     if encoding is not None and encoding.strip().lower() not in ("", "identity"):
-        raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not asked for")
+        raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not requested")
 
 
 async def read_body(http: Connection, limit: int = MAX_BODY, first: bytes = b"") -> bytes:

@@ -75,7 +75,7 @@ def _check(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
         found = [replace(problem, file=f"{draft.origin}: the template", line=0) for problem in files.in_order()]
         raise ConfigError(tuple(found))
     if yaml.parse(path.read_bytes(), path.name).value != draft.keys:
-        raise GatewayError(f"{draft.origin}: the written file does not hold what was read")
+        raise GatewayError(f"{draft.origin}: the written file differs from what was read")
     return spec
 
 

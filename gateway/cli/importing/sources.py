@@ -87,7 +87,9 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
         if not drafts:
             raise CommandError(f"no model {quote(options.model)} in {options.source}: {names}")
     if options.name is not None and len(drafts) > 1:
-        raise CommandError(f"--name is for one template, and there are {len(drafts)}: choose by --model one of {names}")
+        raise CommandError(
+            f"--name applies only to one template, but there are {len(drafts)}: choose by --model one of {names}"
+        )
     if options.template_name and len(drafts) == 1:
         drafts = [replace(drafts[0], name=options.template_name)]
     _check_names([draft.name for draft in drafts])
@@ -104,14 +106,14 @@ def _check_options(options: ImportOptions, kind: str) -> None:
         (options.without, "--without", ("hf", "ollama", "fastchat")),
     ):
         if is_given and kind not in kinds:
-            raise CommandError(f"{option} is for {', '.join(kinds)}, and {options.source} is read as {kind}")
+            raise CommandError(f"{option} applies only to {', '.join(kinds)}, but {options.source} is read as {kind}")
 
 
 def _check_names(names: list[str]) -> None:
     for name in names:
         if not FILE_NAME.fullmatch(name) or name == CHAT.name:
             raise CommandError(
-                f'{quote(name)} is not a name for a template: use lower-case letters, digits, ".", "_" and '
+                f'{quote(name)} is not a valid template name: use lower-case letters, digits, ".", "_" and '
                 f'"-", and not "{CHAT.name}"'
             )
         if names.count(name) > 1:

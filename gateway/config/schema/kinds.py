@@ -113,7 +113,7 @@ def choice(*words: str) -> Kind:
 
     def read(value: Any) -> str:
         if value not in words or not isinstance(value, str):
-            hint = suggest(value, words) if isinstance(value, str) else f" (known:  {', '.join(sorted(words))})"
+            hint = suggest(value, words) if isinstance(value, str) else f" (known: {', '.join(sorted(words))})"
             raise ValueError(f"{describe(value)} is not an accepted value{hint}")
         return value
 

@@ -31,7 +31,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
         meant = next((name for name in close if sorted(name) == sorted(word)), close[0])
         return f' (did you mean "{meant}"?)'
     if 0 < len(names) <= MANY:
-        return f" (known:  {', '.join(names)})"
+        return f" (known: {', '.join(names)})"
     return ""
 
 

@@ -142,7 +142,9 @@ class MediaRule:
             forms.append(BASE64 if slot == BASE64 else f"a data: URI{kinds}")
         if not forms:
             raise MediaNotAllowed(f"this model's policy refuses {where} (policy key media)", param=where)
-        raise MediaNotAllowed(f"{where} must be {' or '.join(forms)}; the gateway fetches no addresses", param=where)
+        raise MediaNotAllowed(
+            f"{where} must be {' or '.join(forms)}; the gateway does not fetch addresses", param=where
+        )
 
     def _takes(self, value: str, slot: Slot, where: str) -> bool:
         if slot == BASE64:

@@ -66,5 +66,5 @@ def _key(node: ast.expr | None) -> str:
 
 def _members(keys: list[str], values: list[Any]) -> dict[str, Any]:
     if len(set(keys)) != len(keys):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key is used twice")
     return dict(zip(keys, values, strict=True))

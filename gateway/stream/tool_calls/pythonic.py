@@ -52,7 +52,7 @@ def _call(node: ast.expr) -> ParsedCall:
     arguments = {}
     for given in node.keywords:
         if given.arg is None or given.arg in arguments:
-            raise ValueError("an argument without a name, or a name that comes twice")
+            raise ValueError("an argument without a name, or a name that is used twice")
         arguments[given.arg] = literal(given.value)
     return ParsedCall(_name(node.func), as_json(arguments))
 

@@ -82,7 +82,7 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
     if message.role not in roles:
         shown = ascii(message.role[:MAX_SHOWN])[1:-1]
         raise RoleNotSupported(
-            f'this model\'s template has no role for "{shown}"; it knows {", ".join(roles)}',
+            f'this model\'s template has no role for "{shown}"; it has {", ".join(roles)}',
             param=f"messages[{number}].role",
         )
     calls = calls_of(message, number) if spec.tools else ()
@@ -117,7 +117,7 @@ def _current_from(turns: Sequence[Turn]) -> int:
     if not turns or turns[-1].role != "user":
         raise InvalidValue(
             "a prompter answers a user message or tool results, and the conversation ends with neither. "
-            "End it with a user message, or set continue_final_message: true to go on with the assistant's.",
+            "End it with a user message, or set continue_final_message: true to continue the assistant's message.",
             param="messages",
         )
     return at - 1

@@ -128,5 +128,5 @@ class Rendering:
 def fallback_notice(mapping: RoleMapping, number: int) -> Notice:
     """The notice that another role writes ``messages[number]``."""
     return Notice(
-        "fallback_role", f"messages[{number}]: {mapping.fallback_for} spoken as {ascii(mapping.role.role)[1:-1]}"
+        "fallback_role", f"messages[{number}]: {mapping.fallback_for} written as {ascii(mapping.role.role)[1:-1]}"
     )

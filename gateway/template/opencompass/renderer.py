@@ -67,7 +67,8 @@ class OpenCompassTemplate:
         role = self._roles["assistant"].role
         if role != self.spec.generating:
             raise InvalidValue(
-                "in this template another role than the assistant's generates; a message cannot be continued",
+                "this template generates for a role that is not the assistant's, so a message cannot be continued; "
+                "leave continue_final_message out",
                 param="continue_final_message",
             )
         origin = origin_of(number)

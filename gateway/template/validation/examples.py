@@ -60,7 +60,7 @@ def _messages(value: Any, path: Path, problems: Problems) -> tuple[Mapping[str, 
 def _is_message(value: Any, path: Path, problems: Problems) -> bool:
     before = len(problems.found)
     if not isinstance(value, Mapping):
-        problems.add(path, "a message is a mapping with `role` and `content`")
+        problems.add(path, "a message must be a mapping with `role` and `content`")
         return False
     if not isinstance(value.get("role"), str):
         problems.add((*path, "role"), "a message needs a role: user, assistant, system …")
@@ -68,9 +68,11 @@ def _is_message(value: Any, path: Path, problems: Problems) -> bool:
     if isinstance(content, (list, tuple)):
         for number, part in enumerate(content):
             if not _is_part(part):
-                problems.add((*path, "content", number), "a part is a mapping with `type`, and `text` if it is text")
+                problems.add(
+                    (*path, "content", number), "a part must be a mapping with `type`, and `text` if it is text"
+                )
     elif content is not None and not isinstance(content, str):
-        problems.add((*path, "content"), "content is text or a list of parts: put it in quotes")
+        problems.add((*path, "content"), "content must be text or a list of parts: put text in quotes")
     return len(problems.found) == before
 
 

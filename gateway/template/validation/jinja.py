@@ -102,12 +102,12 @@ def _check_sha256(keys: Mapping[str, Any], name: str, fetch: Fetch, problems: Pr
         problems.add(("sha256",), "must be the 64 hex digits of the file's SHA-256")
         return
     if not name:
-        problems.add(("sha256",), "is the digest of a `file`, and the template is written in this file: remove it")
+        problems.add(("sha256",), "is the digest of a `file`, but the template is written in this file: remove it")
         return
     with suppress(TemplateError):  # becomes a problem when the file is read
         data = fetch(name)
         if data is not None and (actual := hashlib.sha256(data).hexdigest()) != expected:
-            problems.add(("sha256",), f"{name} has changed, its SHA-256 is {actual}: check the file, then write that")
+            problems.add(("sha256",), f"{name} has changed: check the file, then write its SHA-256, {actual}")
 
 
 def _choose_sources(
@@ -144,7 +144,8 @@ def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problem
     for name, text in given.items():
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in OURS:
             problems.add(
-                ("special_tokens", str(name)), "is not a name of a token, such as bos_token, eos_token or image_token"
+                ("special_tokens", str(name)),
+                "is not a valid token name: use a name such as bos_token, eos_token or image_token",
             )
         else:
             tokens[name] = problems.text(text, ("special_tokens", name))
@@ -170,7 +171,7 @@ def _request_kwargs(keys: Mapping[str, Any], problems: Problems) -> tuple[str, .
 
 def _check_variable(name: Any, path: Path, problems: Problems) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        problems.add(path, f"{shown(name)} is not a name of a variable: use letters, digits and _")
+        problems.add(path, f"{shown(name)} is not a valid variable name: use letters, digits and _")
     elif name in OURS:
         problems.add(path, f"{name} is set from the request: remove it")
     elif name in TOKENS:
@@ -184,7 +185,7 @@ def _clock(keys: Mapping[str, Any], problems: Problems) -> str:
     try:
         datetime.fromisoformat(value)
     except ValueError:
-        problems.add(("clock",), f"{shown(value)} is not a time: write a day such as 2024-07-26, or now")
+        problems.add(("clock",), f"{shown(value)} is not a valid time: write a day such as 2024-07-26, or now")
     return value
 
 
@@ -202,7 +203,9 @@ def _check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Prob
         problems.add(("template",) if "template" in keys else ("file",), error.message)
         return spec
     if spec.tools is not None and not any("tools" in compiled.names for compiled in template.compiled):
-        problems.add(("tools",), "the chat template does not use the variable tools, so it cannot write any: remove it")
+        problems.add(
+            ("tools",), "the chat template does not use the variable tools, so it cannot write tools: remove this key"
+        )
     bos, text = spec.jinja.special_tokens.get("bos_token", ""), ""
     for probe in PROBES:
         with suppress(GatewayError):  # the template refuses this conversation

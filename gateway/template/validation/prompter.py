@@ -30,7 +30,7 @@ KEYS = (
     "marks_of", "dialect", "exact", "thinking", "stop", "eos_token_id", "bos", "bos_text", "examples",
 )  # fmt: skip
 WITHOUT_EFFECT = {
-    "alpaca": {"history": "it knows one turn"},
+    "alpaca": {"history": "it has only one turn"},
     "empty": dict.fromkeys(
         ("instruction", "extra_keys", "input_slot", "history", "tools"), "it sends the user message as it is"
     ),
@@ -119,7 +119,7 @@ def _instruction(value: Any, dialect: PrompterDialect, problems: Problems) -> st
         return _without_tags(problems.text(value, path), path, problems)
     problems.keys(value, PARTS, path)
     if dialect.parts == "none":
-        problems.add(path, f"dialect {dialect.name} knows no system and user parts; write one text")
+        problems.add(path, f"dialect {dialect.name} has no system and user parts; write one text")
     system, user = (
         _without_tags(problems.text(value.get(part) or "", (*path, part)), (*path, part), problems) for part in PARTS
     )
@@ -173,13 +173,13 @@ def _check_bos(spec: TemplateSpec, prompter: PrompterSpec, keys: Mapping[str, An
     elif not spec.bos_text:
         problems.add(("bos",), "bos: text needs bos_text, the marker that the prompt starts with")
     elif prompter.form != "chat" or not prompter.tokens.sos.startswith(spec.bos_text):
-        problems.add(("bos_text",), f"sos must start with {shown(spec.bos_text)}, and it does not: write it there")
+        problems.add(("bos_text",), f"must be the start of `sos`: write {shown(spec.bos_text)} there")
 
 
 def _check_slots(spec: PrompterSpec, problems: Problems) -> None:
     slots = slots_in(spec)
     if spec.extra_keys and spec.form == "chat" and not spec.instruction and DIALECTS[spec.dialect].modern:
-        problems.add(("extra_keys",), "are lost without an instruction, as in LazyLLM: write one")
+        problems.add(("extra_keys",), "have no effect without an instruction, as in LazyLLM: write an instruction")
     if spec.input_slot and spec.input_slot not in slots:
         problems.add(
             ("input_slot",),
@@ -187,4 +187,4 @@ def _check_slots(spec: PrompterSpec, problems: Problems) -> None:
         )
     if spec.form == "alpaca" and len(slots) != 1 and not spec.input_slot:
         missing = "write a slot into the instruction" if not slots else "name the slot that it fills as input_slot"
-        problems.add(("class",), f"alpaca has no turn for the user's message: {missing}")
+        problems.add(("class",), f"class alpaca writes the user's message into a slot of the instruction: {missing}")

@@ -33,7 +33,7 @@ def read_reserved(keys: Mapping[str, Any], problems: Problems) -> tuple[RoleSpec
     for number, entry in enumerate(problems.items(keys.get("reserved_roles", ()), ("reserved_roles",))):
         path: Path = ("reserved_roles", number)
         if isinstance(entry, str):
-            problems.add(path, "a reserved role is a mapping; text is never written here")
+            problems.add(path, "a reserved role must be a mapping; text is not allowed here")
             continue
         role = _role(entry, path, problems)
         if role.generate:
@@ -82,7 +82,7 @@ def check_roles(spec: TemplateSpec, problems: Problems, *, generates: bool = Tru
     counts = Counter(names)
     for number, (path, role) in enumerate(placed):
         if role.role and role.role in names[:number] and counts[role.role] > 1:
-            problems.add((*path, "role"), f"role {shown(role.role)} is defined twice: names are unique over the file")
+            problems.add((*path, "role"), f"role {shown(role.role)} is defined twice: use each name once in the file")
         if role.fallback_role is not None and role.fallback_role not in counts:
             problems.add(
                 (*path, "fallback_role"),

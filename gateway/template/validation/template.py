@@ -154,7 +154,7 @@ def _begin(keys: Mapping[str, Any], problems: Problems, *, api: bool) -> str:
         return problems.text(begin, ("begin",))
     problems.keys(begin, ("role", "prompt"), ("begin",))
     if begin.get("role") != SYSTEM:
-        problems.add(("begin", "role"), "begin of an API template is a system message, with role: SYSTEM")
+        problems.add(("begin", "role"), "must be SYSTEM: the begin of an API template is a system message")
     return problems.text(begin.get("prompt", ""), ("begin", "prompt"))
 
 
@@ -182,4 +182,4 @@ def _check_bos(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) 
     elif not spec.bos_text:
         problems.add(("bos",), "bos: text needs bos_text, the marker that `begin` starts with")
     elif not spec.begin.startswith(spec.bos_text):
-        problems.add(("bos_text",), f"begin must start with {shown(spec.bos_text)}: write it there")
+        problems.add(("bos_text",), f"must be the start of `begin`: write {shown(spec.bos_text)} there")

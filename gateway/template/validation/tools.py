@@ -66,7 +66,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _check_tokens(tools: ToolsSpec, problems: Problems) -> None:
     path: Path = ("tools", "tokens")
     if tools.parser != "lazyllm":
-        problems.add(path, f"is for parser lazyllm only; {tools.parser} has its own markers: remove it")
+        problems.add(path, f"applies only to parser lazyllm; {tools.parser} has its own markers: remove it")
     for key in ("start", "end"):
         if not getattr(tools.tokens, key):
             problems.add(path, f"has no `{key}`: a call stands between `start` and `end`")
@@ -75,9 +75,11 @@ def _check_tokens(tools: ToolsSpec, problems: Problems) -> None:
 def _check_calls(body: str, given: Mapping[str, Any], problems: Problems) -> None:
     path: Path = ("tools", "calls")
     if "key" in given and body != "json":
-        problems.add((*path, "key"), f"is for body: json; {body} has no key for the arguments: remove it")
+        problems.add((*path, "key"), f"applies only to body: json; {body} has no key for the arguments: remove it")
     if "between" in given and body != "named":
-        problems.add((*path, "between"), f"is for body: named, between name and arguments; {body} has no such place")
+        problems.add(
+            (*path, "between"), "applies only to body: named, where it stands between name and arguments: remove it"
+        )
 
 
 # ---------------------------------------------------------------- keys that must fit together
@@ -91,12 +93,12 @@ def check_forced(spec: TemplateSpec, problems: Problems) -> None:
     if thinking.open == "auto":
         problems.add(
             ("tools", "force"),
-            "with thinking.open: auto, the place of a demanded call is not known: write open: true or false",
+            "with thinking.open: auto, the position of a forced call is not known: write open: true or false",
         )
     elif thinking.end not in tools.force.begin:
         problems.add(
             ("tools", "force", "begin"),
-            f"would stand inside the reasoning, which the prompt has opened: begin with {thinking.end!a}",
+            f"would be inside the reasoning, which the prompt has opened: begin with {thinking.end!a}",
         )
 
 
@@ -114,9 +116,9 @@ def check_written(spec: TemplateSpec, problems: Problems) -> None:
     elif tools.declare.turn == "system" and SYSTEM not in roles:
         problems.add((*path, "declare", "turn"), "system needs a role SYSTEM: add it, or use first_user or last_user")
     elif tools.declare.system and tools.declare.turn != "system":
-        problems.add((*path, "declare", "system"), "is the text of a system turn, and no such turn is added: remove it")
+        problems.add((*path, "declare", "system"), "is the text of an added system turn, and none is added: remove it")
     if tools.calls is not None and role_names(spec).get("tool") not in roles:
-        problems.add((*path, "calls"), "calls have results, and no role writes them: write `roles: {tool: …}`")
+        problems.add((*path, "calls"), "no role writes the results of calls: write `roles: {tool: …}`")
     if tools.results.together and any(not isinstance(entry, RoleSpec) or entry.prompt for entry in spec.round):
         problems.add(
             (*path, "results", "together"), "is not possible where the round has its own texts between turns: remove it"

@@ -289,7 +289,7 @@ def test_the_digest_counts_the_names_of_the_files(tmp_path: Path) -> None:
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a name that transformers mistakes": ({f"{NAMED}/file.jinja": "x"}, "mistakes a template of this name"),
-    "a map with a template": ({MAP: {"chat_template": "x"}}, "belongs into tokenizer_config.json"),
+    "a map with a template": ({MAP: {"chat_template": "x"}}, "belongs in tokenizer_config.json"),
     "a map that is not JSON": ({MAP: "{"}, "special_tokens_map.json is not JSON"),
     "a map that nests too deeply": ({MAP: '{"a":' * 100_000}, "special_tokens_map.json is not JSON"),
     "a token with no name": ({CONFIG: {"extra_special_tokens": {"a b": "x"}}}, "has a token 'a b'"),

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - rows of cases
 """The keys of a template file of ``kind: jinja``, and the problem that each mistake becomes."""
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, 
     "neither": ("description: x", {}, "exactly one of"),
     "both": ("file: a.jinja\ntemplate: x", {"a__jinja": "x"}, "exactly one of"),
     "a missing file": ("file: a.jinja", {}, "there is no a.jinja beside the template"),
-    "a changed file": (f"file: a.jinja\nsha256: {'0' * 64}", {"a__jinja": "x"}, "a.jinja has changed, its SHA-256 is 2d711642b726"),
+    "a changed file": (f"file: a.jinja\nsha256: {'0' * 64}", {"a__jinja": "x"}, "then write its SHA-256, 2d711642b726"),
     "a pin that is none": ("file: a.jinja\nsha256: abc", {"a__jinja": "x"}, "64 hex digits"),
     "a pin of nothing": (f"template: x\nsha256: {'0' * 64}", {}, "is the digest of a `file`"),
     "no JSON": ("file: a.json", {"a__json": "{"}, "a.json is not JSON"),
@@ -137,7 +136,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, 
     "a token as a variable": ("template: x\nrequest_kwargs: [bos_token]", {}, "under special_tokens"),
     "tools that are not written": ("template: x\ntools: {parser: json}", {}, "does not use the variable tools"),
     "a list of tools": ("template: '{{ tools }}'\ntools: {parser: json, declare: {}}", {}, "declare: has no effect"),
-    "no name": ("template: x\nrequest_kwargs: ['a b']", {}, "not a name of a variable"),
+    "no name": ("template: x\nrequest_kwargs: ['a b']", {}, "is not a valid variable name"),
     "a clock that is none": ("template: x\nclock: tomorrow", {}, "write a day such as 2024-07-26, or now"),
     "content of another kind": ("template: x\ncontent: list", {}, "is not one of text, parts"),
     "a BOS that is written": (

@@ -390,7 +390,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     ),
     "an unknown role": (CHAT, dialogue(("critic", "x"), (U, "q")), RoleNotSupported, "messages[0].role", "critic"),
     "a tool where none are written": (
-        CHAT, dialogue((U, "q"), (T, "x")), RoleNotSupported, "messages[1].role", "it knows system",
+        CHAT, dialogue((U, "q"), (T, "x")), RoleNotSupported, "messages[1].role", "it has system",
     ),
     "tools where none are written": (
         CHAT, dialogue((U, "q"), tools=(TOOL,)), UnsupportedParameter, "tools", "declares no `tools`",
@@ -441,7 +441,7 @@ def test_templates_without_slots_refuse_variables(raw: dict[str, Any]) -> None:
 
 
 def test_a_prompter_has_no_whole_conversation() -> None:
-    with pytest.raises(InvalidValue, match="only a meta template"):
+    with pytest.raises(InvalidValue, match="only be rendered with a meta template"):
         full_segments(template(CHAT).spec, dialogue((U, "q")))
 
 
@@ -462,10 +462,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
         {**CHAT, "instruction": "a</!lazyllm-spliter!>"}, ("instruction",), "use {system: …, user: …}",
     ),
     "an extra key that is no slot": ({**RAG, "extra_keys": ["a b"]}, ("extra_keys", 0), "cannot be a slot"),
-    "extra keys without an instruction": ({**CHAT, "extra_keys": ["a"]}, ("extra_keys",), "are lost"),
+    "extra keys without an instruction": ({**CHAT, "extra_keys": ["a"]}, ("extra_keys",), "have no effect without"),
     "an input slot that is none": ({**RAG, "input_slot": "x"}, ("input_slot",), "there are context"),
     "a history that is no pair": ({**CHAT, "history": [["a"]]}, ("history", 0), "must be a pair"),
-    "alpaca with a history": ({**ALPACA, "history": [["a", "b"]]}, ("history",), "it knows one turn"),
+    "alpaca with a history": ({**ALPACA, "history": [["a", "b"]]}, ("history",), "it has only one turn"),
     "alpaca without a slot": ({**ALPACA, "instruction": "x"}, ("class",), "write a slot"),
     "alpaca with two slots": ({**ALPACA, "instruction": "{a} {b}"}, ("class",), "as input_slot"),
     "empty with an instruction": ({**EMPTY, "instruction": "x"}, ("instruction",), "as it is"),
@@ -482,7 +482,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
         {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True, "instruction": {"user": "x"}},
         ("instruction",), "write one text",
     ),
-    "a BOS that is not there": ({**CHAT, "bos": "text", "bos_text": "<s>"}, ("bos_text",), "sos must start with"),
+    "a BOS that is not there": ({**CHAT, "bos": "text", "bos_text": "<s>"}, ("bos_text",), "the start of `sos`"),
     "a BOS without a text": ({**CHAT, "bos": "text"}, ("bos",), "needs bos_text"),
     "a text without a BOS": ({**CHAT, "bos_text": "<s>"}, ("bos_text",), "is only for bos: text"),
     "exact as a word": ({**CHAT, "exact": "yes"}, ("exact",), "must be true or false"),

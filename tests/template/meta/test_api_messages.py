@@ -35,7 +35,7 @@ NATURAL: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], tuple[dict[str, 
         API,
         [(S, "s"), (U, "q")],
         sent((U, "s\nq")),
-        ("merged_turns: messages[0] to messages[1]", "fallback_role: messages[0]: SYSTEM spoken as HUMAN"),
+        ("merged_turns: messages[0] to messages[1]", "fallback_role: messages[0]: SYSTEM written as HUMAN"),
     ),
     "neighbours are merged, empty ones too": (
         API,

@@ -150,7 +150,7 @@ OPENCOMPASS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], str, tuple[s
         PLAIN,
         [(S, "s"), (U, "q")],
         "<HUMAN>: s<eoh>\n<HUMAN>: q<eoh>\n<BOT>: ",
-        ("fallback_role: messages[0]: SYSTEM spoken as HUMAN",),
+        ("fallback_role: messages[0]: SYSTEM written as HUMAN",),
     ),
     "only a system message": (RESERVED, [(S, "s")], "<SYSTEM>: s<eosys>\n<HUMAN>: <eoh>\n<BOT>: ", ()),
 }
@@ -223,7 +223,7 @@ def test_rewrites_are_noticed() -> None:
     made = template({"round": [HUMAN, THOUGHTS, BOT]})
     spoken = Dialogue((message(S, "s"), message(U, "q", name="x"), message(A, "a"), message(U, "r")))
     assert [str(notice) for notice in made.render(spoken).metadata.notices] == [
-        "fallback_role: messages[0]: SYSTEM spoken as HUMAN",
+        "fallback_role: messages[0]: SYSTEM written as HUMAN",
         "ignored_field: messages[1].name",
         "default_prompt: THOUGHTS",
     ]

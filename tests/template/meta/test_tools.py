@@ -265,32 +265,35 @@ def test_a_template_without_tools_refuses_them() -> None:
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the file, a problem)
     "no parser": ({"tools": {"declare": {}}}, "tools: has no `parser`"),
-    "a parser nobody knows": ({"tools": {"parser": "hermit", "declare": {}}}, 'did you mean "hermes"?'),
+    "an unknown parser": ({"tools": {"parser": "hermit", "declare": {}}}, 'did you mean "hermes"?'),
     "no list": ({"tools": {"parser": "json"}}, "tools: has no `declare`"),
     "an unknown key": ({"tools": {**TOOLS, "call": {}}}, "tools.call: unknown key"),
     "no system role": ({"tools": TOOLS, "reserved_roles": []}, "system needs a role SYSTEM"),
-    "no role for results": ({"tools": TOOLS, "roles": {}}, "no role writes them"),
+    "no role for results": ({"tools": TOOLS, "roles": {}}, "no role writes the results"),
     "turns of the reference": ({"tools": TOOLS, "turns": "opencompass"}, "turns: opencompass has no tools"),
     "tokens of another format": (
         {"tools": {**TOOLS, "tokens": {"start": "a", "end": "b"}}},
-        "is for parser lazyllm only",
+        "applies only to parser lazyllm",
     ),
     "half the tokens": ({"tools": {**TOOLS, "parser": "lazyllm", "tokens": {"start": "a"}}}, "has no `end`"),
     "half a demand": ({"tools": {**TOOLS, "force": {"begin": "<"}}}, "has no `end`"),
     "a demand inside the reasoning": (
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": True}},
-        "would stand inside the reasoning",
+        "would be inside the reasoning",
     ),
-    "a demand where nobody knows": (
+    "a forced call with an unknown position": (
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": "auto"}},
         "write open: true or false",
     ),
     "a thinking that is neither": ({"thinking": {"begin": "a", "end": "b", "open": "yes"}}, "must be true or false"),
     "a separator for nothing": ({"tools": {**TOOLS, "results": {"separator": "~"}}}, "set together: true"),
     "results together among own words": ({"tools": TOOLS, "round": [HUMAN, THOUGHTS, BOT]}, "its own texts"),
-    "a place for nothing": ({"tools": {**TOOLS, "calls": {"between": "@"}}}, "is for body: named"),
-    "a key for nothing": ({"tools": {**TOOLS, "calls": {"body": "named", "key": "arguments"}}}, "is for body: json"),
-    "a text of no turn": ({"tools": declared(turn="last_user", system="x")}, "no such turn is added"),
+    "a place for nothing": ({"tools": {**TOOLS, "calls": {"between": "@"}}}, "applies only to body: named"),
+    "a key for nothing": (
+        {"tools": {**TOOLS, "calls": {"body": "named", "key": "arguments"}}},
+        "applies only to body: json",
+    ),
+    "a text of no turn": ({"tools": declared(turn="last_user", system="x")}, "and none is added"),
     "an indent that is none": ({"tools": declared(indent=-1)}, "a whole number"),
     "thinking without an end": ({"thinking": {"begin": "<think>"}}, "thinking: has no `end`"),
     "thinking in no field": ({"thinking": {"begin": "a", "end": "b", "fields": []}}, "thinking.fields: is empty"),

@@ -54,7 +54,7 @@ def read_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any], problem
             file = TOKENS_MAP if name in used_map or name in _mapping(used_map.get(EXTRA)) else TOKENIZER
             problems.add(("file",), f"{file} has a token {shown(name)}, which cannot be a variable: rename it")
     if is_older and "chat_template" in token_map:
-        problems.add(("file",), f"{TOKENS_MAP} has a chat_template, which belongs into {TOKENIZER}: move it there")
+        problems.add(("file",), f"{TOKENS_MAP} has a chat_template, which belongs in {TOKENIZER}: move it there")
     notes = []
     for name in dict.fromkeys([*TOKENS, *texts]):
         here, there = text_of(config.get(name)), text_of(token_map.get(name))

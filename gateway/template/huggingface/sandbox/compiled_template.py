@@ -51,7 +51,9 @@ class CompiledTemplate:
             raise TemplateError(f"the template cannot be compiled: {error}") from None
         for node in tree.find_all(OTHER_TEMPLATES):
             name = type(node).__name__.lower()
-            raise TemplateError(f"line {node.lineno} of the template: {name} reads another template; there is none")
+            raise TemplateError(
+                f"line {node.lineno} of the template: {name} reads another template, which does not exist"
+            )
         self._template.globals = dict(self._template.globals)  # a ChainMap before, which each render copies slowly
         self.source = source
         self.names = frozenset([name.name for name in tree.find_all(nodes.Name)])
