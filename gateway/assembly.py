@@ -72,7 +72,7 @@ class Stack:
 
 
 def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
-    """Wire a snapshot; engines are loaded here, so one that cannot be loaded refuses the whole snapshot.
+    """Wire a snapshot; also load its engines: the snapshot is refused if one of them cannot be loaded.
 
     Raises ``ConfigError`` with the problems of all models.
     """
@@ -112,7 +112,7 @@ class _Problems:
 
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
-    """A model that can be rendered for, but not asked, for the command line."""
+    """The route of a model for commands that render prompts and send nothing; its backend is a placeholder."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template = build(model.template)
@@ -180,7 +180,7 @@ def _delivery(
 
 
 def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
-    """What all targets of a model accept in one call; unknown if unknown for one of them."""
+    """The input that all targets of a model accept in one call; unknown if unknown for one of them."""
     return UpstreamCapabilities(
         lists=_all([row.lists for row in rows]),
         choices=_all([row.choices for row in rows]),

@@ -1,7 +1,7 @@
 """Backends: how each kind of target is called. A kind is one file or package here and one row in ``kinds``.
 
-kinds         how each kind is constructed
-engines       what each family of engines understands
+kinds         the factory of each kind
+engines       the capabilities of each family of engines
 openai/       completions, chat: OpenAI-compatible servers
 litellm/      litellm: providers with an API of their own
 embedded/     embedded: a model computed in this process

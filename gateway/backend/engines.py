@@ -1,4 +1,4 @@
-"""What each kind of engine understands: one row each, read by the backends and by ``gateway check``."""
+"""Capabilities of each kind of engine: one row each, read by the backends and by ``gateway check``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EMBEDDINGS_PARAMS = frozenset({"dimensions", "encoding_format", "input", "user"}
 
 @dataclass(frozen=True, slots=True)
 class EngineCapabilities:
-    """How one family of servers differs from OpenAI's API."""
+    """The differences of one family of servers from OpenAI's API."""
 
     adds_bos: bool | None
     """It puts a BOS before a string prompt. None: not known."""
@@ -181,5 +181,5 @@ _OF_KIND: Mapping[str, EngineCapabilities] = {"litellm": LITELLM, "embedded": EM
 
 
 def declared_capabilities(target: TargetSpec) -> EngineCapabilities:
-    """What the configuration alone tells about a target's engine."""
+    """The capabilities of a target's engine according to the configuration, without a request to it."""
     return _OF_KIND.get(target.speaks) or ENGINES[target.engine]

@@ -1,6 +1,6 @@
-"""How each kind of backend is constructed: one row each.
+"""The factory of each kind of backend: one row each.
 
-What configuration has to know of a kind stands in ``gateway/config/schema/backend_kinds.py``.
+The settings of each kind are in ``gateway/config/schema/backend_kinds.py``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class TargetBackend(Backend, Protocol):
 
     @property
     def capabilities(self) -> EngineCapabilities:
-        """What its engine accepts in one call."""
+        """The input that its engine accepts in one call."""
         ...
 
 
 class BackendResources(Protocol):
-    """What all backends of a process share; it outlives a reload."""
+    """The resources that all backends of a process share; they outlive a reload."""
 
     @property
     def client(self) -> HttpClient:

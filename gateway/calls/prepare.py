@@ -1,4 +1,4 @@
-"""Preparation of a call: everything that can be known before a backend is asked, which ``/v1/render`` shows too."""
+"""Preparation of a call: all steps before a backend is opened; ``/v1/render`` shows their result."""
 
 from __future__ import annotations
 

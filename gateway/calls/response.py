@@ -220,7 +220,7 @@ class ResponseStream:
         return held
 
     async def _take_held(self) -> Sequence[Event]:
-        """What cutter and parser hold; they hold nothing afterwards."""
+        """Remove and return the events that cutter and parser hold."""
         held: Sequence[Event] = self._cutter.close() if self._cutter is not None else ()
         if self._count is not None:
             self._keep_for_count(held)

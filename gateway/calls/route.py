@@ -31,16 +31,16 @@ class Route:
     template_id: str
     """``name@sha256:12hex``, for ``x-gateway-template``."""
     eos_stops: tuple[str, ...] = ()
-    """The text of the template's ``eos_token_id``, when a tokenizer knows it."""
+    """The text of the template's ``eos_token_id``, if the tokenizer has it."""
     tokens: Tokenizer | None = None
     """The model's tokenizer, when the gateway has it."""
     max_model_len: int | None = None
     """The context in tokens; None when unknown."""
     engine_tokenizer: EngineTokenizer | None = None
-    """Asks the engine how many tokens a prompt leaves; None where that is known here or the engine cannot count."""
+    """Counts with the engine's tokenizer; None where the gateway counts itself, or the engine cannot."""
     passes_template_kwargs: bool = False
     """All targets render themselves, and accept ``chat_template_kwargs``."""
     output_parsing: OutputParsing | None = None
-    """How answers to chat requests are parsed; None: all text is content."""
+    """The parsers of answers to chat requests; None: all text is content."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
     """Renders in place of ``template.render``: a chat template, which may run in a process of its own."""

@@ -71,7 +71,7 @@ class CallRun:
 
 
 def _policy_changes(policy: PolicySpec, notices: Sequence[Notice]) -> str:
-    """What the policy changed of a request that the target refused, for its error; empty for nothing."""
+    """For the error of a refused request: the parameters that the policy changed; empty if none."""
     changes = []
     for notice in notices:
         section = POLICY_SECTIONS.get(notice.rule)

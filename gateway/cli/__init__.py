@@ -4,7 +4,7 @@
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``terminal``            tables, colours, escaped text and differences
-``parity_comparison``   what ``parity`` compares: the template, its reference and the tokenizer
+``parity_comparison``   the inputs of ``parity``: the template, its reference and the tokenizer
 ``engine_bos``          the BOS that engines add
 ``parity_report``       its result as text or JSON
 ``importing/``          the steps of ``import``

@@ -1,4 +1,4 @@
-"""What ``gateway parity`` compares: the template, its reference and the tokenizer."""
+"""The inputs of ``gateway parity``: the template, its reference and the tokenizer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Comparison:
     tokens: Tokenizer | None = None
     """The tokenizer, for the texts of single tokens."""
     notes: tuple[str, ...] = ()
-    """Where files of one side disagree, and which one is used."""
+    """Notes on files of one side that disagree, with the one that is used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,11 +76,11 @@ class InvalidUnicode(RequestError, code="invalid_unicode"):
 
 
 class InvalidValue(RequestError, code="invalid_value"):
-    """A field has the wrong type or lies out of range; ``param`` names it."""
+    """A field has the wrong type or is out of range; ``param`` names it."""
 
 
 class UnsupportedParameter(RequestError, code="unsupported_parameter"):
-    """The target cannot take this field, and the policy says to refuse it."""
+    """The target does not accept this field, and the policy refuses such fields."""
 
 
 class ForbiddenParameter(RequestError, code="forbidden_parameter"):
@@ -221,7 +221,7 @@ class UpstreamQuotaExhausted(UpstreamError, code="upstream_quota_exhausted", ret
 
 
 class UpstreamIgnoredParameter(UpstreamError, code="upstream_ignored_parameter", retryable=False):
-    """The server answered 200 without what the request asked for."""
+    """The server answered 200 but ignored a parameter of the request."""
 
 
 class UpstreamRateLimited(UpstreamError, status=429, code="upstream_rate_limited", type="rate_limit_error"):

@@ -1,7 +1,7 @@
 """Events of an answer: one vocabulary for every engine and API.
 
 A backend yields any number of ``Delta`` for each choice, one ``Finish`` for each choice, and at most one ``Usage``.
-``Document`` is a whole answer that is no completion (embeddings). An answer that is not streamed is the same events,
+``Document`` is a whole answer that is not a completion (embeddings). An answer that is not streamed is the same events,
 in one batch.
 """
 
@@ -78,12 +78,12 @@ class Begun:
     fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """``system_fingerprint``, ``service_tier``: keys of the whole answer that clients receive."""
     notices: tuple[str, ...] = ()
-    """What the delivery changed, for ``x-gateway-notice``."""
+    """Changes made by the delivery, for ``x-gateway-notice``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole answer that is no completion: embeddings."""
+    """A whole answer that is not a completion: embeddings."""
 
     body: Mapping[str, Any]
 

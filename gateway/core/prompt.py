@@ -78,7 +78,7 @@ class DeferredSegments:
 
 @dataclass(frozen=True, slots=True)
 class PromptMetadata:
-    """What all prompts of one template share when their roles follow in the same order; created once per order."""
+    """The fields that are equal in all prompts of one template with the same order of roles; created once per order."""
 
     stops: tuple[str, ...] = ()
     """The template's stop strings, in order of precedence."""

@@ -42,7 +42,7 @@ class Reference:
     """The source's own system message for conversations without one. The comparison puts it in front of them."""
     excluded: tuple[Exclusion, ...] = ()
     hint: str = ""
-    """What to do where template and reference differ, if the format has a way of its own."""
+    """Advice for a difference between template and reference, if the format needs its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class Draft:
     keys: Mapping[str, Any]
     """The keys of the template file, in the order of the file."""
     notes: tuple[str, ...] = ()
-    """What was not carried over, and what a person should look at."""
+    """Keys that were not imported, and points that a person should check."""
     files: tuple[tuple[str, bytes], ...] = ()
     """Paths and contents for the folder of the template's name."""
     reference: Reference | None = None
     port: Callable[[TemplateSpec], Reference | None] | None = None
     """Makes the reference of the checked template, for formats whose own code is ported here."""
     examples_by: str = ""
-    """What renders the examples if there is no reference."""
+    """The renderer of the examples if there is no reference."""
 
 
 def has_system(dialogue: Dialogue) -> bool:
@@ -86,7 +86,7 @@ def starts_with_assistant(dialogue: Dialogue) -> bool:
 
 
 def ends_with_assistant(dialogue: Dialogue) -> bool:
-    """The last message is the assistant's, and another answer is asked for."""
+    """The last message is the assistant's, and another answer is requested."""
     return bool(dialogue.messages) and dialogue.messages[-1].role == "assistant" and not dialogue.options.continue_final
 
 
@@ -133,4 +133,4 @@ SUBSETS = {
     ),
     "continued": CONTINUED,
 }
-"""What ``--without`` leaves out, beside the exclusions of the reference."""
+"""The exclusions of ``--without``, in addition to those of the reference."""

@@ -2,7 +2,7 @@
 
 ``begin`` starts every text, ``bos`` names the BOS in it. ``system`` is the text before the turns with a system message,
 ``without`` without one; ``needs: message``: the system template is used only for a message. ``turn`` is a turn,
-``first`` the first one, ``answer`` the assistant's, ``open`` the answer that is asked for, ``round`` the text before
+``first`` the first one, ``answer`` the assistant's, ``open`` the requested answer, ``round`` the text before
 each round, ``behind`` the text behind an answer. ``{either}`` is ``sep`` in even turns and ``sep2`` in odd ones.
 ``alternates``: the role is chosen by the place of the turn. ``trims``: messages are stripped.
 Compared with FastChat 0.2.36; three styles are newer.
@@ -87,7 +87,7 @@ class Conversation:
         before = self._filled(style.get("round", ""), number=str(number // 2 + first)) if not answer else ""
         either = self.sep2 if answer else self.sep
         role = self.roles[number % 2] if style.get("alternates") else role
-        if not text:  # FastChat takes an empty message for the answer that is asked for
+        if not text:  # FastChat treats an empty message as the requested answer
             form = style["open"] if answer or "answer" not in style else style["turn"].partition("{text}")[0]
             return before + self._filled(form, role=role)
         form = style.get("first", style["turn"]) if number == 0 else style["turn"]

@@ -143,7 +143,7 @@ def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
 
 
 def _hints(sources: Sequence[tuple[str, str]]) -> list[str]:
-    """What a template file must declare, because the chat template only uses it."""
+    """Keys that a template file must declare, because the chat template only uses them."""
     text = "\n".join([source for _, source in sources])
     hints = []
     if "tools" in text:

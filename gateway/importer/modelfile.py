@@ -26,7 +26,7 @@ class Instruction:
     """Of a parameter, or the role of a message; else empty."""
     value: str
     line: int
-    """Where the instruction begins; its value begins on the same line."""
+    """The first line of the instruction; its value begins on the same line."""
 
 
 def read_modelfile(source: Source) -> list[Instruction]:

@@ -18,7 +18,7 @@ PARAMETERS: Mapping[str, str] = {
     "top_p": "in a policy, `params: {{default: {{top_p: {value}}}}}`",
     "seed": "in a policy, `params: {{default: {{seed: {value}}}}}`",
 }
-"""Where a parameter belongs; any other is a setting of the engine."""
+"""Parameter → its place in the gateway; any other is a setting of the engine."""
 
 
 def read_ollama(source: Source, *, subset: Iterable[str] = ()) -> Draft:

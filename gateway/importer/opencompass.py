@@ -35,7 +35,7 @@ PLACES: Mapping[str, str] = {
     "openai_api_base": "in gateway.yaml: url",
     "mode": "the gateway does not truncate prompts",
 }
-"""Where a key of a model belongs."""
+"""Key of a model → its place in the gateway, for the note about it."""
 
 
 def read_opencompass(source: Source, *, turns: str = "natural") -> list[Draft]:

@@ -48,7 +48,7 @@ class NameReference(PythonExpression):
 
 
 class Unsupported(PythonExpression):
-    """What cannot be read as syntax."""
+    """An expression that is not supported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -71,11 +71,11 @@ class PythonFile:
     def __init__(self, source: Source, path: str = "", files: dict[str, PythonFile] | None = None) -> None:
         self.names: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
-        """Where each name got its value."""
+        """The line at which each name got its value."""
         self.calls: list[CallExpression] = []
         """Calls that are statements."""
         self.notes: list[str] = []
-        """What was not followed; the first ``MAX_NOTES`` of it."""
+        """Notes on statements that were not followed, at most ``MAX_NOTES``."""
         self._source, self._path = source, path
         self._files = {} if files is None else files
         self._files[path] = self  # before the statements, so that circles of imports end

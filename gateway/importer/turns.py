@@ -4,7 +4,7 @@ A conversation of random words is rendered, and the text is cut at these words. 
 into the end of one role and the begin of the next, such that every probe is reproduced. The result is one candidate;
 the comparison decides whether all other conversations come out as well.
 
-An answer in the history may begin otherwise than the answer that is asked for (``ASSISTANT: `` and ``ASSISTANT:``).
+The begin of an answer in the history may differ from that of the requested answer (``ASSISTANT: ``, ``ASSISTANT:``).
 Then earlier answers get a reserved role of their own, ANSWER.
 """
 
@@ -44,14 +44,14 @@ class Turns:
     human: tuple[str, str]
     answer: tuple[str, str]
     generate: str
-    """The begin of the answer that is asked for."""
+    """The begin of the requested answer."""
     system: tuple[str, str] | None
 
     def notes(self, stops: Sequence[str]) -> tuple[str, ...]:
-        """A note if neither ``stops`` nor the turns tell where an answer ends."""
+        """A note if neither ``stops`` nor the turns show where an answer ends."""
         if stops or (self.human[0] and self.answer[1].strip()):
             return ()
-        return ("the end of an answer cannot be told from the begin of the next turn: "
+        return ("the end of an answer cannot be distinguished from the begin of the next turn: "
                 "write the text that the model ends with under stop",)  # fmt: skip
 
     def keys(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def causes_of(difference: Difference) -> tuple[str, ...]:
 
 
 def _count_bos(text: str, bos: str) -> int:
-    """How many BOS a text begins with."""
+    """The number of BOS tokens at the start of a text."""
     number = 0
     while bos and text.startswith(bos, number * len(bos)):
         number += 1

@@ -35,7 +35,7 @@ def call_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParserOptions:
-    """How the answer to one call is parsed."""
+    """The parsing of one call's answer: reasoning markers, tool-call format."""
 
     thinking: Thinking | None = None
     calls: Format | None = None
@@ -128,7 +128,7 @@ class _ChoiceParser:
         self.ended = False
         self.failures = 0
         self._has_text = False
-        """The model has written text: a call that only the prompt has begun is no failure."""
+        """The model has written text: a call that only the prompt has begun is not a failure."""
         self._prompt_held = 0
         """Characters of the held text that the prompt has written, not the model."""
         if options.opened:

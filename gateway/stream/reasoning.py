@@ -20,7 +20,7 @@ MAX_BLANK = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How a model marks its reasoning."""
+    """The markers of a model's reasoning."""
 
     begin: str
     end: str

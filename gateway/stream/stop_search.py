@@ -77,7 +77,7 @@ _cached = lru_cache(maxsize=CACHED)(StopSet)
 
 
 def stop_set(stops: tuple[str, ...]) -> StopSet:
-    """The set for these stops, from a cache; a long one is built each time, because clients choose stops."""
+    """The set for these stops. Long sets are not cached, because clients choose stops and could fill the memory."""
     return _cached(stops) if len(stops) + sum(map(len, stops)) <= CACHED_LENGTH else StopSet(stops)
 
 

@@ -17,7 +17,7 @@ from gateway.template.spec.template import TemplateSpec
 def prompt_metadata(
     spec: TemplateSpec, segments_of: Callable[[Dialogue], tuple[Segment, ...]] | None = None
 ) -> PromptMetadata:
-    """What all prompts of a template share, without notices."""
+    """The fields that are equal in all prompts of a template, without notices."""
     return PromptMetadata(stop_strings(spec), stop_token_ids(spec), spec.bos, spec.bos_text, segments_of=segments_of)
 
 
@@ -37,7 +37,7 @@ def _end_of_turn(spec: TemplateSpec) -> str:
     if generating is None:
         return ""
     end = generating.end.strip()
-    # An API model writes its own markers: the next role's begin is ordinary text there.
+    # An API model writes its own markers: the next role's begin is plain text there.
     if end or spec.api:
         return end
     following = spec.round[(spec.round.index(generating) + 1) % len(spec.round)]

@@ -157,7 +157,7 @@ def as_json(value: Any, indent: int | None = None) -> str:
 def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice) -> tuple[str, str, str]:
     """The end of the prompt for this choice: the opening of a call, the tool's name, and the text behind it.
 
-    All are empty without a demanded call. Raises UnsupportedParameter if the template cannot demand one.
+    All are empty without a forced call. Raises UnsupportedParameter if the template cannot force one.
     """
     if choice.mode not in ("required", "named"):
         return "", "", ""

@@ -92,14 +92,14 @@ def test_a_target_without_a_folder_is_refused(cache: EngineCache, tmp_path: Path
 
 
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
-    "other architecture": ({"model_type": "mamba"}, "model_type: 'mamba' is not computed here"),
+    "other architecture": ({"model_type": "mamba"}, "model_type: 'mamba' is not supported"),
     "no layers": ({"num_hidden_layers": None}, "num_hidden_layers: must be a positive whole number"),
     "other activation": ({"hidden_act": "gelu"}, "hidden_act: 'gelu'"),
     "rope type": ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type: 'yarn'"),
     "half a rope": ({"rope_scaling": {"type": "llama3"}, "rope_parameters": None}, "llama3 needs factor"),
     "window": ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64}, "sliding_window: attention"),
     "window of some layers": ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window: attention"),
-    "biases": ({"mlp_bias": True}, "mlp_bias: is not computed here"),
+    "biases": ({"mlp_bias": True}, "mlp_bias: is not supported"),
     "quantised": ({"quantization_config": {"bits": 4}}, "quantization_config"),
     "wrong kind": ({"rope_parameters": [1]}, "wrong kind"),
 }

@@ -131,7 +131,7 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "no such reference": (["mine", "--reference", "nowhere.jinja"], 2, "nowhere.jinja: no such file or folder\n"),
     "no such folder": (["mine", "--reference", "./nowhere"], 2, "./nowhere: no such file or folder\n"),
     "no such name": (["mine", "--reference", "chatlm"], 3, 'did you mean "chatml"?'),
-    "a folder without a template": (["mine", "--reference", "tokens"], 2, "tokens has no chat template: none of"),
+    "a folder without a template": (["mine", "--reference", "tokens"], 2, "tokens has no chat template: it is in none"),
     "a file without a template": (["mine", "--reference", "wrong.json"], 3, "wrong.json has no chat_template"),
     "a template that makes messages": (["talk", "--reference", "plain"], 2, "chat makes messages: there is no text"),
     "a reference that makes messages": (["mine", "--reference", "api"], 2, "api makes messages: there is no text"),

@@ -58,7 +58,7 @@ def test_a_template_becomes_turns_that_write_the_same(name: str) -> None:
 def test_an_end_that_cannot_be_told_from_the_next_begin_is_noted(stop: str, noted: bool) -> None:
     template = TURNS["the system text inside the first turn"]
     draft = read_ollama(source("Modelfile", f'{stop}TEMPLATE """{template}"""\n'))
-    assert any("cannot be told from the begin of the next turn" in note for note in draft.notes) == noted
+    assert any("cannot be distinguished from the begin of the next turn" in note for note in draft.notes) == noted
 
 
 def test_a_modelfile_becomes_a_template_and_notes() -> None:

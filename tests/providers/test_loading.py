@@ -88,5 +88,5 @@ def test_a_model_without_a_provider_is_a_problem_of_its_line(tmp_path: Path) -> 
     snapshot = read_configuration(Path(write(tmp_path, model="tiny")), {}).snapshot
     assert snapshot is not None
     (problem,) = dry_run(snapshot)
-    expected = 'gateway.yaml:5 models.api.targets[0].model: LiteLLM knows no provider for "tiny"'
+    expected = 'gateway.yaml:5 models.api.targets[0].model: LiteLLM has no provider for "tiny"'
     assert str(problem).startswith(expected)

@@ -32,7 +32,7 @@ ACTIVATIONS = ("silu", "swish")
 
 @dataclass(frozen=True, slots=True)
 class RotaryPositions:
-    """How fast each pair of dimensions turns."""
+    """The rotation frequency of each pair of dimensions."""
 
     theta: float
     llama3: tuple[float, float, float, float] | None = None
@@ -133,7 +133,7 @@ class _ConfigReader:
         if kind not in ARCHITECTURES:
             self._refuse(
                 "model_type",
-                f"{kind!r} is not computed here (only {', '.join(ARCHITECTURES)}); "
+                f"{kind!r} is not supported (only {', '.join(ARCHITECTURES)}); "
                 "serve it with vLLM or llama.cpp and use speaks: completions",
             )
             return None
@@ -177,24 +177,24 @@ class _ConfigReader:
     def _refuse_unsupported(self) -> None:
         config = self._config
         if config.get("hidden_act", "silu") not in ACTIVATIONS:
-            self._refuse("hidden_act", f"{config['hidden_act']!r} is not computed here (only silu)")
+            self._refuse("hidden_act", f"{config['hidden_act']!r} is not supported (only silu)")
         if config.get("quantization_config"):
-            self._refuse("quantization_config", "quantised weights are not read here; use a bf16, f16 or f32 copy")
+            self._refuse("quantization_config", "quantised weights are not supported; use a bf16, f16 or f32 copy")
         if config.get("use_sliding_window") or "sliding_attention" in (config.get("layer_types") or ()):
-            self._refuse("sliding_window", "attention over a sliding window is not computed here")
+            self._refuse("sliding_window", "attention over a sliding window is not supported")
         if config.get("partial_rotary_factor", 1.0) not in (1, None):
-            self._refuse("partial_rotary_factor", "only full rotation is computed here")
+            self._refuse("partial_rotary_factor", "only full rotation is supported")
         for key in ("attention_bias", "mlp_bias"):
             if config.get(key):
-                self._refuse(key, "is not computed here")
+                self._refuse(key, "is not supported")
 
     def _rope(self) -> RotaryPositions:
-        """Both spellings: ``rope_parameters`` (transformers 5) and ``rope_theta`` with ``rope_scaling``."""
+        """Read ``rope_parameters`` (transformers 5), or ``rope_theta`` with ``rope_scaling`` (older)."""
         given = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
         theta = float(given.get("rope_theta") or self._config.get("rope_theta") or 10000.0)
         kind = given.get("rope_type") or given.get("type") or "default"
         if kind not in ROPE_TYPES:
-            self._refuse("rope_parameters.rope_type", f"{kind!r} is not computed here (only {', '.join(ROPE_TYPES)})")
+            self._refuse("rope_parameters.rope_type", f"{kind!r} is not supported (only {', '.join(ROPE_TYPES)})")
             return RotaryPositions(theta)
         missing = [key for key in ROPE_TYPES[kind] if not isinstance(given.get(key), (int, float))]
         if missing:

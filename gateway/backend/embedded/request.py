@@ -1,4 +1,4 @@
-"""What the embedded engine accepts: the parameters of a call, and the options of a target.
+"""Parameters of a call and options of a target, as the embedded engine accepts them.
 
 Each parameter is a row of a table; any other is refused by name. Null counts as absent.
 """
@@ -19,7 +19,7 @@ MAX_ALTERNATIVES = 20
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How the next token is chosen; the defaults are OpenAI's."""
+    """The parameters by which the next token is chosen; the defaults are OpenAI's."""
 
     temperature: float = 1.0
     """0 takes the likeliest token."""

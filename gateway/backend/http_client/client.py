@@ -97,7 +97,7 @@ class HttpEndpoint:
         """The request line and the headers that all requests share."""
         self.connect_timeout = connect_timeout
         self.private = private
-        """What no error may show to a client: the server's host name and the operator's key."""
+        """Texts that no error may show to a client: the server's host name and the operator's key."""
 
     async def post(self, body: bytes, headers: Mapping[str, str] = EMPTY_MAPPING) -> Connection:
         """POST ``body`` once and return the connection when the response's headers are read.
@@ -169,7 +169,7 @@ class HttpClient:
         key = host, port or (443 if tls else 80), tls
         if key not in self._pools:
             self._pools[key] = ConnectionPool(self, *key)
-        shown = host if "." in host or ":" in host else f"{host}:{key[1]}"  # a bare name may be an ordinary word
+        shown = host if "." in host or ":" in host else f"{host}:{key[1]}"  # a bare name may be a common word
         path = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
         line = f"POST {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
         fields = {**headers, "accept-encoding": "identity"}

@@ -13,7 +13,7 @@ MAX_LINE = 8190
 """Bytes of a status line, and of one header field."""
 MAX_HEADERS = 256
 HTTP_FAULTS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-"""What llhttp raises for bytes that are not a response to a POST."""
+"""Errors of llhttp for bytes that are not a response to a POST."""
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """The headers that define where a body ends."""

@@ -1,6 +1,6 @@
 """``speaks: litellm``: providers whose API is not OpenAI's, through LiteLLM's SDK.
 
 backend   calls of the SDK, and their results as events
-sdk       the import of LiteLLM, and what it says of a provider
+sdk       the import of LiteLLM, and its data about a provider
 errors    LiteLLM's exceptions → the gateway's errors
 """

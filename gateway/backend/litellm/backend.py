@@ -1,6 +1,6 @@
 """Backend for providers whose API is not OpenAI's, through LiteLLM's SDK.
 
-LiteLLM retries by itself, turns broken streams into successes, leaves upstreams running and invents finish reasons
+LiteLLM retries, turns broken streams into successes, leaves upstreams running and invents finish reasons
 (``docs/spec/reliability.md`` 0, findings 2 to 5). So retries are off, every stream is closed, exceptions are mapped by
 the gateway's own tables, and an empty answer is an error.
 """

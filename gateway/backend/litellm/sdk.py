@@ -1,4 +1,4 @@
-"""LiteLLM's SDK: imported with telemetry, logs and downloads off, and asked about a target's provider.
+"""LiteLLM's SDK, imported with telemetry, logs and downloads off, and its data about a target's provider.
 
 The import takes seconds and 200 MB. It happens when a configuration with a litellm target is assembled, in that thread.
 """
@@ -44,7 +44,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What LiteLLM knows of a target's provider."""
+    """LiteLLM's data about a target's provider."""
 
     openai_like: bool
     passes_addresses: bool
@@ -56,11 +56,11 @@ class Provider:
 
 
 def provider_of(litellm: Any, target: TargetSpec) -> Provider:
-    """The provider of a target's model; raises ``ConfigError`` if LiteLLM knows none."""
+    """The provider of a target's model; raises ``ConfigError`` if LiteLLM has none."""
     try:
         model, name, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
     except Exception as error:
-        message = f"LiteLLM knows no provider for {quote(target.model)}: write provider/model, such as openai/NAME"
+        message = f"LiteLLM has no provider for {quote(target.model)}: write provider/model, such as openai/NAME"
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
     if name in OPENAI_LIKE:
         return Provider(openai_like=True, passes_addresses=True, params=None, dropped_formats=frozenset())

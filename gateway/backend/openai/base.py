@@ -1,4 +1,4 @@
-"""What all backends for OpenAI-compatible servers share: one POST for each call."""
+"""Base class of the backends for OpenAI-compatible servers: one POST for each call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OpenAIBackend(ABC):
         self.capabilities = ENGINES[target.engine]
         self._target = target
         self.model = target.model
-        """The name by which the server knows the model."""
+        """The model's name at the server."""
         self._label = target.label
         self._client = client
         self._connect_timeout = connect_timeout
@@ -64,7 +64,7 @@ class OpenAIBackend(ABC):
 def open_endpoint(
     client: HttpClient, target: TargetSpec, url: str, connect_timeout: float, accept: str = "application/json"
 ) -> HttpEndpoint:
-    """An endpoint of a target's server, with its key. Of a client's own headers none is passed on."""
+    """An endpoint of a target's server, with its key. A client's headers are not passed on."""
     headers = {"content-type": "application/json", "accept": accept, "user-agent": "meta-gateway"}
     secrets: tuple[str, ...] = ()
     if target.key is not None:

@@ -8,7 +8,7 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BosRule:
-    """What has to be done so that the model reads exactly one BOS."""
+    """The changes by which the model reads exactly one BOS."""
 
     fields: dict[str, bool]
     """For the body: the engine's switch, where it has one."""
@@ -18,7 +18,7 @@ class BosRule:
 
 
 UNCHANGED = BosRule(fields={})
-UNVERIFIED = BosRule(fields={}, notices=("bos: not verified, the target does not say whether it adds one (adds_bos)",))
+UNVERIFIED = BosRule(fields={}, notices=("bos: not verified, not known whether the engine adds one (set adds_bos)",))
 MISSING = BosRule(fields={}, notices=("bos: missing, the template expects it from the engine",))
 
 

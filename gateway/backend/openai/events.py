@@ -33,7 +33,7 @@ MAX_COUNT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class ChoiceFormat:
-    """How one endpoint writes a choice."""
+    """The form of a choice at one endpoint."""
 
     message: Callable[[Mapping[str, Any]], tuple[object, Mapping[str, Any]]] | None
     """Choice → (text, other fields of its delta or message); None: the key ``text`` and no fields."""
@@ -91,7 +91,7 @@ CHAT = ChoiceFormat(
 
 
 class ChunkReader:
-    """Reads the chunks of one response; knows which choices have begun and finished."""
+    """Reads the chunks of one response, and tracks which choices have begun and finished."""
 
     __slots__ = ("_choices", "_finished", "_format", "_invalid", "_keys", "_notices", "_open", "_private", "_target",
                  "_usage")  # fmt: skip

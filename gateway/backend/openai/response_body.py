@@ -160,7 +160,7 @@ class BodyEvents(UpstreamRequest):
         self.exhausted = True
 
     def _read_json(self, body: bytes) -> list[Event]:
-        """The events of a response that is no stream; an incomplete one has none."""
+        """The events of a response that is not a stream; an incomplete one has none."""
         reader = ChunkReader(
             self._format,
             self._target,

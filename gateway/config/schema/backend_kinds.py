@@ -14,14 +14,14 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class BackendKind:
-    """What configuration has to know of one kind of backend."""
+    """The settings of one kind of backend."""
 
     name: str
     """The value of the setting ``speaks``."""
     summary: str
-    """What it takes or is, for the documentation of ``speaks``."""
+    """A short description for the documentation of ``speaks``."""
     form: Literal["text", "messages"] | None
-    """What a template has to produce for it: one string, or messages; None: either."""
+    """The output that a template must make for it: one string, or messages; None: either."""
     required: tuple[str, ...]
     """Settings of a target that must be given."""
     optional: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How an answer is parsed, decided with the request: from what the template declares and what the client requests."""
+"""The choice of parsers for an answer, made with the request from the template and the client's parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.template.tools import ToolChoice, choice_of, name_of
 
 
 class OutputParsing:
-    """What the answers of one template may hold beside content: reasoning, tool calls."""
+    """The parts beside content that answers of one template may hold: reasoning, tool calls."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools

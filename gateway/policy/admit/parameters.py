@@ -64,7 +64,7 @@ EMBEDDINGS = frozenset({"dimensions", "encoding_format", "user"})
 """The only parameters of a policy that apply to embeddings."""
 
 Form = Literal["text", "messages"]
-"""What the targets of a model receive."""
+"""The form of input that the targets of a model receive."""
 
 Row = tuple[str, Any, tuple[str, ...], Notice]
 """(name, value, every name of the parameter, notice of the change)"""
@@ -168,7 +168,7 @@ class ParameterPolicy:
         return EffectiveParameters(params, tuple(notices), top, default_limit and "max_tokens" in params)
 
     def limited(self, effective: EffectiveParameters, room: int) -> EffectiveParameters:
-        """The parameters with ``room``, the tokens left in the context, as the limit in place of the default."""
+        """Replace the default ``max_tokens`` by ``room``, the number of tokens left in the context."""
         limit = min([room, *self._max_limits])
         notice = Notice("default_parameter", f"max_tokens={limit}")
         return replace(

@@ -22,7 +22,7 @@ from gateway.stream.stop_cutter import Cutter
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCapabilities:
-    """What the targets of a model accept in one call."""
+    """The input that the targets of a model accept in one call."""
 
     lists: bool | None
     """Several prompts; None: unknown, so a list is tried first."""

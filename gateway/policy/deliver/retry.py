@@ -23,7 +23,7 @@ from gateway.core.errors import (
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """How one kind of failure is repeated."""
+    """The limit of retries after one kind of failure, and the choice of target."""
 
     limit: int
     """Failures of this kind that one call may survive."""

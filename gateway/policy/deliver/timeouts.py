@@ -54,7 +54,7 @@ class _TimedStream(LayerStream):
         """Time of the last content; None before the answer has begun. Time spent waiting for a slow client is added,
         because it is not the upstream's silence."""
         self._left_at = 0.0
-        """Since when the caller has not asked for events; 0 while it waits for some."""
+        """Time of the end of the caller's last request for events; 0 while it waits for some."""
         self._passage: TextSplice | None = None
         """Set while text is forwarded directly; its times are loop times, because both clocks are monotonic."""
 
@@ -88,7 +88,9 @@ class _TimedStream(LayerStream):
         try:
             batch = await self._events.next_batch()
         except asyncio.CancelledError as error:
-            self._deadline.translate(error)  # here, so that layers around this one see an ordinary failure
+            self._deadline.translate(
+                error
+            )  # here, so that layers around this one see the same kind of failure as elsewhere
             raise
         self._left_at = now = self._loop.time()
         for event in batch:

@@ -37,7 +37,7 @@ _NO_MARKERS = StopSet(())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How one family of models writes its calls."""
+    """The form in which one family of models writes its calls."""
 
     rule: Rule
     """Follows a region to its end."""
@@ -56,4 +56,4 @@ class Format:
     can_name: Callable[[str], bool] = lambda name: True
     """True for the name of a tool that the format can call."""
     failure_signs: tuple[str, ...] = ()
-    """A region without calls counts as a failed call if it contains one of these; else it was ordinary text."""
+    """A region without calls counts as a failed call if it contains one of these; else it is plain text."""

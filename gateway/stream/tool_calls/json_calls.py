@@ -38,7 +38,7 @@ def value_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def object_to(text: str, at: int = 0) -> int:
-    """Where the object at this index ends. Raises ValueError unless a client can send it back as JSON."""
+    """The end of the object that starts at this index. Raises ValueError unless a client can send it back as JSON."""
     value, end = value_at(text, at)
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -59,7 +59,7 @@ def as_json(value: Any) -> str:
 def spans(text: str, at: int, keys: Collection[str]) -> tuple[dict[str, tuple[int, int, Any]], int]:
     """The members of the object at this index, each as (start, end, value), and where the object ends.
 
-    Raises ValueError for anything but an object, and for a key that comes twice or is not among ``keys``.
+    Raises ValueError for anything but an object, and for a key that is repeated or not among ``keys``.
     """
     if text[at : at + 1] != "{":
         raise ValueError("not an object")

@@ -31,7 +31,7 @@ from gateway.stream.tool_calls.region import BOTH_QUOTES, Region, Rule, end_with
 
 KEYS = ("parameters", "arguments")
 MAX_STRINGS = 4
-"""How often the arguments may be a string that holds the arguments."""
+"""Maximum number of nested strings around the arguments (JSON in a string in a string)."""
 
 _TEXT = re.compile(r"\S")
 _TEXT_OR_LINE_END = re.compile(r"\n|\S")

@@ -59,7 +59,7 @@ class Region:
 
 
 def blank_to(text: str, at: int) -> int:
-    """Where the white space at this index ends."""
+    """The end of the white space that starts at this index."""
     blank = _BLANK.match(text, at)
     assert blank is not None
     return blank.end()

@@ -30,7 +30,7 @@ MAX_REGION = 1024 * 1024
 MAX_BLANK = 64 * 1024
 """Characters of white space that are held as belonging to a call."""
 AGAIN, AGAIN_AT_LEAST = 4, 65536
-"""How often each character of the text may be scanned again on average, and characters that always may."""
+"""Repeated scans per character of the text, at most on average; and characters exempt from that limit."""
 
 
 class Scanner:
@@ -93,7 +93,7 @@ class Scanner:
     def end(self, *, stopped: bool = False) -> list[Piece]:
         """The last pieces: an open region is read as it is, and held text goes out.
 
-        ``stopped``: the model ended its answer itself, or at a stop, which may be what closes a region.
+        ``stopped``: the model ended its answer itself or at a stop; a region may lack its closing marker then.
         """
         closing = self._format.closing if stopped else ""
         while self._region is not None:
@@ -159,7 +159,7 @@ class Scanner:
         return region
 
     def _blanks_of(self, text: str) -> int:
-        """How many characters may stand before the next region: white space, and one separator behind a call."""
+        """Number of characters to skip before the next region: white space, and one separator behind a call."""
         at = _end_of_blank(text, 0)
         separator = self._format.separator
         if separator and self._called and not self._separated and text.startswith(separator, at):

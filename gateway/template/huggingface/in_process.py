@@ -1,4 +1,4 @@
-"""Which conversations are rendered in the gateway's own process; all others go to the template's subprocess.
+"""Limit on the conversations that are rendered in this process; longer ones go to the template's subprocess.
 
 A render in this process holds the event loop, so its time has to be short for every conversation that a client may
 send. Templates are the operator's, and need time in proportion to the conversation or to its square. Each template is
@@ -20,15 +20,15 @@ MESSAGE_LIMITS = (16, 64, 256)
 CHARACTERS_PER_MESSAGE = 1024
 """Characters that such a conversation may have for each message of the limit: 256 Ki for 256 messages."""
 MAX_SECONDS = 0.05
-"""Processor time of a render that is fast enough. Ordinary templates take a few milliseconds for 256 messages."""
+"""Processor time of a render that is fast enough. Typical templates take a few milliseconds for 256 messages."""
 VALUE_SIZE = 16
 """Characters that a value counts for beside its text and its keys."""
 
 
 def message_limit(template: CompiledTemplate, variables: Mapping[str, Any]) -> int:
-    """One of ``MESSAGE_LIMITS``, or 0 for a template that is too slow for the shortest of them.
+    """Measure a template: the limit of messages from ``MESSAGE_LIMITS``, or 0 if it is too slow for the smallest.
 
-    ``variables``: those that are the same for every request.
+    ``variables``: the template variables that are the same for every request.
     """
     limit = 0
     for number in MESSAGE_LIMITS:

@@ -17,7 +17,7 @@ RESPONSE = "### Response:\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptParts:
-    """What a prompt is made of."""
+    """The parts of a prompt."""
 
     system: Segments
     user: Segments

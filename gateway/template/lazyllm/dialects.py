@@ -13,7 +13,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrompterDialect:
-    """What one release does; the defaults are those of 1.4."""
+    """The behaviour of one release; the defaults are those of 1.4."""
 
     name: str
     heading: str = "\n\n### Instruction:\n"
@@ -21,7 +21,7 @@ class PrompterDialect:
     tail: str = "\n"
     """Alpaca: the text between tools and user part."""
     parts: Literal["all", "line", "none"] = "all"
-    """How ``{system, user}`` instructions are split: across lines, within one line only, or not at all."""
+    """The splitting of ``{system, user}`` instructions: across lines, within one line only, or not at all."""
     formats_mappings: bool = False
     """True: a dictionary of values goes through ``str.format`` too, so JSON in an instruction fails."""
     modern: bool = True

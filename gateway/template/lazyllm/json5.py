@@ -123,7 +123,7 @@ def read_json5(text: str) -> Any:
 
 
 def _skip(text: str, at: int) -> int:
-    """Where the white space and comments at this offset end."""
+    """The end of the white space and comments that start at this offset."""
     blanks = BLANKS.match(text, at)
     assert blanks is not None
     return blanks.end()

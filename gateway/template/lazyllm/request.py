@@ -33,7 +33,7 @@ PARAM = "gateway.variables"
 
 @dataclass(frozen=True, slots=True)
 class PrompterInput:
-    """A request's messages, sorted."""
+    """A request's messages, divided into history, current turn, system messages and answer to continue."""
 
     history: tuple[Turn, ...]
     current: tuple[Turn, ...]
@@ -108,7 +108,7 @@ def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
 
 
 def _current_from(turns: Sequence[Turn]) -> int:
-    """Where the current turn begins."""
+    """Index of the first message of the current turn."""
     at = len(turns)
     while at and turns[at - 1].role == "tool":
         at -= 1

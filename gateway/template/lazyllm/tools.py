@@ -1,4 +1,4 @@
-"""How tools are announced to the model (``docs/spec/lazyllm.md`` 7)."""
+"""The texts that describe tools in the prompt (``docs/spec/lazyllm.md`` 7)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.template.lazyllm.json5 import write_json5
 from gateway.template.lazyllm.tokens import SpecialTokens
 
 PREAMBLE_PLACE = "<!lazyllm-fc-prompt!>"
-"""An instruction may say with this text where the preamble stands; otherwise the preamble follows the instruction."""
+"""In an instruction: replaced by the preamble. Without it the preamble follows the instruction."""
 
 PREAMBLE = (
     "{tool_start_token}tool name (one of {tool_names})\n"

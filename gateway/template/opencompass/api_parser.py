@@ -25,7 +25,7 @@ class APIParser:
         self._table = RoleTable(meta_template)
 
     def messages(self, items: Sequence[Any], mode: Mode = "gen") -> Iterator[ApiMessage]:
-        """The messages before neighbours of one role are merged. Raises TemplateError for a turn without a role."""
+        """The messages, neighbours of one role not yet merged. Raises TemplateError for a turn without a role."""
         for section, entries in sections_of(items):
             if section in ("begin", "end"):
                 yield from (((item,), self._message(self._table.role_of(turn))) for item, turn in entries)

@@ -24,7 +24,7 @@ class ToolList:
     """The form of the list of a request's tools in the prompt."""
 
     turn: Literal["system", "first_user", "last_user"] = "system"
-    """The message that has the list; a system turn is added if the first message is no system message."""
+    """The message that has the list; a system turn is added if the first message is not a system message."""
     place: Literal["before_text", "after_text", "before_turn", "after_turn"] = "after_text"
     """Inside that turn, or beside it."""
     begin: str = ""
@@ -74,7 +74,7 @@ class ResultForm:
 
 @dataclass(frozen=True, slots=True)
 class ForceForm:
-    """The end of a prompt whose ``tool_choice`` demands a call."""
+    """The end of a prompt whose ``tool_choice`` forces a call."""
 
     begin: str
     """The opening of a call, up to the tool's name."""

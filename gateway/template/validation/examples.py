@@ -10,7 +10,7 @@ from gateway.template.validation.problems import Path, Problems
 
 EXAMPLE_KEYS = ("messages", "prompt", "sent", "continue_final_message", "tools", "tool_choice", "variables")
 RESULT_KEYS = {True: ("sent", "prompt"), False: ("prompt", "sent")}
-"""Whether the template makes messages → the right key, the wrong key."""
+"""True for a template that makes messages → the valid key, the invalid key."""
 
 
 def read_examples(value: Any, problems: Problems, *, sends_messages: bool) -> tuple[Example, ...]:

@@ -101,7 +101,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
 def _tokens(
     keys: Mapping[str, Any], dialect: PrompterDialect, problems: Problems
 ) -> tuple[SpecialTokens, tuple[str, ...]]:
-    """LazyLLM's defaults, the family's tokens over them, the file's own over those; and the family's stop words."""
+    """The tokens: LazyLLM's defaults, overridden by the family's, then by the file's. And the family's stop words."""
     tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
         name = problems.choice(keys["marks_of"], ("marks_of",), family_names(), family_names()[0])

@@ -2,7 +2,7 @@
 
 Used by templates of ``kind: jinja``, by ``gateway import`` and by ``gateway parity``. The rules are those of the
 tokenizers of ``transformers`` 5, recorded by ``tests/template/huggingface/record_folders.py``. Where two files
-disagree, ``transformers`` uses one of them without a word; here a note names both.
+disagree, ``transformers`` uses one of them without a message; here a note names both.
 
 - ``chat_template.jinja`` is the template ``default``, and each file of ``additional_chat_templates/`` is a template of
   its own name (``default`` again, if there is such a file). Both win over ``chat_template`` in
