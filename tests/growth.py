@@ -1,4 +1,4 @@
-"""Does work grow with the size, or with its square? A ratio of two runs, so that a slow machine changes nothing."""
+"""Checks that work grows linearly with the size, by a ratio of two runs, which a slow machine does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what the documentation says still so? Every setting, verb, metric and error code has its line."""
+"""The documentation is complete and true: every setting, verb, metric and error code has its line."""
 
 from __future__ import annotations
 

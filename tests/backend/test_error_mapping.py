@@ -1,4 +1,4 @@
-"""What a server's complaint means, and what of it may be passed on."""
+"""The mapping of a server's error, and the part of its message that a client may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes unread is what would have been read: the same frames, whatever an engine's events look like."""
+"""The fast path of streams writes the same frames as the general path, for events of every form."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ BAD_FIELDS = [b"content-length: 3", b"content-length: 0003", b"content-length: +
               b"transfer-encoding: identity", b"Transfer-Encoding: xchunked", b" folded: x", b"x\x00y: z",
               b"content-length : 3", b"no colon"]  # fmt: skip
 STRICTER = ("Only Transfer-Encoding", "multiple Transfer-Encoding", "illegal status line", "no response line")
-"""What h11 refuses and llhttp takes: other codings beside a last ``chunked``, any coding of an interim answer, a NUL in
-a reason, blank lines before an answer. None of them changes where the answer ends."""
+"""Input that only llhttp accepts: other codings beside a last ``chunked``, any coding of an interim answer, a NUL
+in a reason, blank lines before an answer. None of them changes where the answer ends."""
 INSERTS = [b"\r", b"\n", b"\r\n", b" ", b"\t", b"\0", b";", b":", b"0", b"1", b"f", b"\xff", b"\r\n\r\n"]
 
 

@@ -1,4 +1,4 @@
-"""What comes down: choices, log probabilities, extras, tool calls, usage, and engines' habits."""
+"""The events of an engine's response: choices, log probabilities, extras, tool calls, usage, special cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an odd exchange leaves behind: the next call on the same pool gets its own answer, and nothing else."""
+"""After an unusual exchange the next call on the same pool gets its own answer, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes up, word for word: bodies and headers of completions, chat and embeddings."""
+"""The bytes sent to an engine: bodies and headers of completions, chat and embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo model says, and how it is told."""
+"""The demo model's answers, whole and streamed: text, log probabilities, ends, numbers of choices."""
 
 from __future__ import annotations
 

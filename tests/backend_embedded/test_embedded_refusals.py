@@ -1,4 +1,4 @@
-"""What the engine cannot do exactly, it refuses by name."""
+"""The embedded engine refuses, by name, each parameter and model property that it cannot compute exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which token is chosen, given the scores."""
+"""The choice of a token by its scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the performance suite run? Tiny counts, the gateway only, no number judged."""
+"""The performance suite runs: tiny counts, the gateway only, no result is checked."""
 
 from __future__ import annotations
 

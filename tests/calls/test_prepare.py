@@ -1,4 +1,4 @@
-"""What is known before a backend is asked: the order of refusals, and what the hash is taken over."""
+"""Preparation before a backend is opened: the order of refusals, and the input of the prompt's hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client sees of the events: whole batches, cut, checked, and ended once."""
+"""The events as the client receives them: whole batches, cut, checked, and ended once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is noted of a call on its way, with a clock that the test holds."""
+"""Times and counts of a call, measured with a clock that the test controls."""
 
 from __future__ import annotations
 

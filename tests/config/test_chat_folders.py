@@ -1,4 +1,4 @@
-"""Which chat template lies in a folder, and with which tokens?"""
+"""The chat template of a folder, and its special tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many cores does a container leave?"""
+"""The number of cores that a container allows."""
 
 from __future__ import annotations
 

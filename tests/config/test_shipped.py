@@ -1,4 +1,4 @@
-"""What comes with the gateway is in order."""
+"""The shipped templates and policies are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a PromQL expression ask for? Names, selectors and groupings, enough to hold them against ``names.py``."""
+"""Names, selectors and groupings of a PromQL expression, to be compared with ``names.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the compose file valid, closed to the outside, and true to the files it mounts?"""
+"""The compose file is valid, publishes ports on loopback only, and mounts existing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the dashboard, and does each alert, ask for something that exists?"""
+"""The dashboard and the alerts query metrics and labels that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the built wheel work on its own: in an empty folder, with the templates and policies inside it?"""
+"""The built wheel works in an empty folder, with the templates and policies inside it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tokenizers import Tokenizer
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 MARKS = {"system": ("<SYSTEM>: ", "<eosys>\n"), "user": ("<HUMAN>: ", "<eoh>\n"), "assistant": ("<BOT>: ", "<eob>\n")}
-"""What stands around a message, by role: the format of the demo model's training data."""
+"""The text around a message, by role: the format of the demo model's training data."""
 
 
 class Refused(Exception):

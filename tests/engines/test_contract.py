@@ -1,4 +1,4 @@
-"""What a client gets from the gateway is the same whichever engine computes it, or it is refused by name.
+"""A client receives the same answer from every engine, or an error that names the unsupported field.
 
 The same habits of engines are played by a scripted server in tests/faults/test_rude_engines.py.
 """

@@ -1,4 +1,4 @@
-"""How a client reads an answer: the text, how it ended, and whether the wire was kept clean."""
+"""A client's reading of an answer: its text, its end, and whether its bytes are valid HTTP and SSE."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ SAID = {  # name: (what the model said, content, reasoning, arguments of calls)
     "a thought's end begun": ("<think>1 and</th", "", "1 and</th", []),
 }
 SLOW = {"nothing but that", "a call begun", "a stop begun in a call", "a thought's end begun"}
-"""What is said before an upstream falls silent; each costs a test the idle time."""
+"""The text before an upstream stops sending; each entry takes the idle timeout."""
 ROWS = [(how, name) for how in HOW for name in SAID if how != "stall" or name in SLOW]
 
 

@@ -1,4 +1,4 @@
-"""How engines differ (``docs/spec/engines.md`` 2.1): each difference is levelled out, or reported."""
+"""Differences between engines (``docs/spec/engines.md`` 2.1): each is hidden from the client, or reported."""
 
 from __future__ import annotations
 

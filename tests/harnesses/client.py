@@ -1,4 +1,4 @@
-"""What a client of the table is: its packages, its command and how its score is read."""
+"""A client of the table: its packages, its command and the reader of its score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How scores are read."""
+"""Readers of scores."""
 
 from __future__ import annotations
 

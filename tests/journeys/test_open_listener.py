@@ -13,7 +13,7 @@ from tests.serving import eventually, gateway
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 KEYS = "keys: {file: keys.yaml}\n"
 OPEN = 'server: {host: 0.0.0.0, allowed_hosts: ["*"]}\n'
-"""What the file says; the test's own socket is on loopback all the same."""
+"""The address in the file; the test's own socket is on loopback."""
 BEARER = {"authorization": "Bearer gk_all"}
 
 EDITS: dict[str, tuple[str, str, int]] = {  # the new file, how the reload ends, the answer without a key

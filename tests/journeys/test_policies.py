@@ -1,4 +1,4 @@
-"""What a policy and a client's request make of a call, seen from both ends: the client's and the model's server's."""
+"""The effect of a policy and a client's request on a call, seen by the client and by the model's server."""
 
 from __future__ import annotations
 

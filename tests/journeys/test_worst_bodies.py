@@ -1,4 +1,4 @@
-"""Does a body of 4 MiB hold up other calls? ``/health`` is asked while the worst ones are read."""
+"""A body of 4 MiB does not delay other calls: ``/health`` is requested while the worst bodies are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures are repeated, at which target, and how attempts are counted."""
+"""Retried failures, the choice of the next target, and the count of attempts."""
 
 from __future__ import annotations
 

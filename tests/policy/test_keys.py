@@ -1,4 +1,4 @@
-"""Who may call what?"""
+"""Client keys and the models that each key may use."""
 
 from __future__ import annotations
 

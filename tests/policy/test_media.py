@@ -1,4 +1,4 @@
-"""Which media go to a target, and which strings never do?"""
+"""The media that are sent to a target, and the strings that are refused."""
 
 from __future__ import annotations
 

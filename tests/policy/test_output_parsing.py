@@ -1,4 +1,4 @@
-"""How an answer is read follows from what the template declares and what the request asks."""
+"""The parsers of an answer follow from the template and the request."""
 
 from __future__ import annotations
 

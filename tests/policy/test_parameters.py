@@ -1,4 +1,4 @@
-"""Which parameters go out, and what does the client hear of it?"""
+"""The parameters that are sent to a target, and the notices for the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which preset stands for which shipped OpenCompass value, and what was changed on the way.
+"""The shipped OpenCompass value of each preset, and the changes to it.
 
 ``opencompass-meta-templates.json`` holds the 54 distinct values; each row here is
 one of them with its preset and every difference, so that nothing differs unsaid.

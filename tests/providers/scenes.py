@@ -1,4 +1,4 @@
-"""What a fake provider is asked to play, whatever its dialect."""
+"""The scenes that fake providers play, in every dialect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "json": ('{"answer":', " 4}"),
     "stop": ("one ", "two ", "END", " three"),
 }
-"""What each scene answers, piece by piece. A scene without a row here answers as ``chat``."""
+"""The pieces of each scene's answer. A scene without a row here answers as ``chat``."""
 
 CITIES = ("Paris", "Rome")
 """The arguments of the two tool calls that a request with tools is answered with."""
@@ -20,10 +20,10 @@ CITIES = ("Paris", "Rome")
 PROMPT_TOKENS, COMPLETION_TOKENS = 7, 3
 
 REASON = "the value of top_p is out of range"
-"""Why the scene ``error 400`` is refused, in the provider's words."""
+"""The provider's message for the scene ``error 400``."""
 
 End = Literal["whole", "cut", "break", "hang"]
-"""How a reply ends: whole; without its last chunks; the connection breaks inside it; nothing more ever comes."""
+"""The ends of a reply: complete, without its last chunks, by a broken connection, or never."""
 
 
 @dataclass(frozen=True, slots=True)

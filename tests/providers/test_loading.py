@@ -1,4 +1,4 @@
-"""When LiteLLM is loaded, and what a configuration that cannot load it is told."""
+"""LiteLLM is loaded only where it is needed; a configuration that cannot load it is refused."""
 
 from __future__ import annotations
 

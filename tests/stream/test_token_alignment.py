@@ -1,4 +1,4 @@
-"""Where tokens stand on the text: exact, ahead, odd."""
+"""The positions of tokens in the text: exact, ahead, odd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the meta template documents print, byte for byte as the released code gives it.
+"""The outputs printed in the meta template documents, byte for byte as the released code gives them.
 
 Where the documents print something else, the golden files follow the code:
 

@@ -1,4 +1,4 @@
-"""What an upstream hears and says: one parsed request, and helpers that write replies byte by byte."""
+"""One parsed request to a test upstream, and helpers that write replies byte by byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TOKENS = ("Hel", "lo", ", wör", "ld", "! 1 < 2")
-"""What a well-behaved answer says, token by token."""
+"""The tokens of a correct answer."""
 TEXT = "".join(TOKENS)
 
 

@@ -18,7 +18,7 @@ GOLDENS = HERE / "goldens.json"
 COUNT = 300
 """Conversations for each template."""
 WHOLE = 6
-"""How many of them are recorded word for word, for people to read; of the others a hash of eight digits."""
+"""Number of them that are recorded as text, for people to read; the others as a hash of eight digits."""
 DAY = "2024-07-26"
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}

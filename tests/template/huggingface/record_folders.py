@@ -1,4 +1,4 @@
-"""What does ``transformers`` make of the folders? ``PYTHON record_folders.py [--check]``, as ``record_goldens.py``."""
+"""Records how ``transformers`` reads the folders: ``PYTHON record_folders.py [--check]``, as ``record_goldens.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does ``transformers`` make of the conversations? ``PYTHON record_goldens.py [--check]``.
+"""Records the prompts of ``transformers`` for the conversations: ``PYTHON record_goldens.py [--check]``.
 
 Run by a Python that has ``transformers`` (no torch needed): ``pip install transformers jinja2``. Without ``--check``
 it writes ``goldens.json``; with it, it compares what it finds with what is recorded, and exits with 1 if they differ.

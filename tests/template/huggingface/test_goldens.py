@@ -1,4 +1,4 @@
-"""Are the bytes those of ``transformers``? 300 random conversations for each template, against what it made of them.
+"""The bytes are those of ``transformers``: 300 random conversations for each template, against its recorded prompts.
 
 ``record_goldens.py`` beside this file made the goldens, and compares them anew where ``transformers`` is installed.
 """

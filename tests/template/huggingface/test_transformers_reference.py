@@ -1,6 +1,6 @@
-"""Does our own Jinja make what ``transformers`` makes, over the whole matrix? Asked of the package, where it is there.
+"""The gateway's Jinja renders as ``transformers`` does, over the whole matrix; runs where the package is installed.
 
-``test_goldens.py`` compares with what it made when the goldens were recorded, and needs no package.
+``test_goldens.py`` compares with its recorded prompts, and needs no package.
 """
 
 from __future__ import annotations
