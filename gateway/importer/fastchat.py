@@ -60,8 +60,8 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     alone = not default and not conversation.writes_empty_system
     system = "system" not in subset
     if not system and not default and conversation.writes_empty_system:
-        raise source.refuse(line, "FastChat writes an empty system turn when there is no system message, so nothing is "
-                            "left without system messages: import with them", "system_template")  # fmt: skip
+        raise source.refuse(line, "FastChat writes an empty system turn if there is no system message, so every prompt "
+                            "has one: leave out --without system", "system_template")  # fmt: skip
     reference = _reference(conversation, alone=alone, default=default, subset=subset)
     try:
         turns = infer(reference, bos_text=conversation.bos_text, system=system, alone=alone or not system)

@@ -53,7 +53,7 @@ class OpenAIBackend(ABC):
         return BodyEvents(endpoint, serialise(body), exchange.request_id, self._label, self.format, choices, notices)
 
     def _endpoint(self, path: str, stream: bool) -> HttpEndpoint:
-        """Made by the first request, because an invalid address fails calls and not the configuration."""
+        """The endpoint, created by the first request: an invalid address fails calls, not the configuration."""
         url = self._target.url.rstrip("/") + path
         accept = EVENT_STREAM if stream else "application/json"
         endpoint = open_endpoint(self._client, self._target, url, self._connect_timeout, accept)

@@ -216,7 +216,7 @@ class Scanner:
         return self._close(text[:length], whole=region.whole) + text[length:]
 
     def _close(self, region: str, *, whole: bool, closing: str = "") -> str:
-        """Read a region, and return what of it is to be scanned again. ``closing``: may be missing at its end."""
+        """Read an ended region; return the rest to be scanned again. ``closing``: its end marker may be missing."""
         self._region = None
         self._held.clear()
         calls = self._format.read(region) if len(region) <= MAX_REGION else None

@@ -68,7 +68,7 @@ def family_names() -> tuple[str, ...]:
 def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
     """A family's tokens, its ``stop_words``, and keys that no prompter reads. Raises KeyError.
 
-    Releases before 0.2 do not know the tool tokens.
+    Releases before 0.2 have no tool tokens.
     """
     entry: Mapping[str, Any] = _table()["families"][name]
     return entry if dialect.modern else {key: text for key, text in entry.items() if key not in TOOL_TOKENS}

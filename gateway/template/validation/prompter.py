@@ -169,7 +169,7 @@ def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) ->
 def _check_bos(spec: TemplateSpec, prompter: PrompterSpec, keys: Mapping[str, Any], problems: Problems) -> None:
     if spec.bos != "text":
         if "bos_text" in keys:
-            problems.add(("bos_text",), "is only for bos: text; set bos to text or remove bos_text")
+            problems.add(("bos_text",), "applies only to bos: text; set bos to text or remove bos_text")
     elif not spec.bos_text:
         problems.add(("bos",), "bos: text needs bos_text, the marker that the prompt starts with")
     elif prompter.form != "chat" or not prompter.tokens.sos.startswith(spec.bos_text):

@@ -178,7 +178,7 @@ def _check_api(keys: Mapping[str, Any], round_: tuple[RoleSpec | str, ...], prob
 def _check_bos(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> None:
     if spec.bos != "text":
         if "bos_text" in keys:
-            problems.add(("bos_text",), "is only for bos: text; set bos to text or remove bos_text")
+            problems.add(("bos_text",), "applies only to bos: text; set bos to text or remove bos_text")
     elif not spec.bos_text:
         problems.add(("bos",), "bos: text needs bos_text, the marker that `begin` starts with")
     elif not spec.begin.startswith(spec.bos_text):

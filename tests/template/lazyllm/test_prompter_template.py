@@ -484,7 +484,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     ),
     "a BOS that is not there": ({**CHAT, "bos": "text", "bos_text": "<s>"}, ("bos_text",), "the start of `sos`"),
     "a BOS without a text": ({**CHAT, "bos": "text"}, ("bos",), "needs bos_text"),
-    "a text without a BOS": ({**CHAT, "bos_text": "<s>"}, ("bos_text",), "is only for bos: text"),
+    "a text without a BOS": ({**CHAT, "bos_text": "<s>"}, ("bos_text",), "applies only to bos: text"),
     "exact as a word": ({**CHAT, "exact": "yes"}, ("exact",), "must be true or false"),
     "an example without variables": (
         {**RAG, "examples": [{"messages": [{"role": "user", "content": "q"}], "variables": [], "prompt": "x"}]},

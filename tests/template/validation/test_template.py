@@ -70,7 +70,7 @@ MISTAKES: dict[str, tuple[Any, tuple[str | int, ...], str]] = {  # name: (file, 
     "a number as stop": ({**PLAIN, "stop": [2]}, ("stop", 0), "must be text, not a number"),
     "a strange bos": ({**PLAIN, "bos": "yes"}, ("bos",), "not one of none, text, engine"),
     "bos text without its text": ({**PLAIN, "bos": "text"}, ("bos",), "needs bos_text"),
-    "bos_text without bos text": ({**PLAIN, "bos_text": "<s>"}, ("bos_text",), "only for bos: text"),
+    "bos_text without bos text": ({**PLAIN, "bos_text": "<s>"}, ("bos_text",), "applies only to bos: text"),
     "bos_text that begin lacks": (
         {**PLAIN, "begin": "Hi", "bos": "text", "bos_text": "<s>"},
         ("bos_text",),

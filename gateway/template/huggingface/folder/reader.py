@@ -38,7 +38,7 @@ class FolderReader:
         """Decisions between files that the operator should know."""
 
     def data(self, name: str, *, required: bool = False) -> bytes | None:
-        """A file's bytes; None if there is no file, or none that can be used."""
+        """A file's bytes; None if the file does not exist or cannot be used."""
         if name not in self._files:
             self._files[name] = self._read(name, required=required)
         return self._files[name]
