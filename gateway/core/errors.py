@@ -1,4 +1,53 @@
-"""All errors of the gateway (``docs/errors.md`` lists them).
+"""All errors of the gateway.
+
+GatewayError                          500 internal_error
+├── RequestError                      400 the request must be changed
+│   ├── InvalidJson                   400 invalid_json
+│   ├── JsonTooDeep                   400 json_too_deep
+│   ├── InvalidBody                   400 invalid_body
+│   ├── InvalidUnicode                400 invalid_unicode
+│   ├── InvalidValue                  400 invalid_value
+│   ├── UnsupportedParameter          400 unsupported_parameter
+│   ├── ForbiddenParameter            400 forbidden_parameter
+│   ├── RoleNotSupported              400 role_not_supported
+│   ├── MediaNotSupported             400 media_not_supported
+│   ├── MediaNotAllowed               400 media_not_allowed
+│   ├── ContextLengthExceeded         400 context_length_exceeded
+│   ├── ContentFiltered               400 content_filter
+│   ├── UpstreamRejectedRequest       400 upstream_rejected_request
+│   ├── BadHost                       400 bad_host
+│   ├── InvalidApiKey                 401 invalid_api_key
+│   ├── ModelNotFound                 404 model_not_found
+│   ├── RouteNotFound                 404 route_not_found
+│   ├── MethodNotAllowed              405 method_not_allowed
+│   ├── RequestTimeout                408 request_timeout
+│   ├── BodyTooLarge                  413 body_too_large
+│   ├── UnsupportedMediaType          415 unsupported_media_type
+│   ├── UnsupportedEncoding           415 unsupported_encoding
+│   └── HeadTooLarge                  431 head_too_large
+├── Overloaded                        503 overloaded: retry later
+│   └── ServerDraining                503 server_draining
+├── TemplateError                     500 template_error: a template cannot be applied
+├── UpstreamError                     502 upstream_error: the model's server failed
+│   ├── UpstreamUnreachable           502 upstream_unreachable
+│   ├── UpstreamDnsError              502 upstream_dns_error
+│   ├── UpstreamDisconnected          502 upstream_disconnected
+│   ├── UpstreamInvalidResponse       502 upstream_invalid_response
+│   ├── UpstreamInvalidStream         502 upstream_invalid_stream
+│   ├── UpstreamTooLarge              502 upstream_response_too_large
+│   ├── UpstreamIncomplete            502 upstream_incomplete
+│   ├── UpstreamRedirect              502 upstream_redirect
+│   ├── UpstreamAuthFailed            502 upstream_auth_failed
+│   ├── UpstreamModelMissing          502 upstream_model_missing
+│   ├── UpstreamQuotaExhausted        502 upstream_quota_exhausted
+│   ├── UpstreamIgnoredParameter      502 upstream_ignored_parameter
+│   ├── UpstreamRateLimited           429 upstream_rate_limited
+│   ├── UpstreamOverloaded            503 upstream_overloaded
+│   └── UpstreamTimeout               504 upstream_timeout
+│       ├── UpstreamConnectTimeout    504 upstream_connect_timeout
+│       ├── UpstreamIdleTimeout       504 upstream_idle_timeout
+│       └── DeadlineExceeded          504 deadline_exceeded
+└── ConfigError                       a file an operator wrote; never reaches a client
 
 Status, code, type and ``retryable`` are facts of the class. ``retryable`` means that another attempt, before the first
 event, may help (``docs/spec/reliability.md`` 4.1). Messages never hold client text beyond a short, escaped name, nor an
