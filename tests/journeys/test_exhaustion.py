@@ -59,7 +59,7 @@ def without_descriptors(folder: Path, server: str) -> Iterator[tuple[Process, Ex
         assert process.says("m") == "hi"
         for _ in range(100):
             links.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=20))
-        assert eventually(lambda: "changes go unseen" in process.log, 20), process.log
+        assert eventually(lambda: "cannot be checked for changes" in process.log, 20), process.log
         yield process, links
 
 
@@ -76,7 +76,7 @@ def test_a_process_without_free_descriptors_rests_and_then_goes_on(tmp_path: Pat
         before = seconds_of_work(process)
         assert not eventually(lambda: seconds_of_work(process) - before > 0.5, 1.0), "it spins"
         links.close()
-        assert eventually(lambda: "can be looked at again" in process.log, 20), process.log
+        assert eventually(lambda: "can be checked for changes again" in process.log, 20), process.log
         assert process.log.count("changes go unseen") == 1
         process.write("says.yaml", "[changed, {finish: stop}]\n")
         assert eventually(lambda: process.says("m") == "changed", 20), process.log

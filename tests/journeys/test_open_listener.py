@@ -41,5 +41,5 @@ def test_the_guard_judges_where_the_listener_is_bound(
         assert served.chat("m").status_code == status
         assert served.http.get("/v1/models", headers=BEARER).status_code == 200
     if edited.startswith("server: {host: 127.0.0.1}") and result == "error":
-        said = "gateway.yaml keys: the listener is open to others on 0.0.0.0 until the next start: name client keys"
+        said = "gateway.yaml keys: the listener stays bound to 0.0.0.0 until the next start"
         assert said in caplog.text
