@@ -40,7 +40,7 @@ class MetricsSnapshot:
 
     numbers: dict[str, dict[Labels, float]] = field(default_factory=dict)
     histograms: dict[str, dict[Labels, list[float]]] = field(default_factory=dict)
-    """See ``Histogram``."""
+    """In the form of ``Histogram.snapshot``."""
     process: list[Family] = field(default_factory=list)
     """The metrics of the operating system about the process."""
 
@@ -121,6 +121,10 @@ class _SnapshotCollector(Collector):
         yield from self._snapshot.process
         for row in METRICS:
             if row.kind == "histogram":
-                yield Histogram(row, self._snapshot.histograms.get(row.name)).family()
+                histogram = Histogram(row)
+                histogram.restore(self._snapshot.histograms.get(row.name, {}))
+                yield histogram.family()
             else:
-                yield Number(row, self._snapshot.numbers.get(row.name)).family()
+                number = Number(row)
+                number.restore(self._snapshot.numbers.get(row.name, {}))
+                yield number.family()

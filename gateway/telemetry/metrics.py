@@ -1,8 +1,10 @@
-"""The metrics of a process, and how the record of a call moves them."""
+"""Moves the metrics for each finished call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
@@ -10,13 +12,13 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
-from gateway.telemetry.instruments import Histogram, Labels, Number
+from gateway.telemetry.instruments import Histogram, HistogramSeries, Labels, Number, NumberSeries
 from gateway.telemetry.names import LABEL_VALUES, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-FROM_THE_START = {
-    # Rare events whose rate should read 0, not "no data", before the first of them.
+INITIAL = {
+    # Counters of rare events, present from the start: their rate reads 0 instead of "no data".
     "gateway_reloads_total": LABEL_VALUES["result"],
     "gateway_client_gone_total": LABEL_VALUES["phase"],
     "gateway_shed_total": LABEL_VALUES["reason (shed)"],
@@ -24,23 +26,65 @@ FROM_THE_START = {
 
 REJECTIONS = frozenset(LABEL_VALUES["reason (param rejections)"])
 NOT_INCOMPLETE = frozenset({"ok", "client_gone", "client_stalled"})
-"""Outcomes after which no client has received only a part of a stream."""
+"""The outcomes of streams that are complete, or that no client is left to read."""
+
+SPLIT_SERIES = {
+    # Keys of ``BoundSeries`` that stand for one metric with a further label.
+    "prompt tokens": ("gateway_tokens_total", {"direction": "prompt"}),
+    "completion tokens": ("gateway_tokens_total", {"direction": "completion"}),
+    "engine cuts": ("gateway_stop_cuts_total", {"source": "engine"}),
+    "gateway cuts": ("gateway_stop_cuts_total", {"source": "gateway"}),
+}
+CUTS = {"engine": "engine cuts", "gateway": "gateway cuts"}
+LABELS = {row.name: row.labels for row in METRICS}
+
+Series = TypeVar("Series", NumberSeries, HistogramSeries)
+
+
+class BoundSeries(dict[str, Series]):
+    """By metric, the series of calls with the same labels; a series is created when it is first moved."""
+
+    def __init__(self, find: Callable[[str, Labels], Series], labels: Mapping[str, str]) -> None:
+        super().__init__()
+        self._find: Callable[[str, Labels], Series] = find
+        self._labels = labels
+
+    def __missing__(self, key: str) -> Series:
+        name, further = SPLIT_SERIES.get(key, (key, {}))
+        labels = {**self._labels, **further}
+        series = self[key] = self._find(name, tuple([labels[label] for label in LABELS[name]]))
+        return series
+
+
+class InFlight(dict[str, NumberSeries]):
+    """The number of calls under way, by endpoint; a series is created when it is first moved."""
+
+    def __init__(self, number: Number) -> None:
+        super().__init__()
+        self._number = number
+
+    def __missing__(self, key: str) -> NumberSeries:
+        series = self[key] = self._number.labels((key,))
+        return series
 
 
 class Metrics(Collector):
-    """Every metric of ``telemetry/names.py``; one thread writes."""
+    """Every metric of ``names.py``; one thread writes."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._numbers = {row.name: Number(row) for row in METRICS if row.kind != "histogram"}
         self._histograms = {row.name: Histogram(row) for row in METRICS if row.kind == "histogram"}
-        for name, values in FROM_THE_START.items():
+        self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
+        """By the labels of a call; these are names of the configuration, so their number is bounded."""
+        self.in_flight = InFlight(self._numbers["gateway_in_flight"])
+        for name, values in INITIAL.items():
             for value in values:
                 self.count(name, value, by=0)
         for name in ("gateway_worker_restarts_total", "gateway_log_lines_dropped_total"):
             self.count(name, by=0)
         self.process = ProcessCollector(registry=self.registry)
-        """The operating system's figures of this process."""
+        """The metrics of the operating system about this process."""
         self.registry.register(self)
 
     def collect(self) -> Iterator[Family]:
@@ -53,78 +97,95 @@ class Metrics(Collector):
         return generate_latest(self.registry)
 
     def snapshot(self) -> tuple[dict[str, dict[Labels, float]], dict[str, dict[Labels, list[float]]]]:
-        """Copies of the series of all counters and gauges, and of all histograms, by name."""
+        """Our own counters and gauges, and our histograms, by name; cheap enough for every second."""
         return (
-            {name: dict(number.series) for name, number in self._numbers.items()},
-            {
-                name: {labels: list(series) for labels, series in histogram.series.items()}
-                for name, histogram in self._histograms.items()
-            },
+            {name: number.snapshot() for name, number in self._numbers.items()},
+            {name: histogram.snapshot() for name, histogram in self._histograms.items()},
         )
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
-        """Move a counter or gauge; labels in the order of its row."""
-        self._numbers[name].add(labels, by)
+        """Increment a counter; labels in the order of its row."""
+        self._numbers[name].labels(labels).value += by
 
     def workers(self, number: int) -> None:
-        """Set the number of serving processes."""
-        self._numbers["gateway_workers"].series = {(): float(number)}
+        """Set the number of processes that serve."""
+        self._numbers["gateway_workers"].labels(()).value = float(number)
 
     def built(self, version: str, revision: str) -> None:
-        """Set the build and the configuration that serve; replaces the series of earlier ones."""
-        self._numbers["gateway_build_info"].series = {(version, revision): 1.0}
+        """Set which build and configuration serve; the series of an older one is removed."""
+        self._numbers["gateway_build_info"].series = {(version, revision): NumberSeries(1.0)}
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
-        """Count an attempt at a target that has ended or begun to answer."""
-        self.count("gateway_attempts_total", model, target, outcome)
+        """Count one attempt at one target, which has failed or begun to answer."""
+        labels = (model, target, outcome)
+        number = self._numbers["gateway_attempts_total"]
+        (number.series.get(labels) or number.labels(labels)).value += 1
 
     def record(self, record: Record) -> None:
         """Count a finished call."""
-        model, target, duration, upstream = record.model, record.target, record.duration, record.upstream
-        call = (record.endpoint, model)
-        self.count("gateway_requests_total", record.endpoint, model, record.outcome)
-        self._observe("gateway_request_seconds", call, duration)
-        self._observe("gateway_admission_seconds", (record.endpoint,), record.admission)
-        self._observe("gateway_first_token_seconds", (model,), record.first_token)
-        if record.template:
-            self._observe("gateway_render_seconds", (record.template, record.kind), record.render)
-        if upstream is not None:
-            # An empty answer has no first content.
-            if record.upstream_first is not None or record.outcome == "ok":
-                self._observe("gateway_upstream_seconds", (model, target), upstream)
-            self._observe("gateway_overhead_seconds", call, max(duration - upstream, 0.0))
-        self._observe("gateway_upstream_first_token_seconds", (model, target), record.upstream_first)
+        key = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source)
+        numbers, histograms = self._bound.get(key) or self._bind(key, record)
+        duration, upstream = record.duration, record.upstream
+        numbers["gateway_requests_total"].value += 1
+        begun = record.upstream_first is not None or record.outcome == "ok"  # an empty answer has no first content
+        overhead = None if upstream is None else duration - upstream if duration > upstream else 0.0
+        for name, value in (
+            ("gateway_request_seconds", duration),
+            ("gateway_admission_seconds", record.admission),
+            ("gateway_first_token_seconds", record.first_token),
+            ("gateway_render_seconds", record.render if record.template else None),
+            ("gateway_upstream_seconds", upstream if begun else None),
+            ("gateway_overhead_seconds", overhead),
+            ("gateway_upstream_first_token_seconds", record.upstream_first),
+        ):
+            if value is not None:  # ``HistogramSeries.observe``, without a call for each
+                series = histograms[name]
+                series.counts[bisect_left(series.bounds, value)] += 1
+                series.sum += value
         if record.stream:
-            self._stream(record)
+            self._record_stream(record, numbers, histograms)
         if record.prompt_tokens:
-            self.count("gateway_tokens_total", model, "prompt", record.usage_source, by=record.prompt_tokens)
+            numbers["prompt tokens"].value += record.prompt_tokens
         if record.completion_tokens:
-            self.count("gateway_tokens_total", model, "completion", record.usage_source, by=record.completion_tokens)
+            numbers["completion tokens"].value += record.completion_tokens
         for source in record.stop_cuts:
-            self.count("gateway_stop_cuts_total", model, source)
+            numbers[CUTS[source]].value += 1
             if source == "gateway":
-                self.count("gateway_stop_leaks_total", model)
+                numbers["gateway_stop_leaks_total"].value += 1
         if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly or record.tool_parse_failures:
-            self._anomalies(record)
+            self._record_rare(record)
 
-    def _observe(self, name: str, labels: Labels, value: float | None) -> None:
-        if value is not None:
-            self._histograms[name].observe(labels, value)
+    def _bind(self, key: Labels, record: Record) -> tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]:
+        labels = {
+            "endpoint": record.endpoint,
+            "model": record.model,
+            "outcome": record.outcome,
+            "template": record.template,
+            "kind": record.kind,
+            "target": record.target,
+            "source": record.usage_source,
+        }
+        bound = self._bound[key] = (
+            BoundSeries(lambda name, values: self._numbers[name].labels(values), labels),
+            BoundSeries(lambda name, values: self._histograms[name].labels(values), labels),
+        )
+        return bound
 
-    def _stream(self, record: Record) -> None:
-        labels = (record.model,)
-        for gap in record.gaps:
-            self._histograms["gateway_token_gap_seconds"].observe(labels, gap)
+    def _record_stream(
+        self, record: Record, numbers: BoundSeries[NumberSeries], histograms: BoundSeries[HistogramSeries]
+    ) -> None:
+        if record.gaps:
+            histograms["gateway_token_gap_seconds"].observe_all(record.gaps)
         if record.first_token is None:
             return
         tokens = record.completion_tokens or 0
         if record.outcome == "ok" and tokens > 1:
             each = (record.duration - record.first_token) / (tokens - 1)
-            self._observe("gateway_time_per_output_token_seconds", labels, each)
+            histograms["gateway_time_per_output_token_seconds"].observe(each)
         elif record.outcome not in NOT_INCOMPLETE:
-            self.count("gateway_stream_incomplete_total", record.model)
+            numbers["gateway_stream_incomplete_total"].value += 1
 
-    def _anomalies(self, record: Record) -> None:
+    def _record_rare(self, record: Record) -> None:
         for rule in record.role_rewrites:
             self.count("gateway_role_rewrites_total", record.template, rule)
         if record.bos_anomaly:

@@ -31,7 +31,7 @@ def worker(*models: str) -> Metrics:
     metrics = Metrics()
     for number, model in enumerate(models):
         metrics.record(Record(f"req_{number}", "chat", model, "ok", 200, False, duration=0.25 * (number + 1)))
-    metrics.count("gateway_in_flight", "chat")
+    metrics.in_flight["chat"].value += 1
     metrics.built("1", "abc")
     return metrics
 

@@ -44,7 +44,8 @@ class CallHandler:
         metrics = state.metrics
         timeline = CallTimeline(endpoint.name, request.request_id, request.received)
         end = ("internal_error", 500, "")
-        metrics.count("gateway_in_flight", endpoint.name)
+        in_flight = metrics.in_flight[endpoint.name]
+        in_flight.value += 1
         state.running += 1
         try:
             try:
@@ -73,7 +74,7 @@ class CallHandler:
             _send_failure(request, failure, timeline)
         finally:
             state.running -= 1
-            metrics.count("gateway_in_flight", endpoint.name, by=-1)
+            in_flight.value -= 1
             record = timeline.freeze(*end)
             metrics.record(record)
             log_call(record)
