@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import uvloop
 
-from gateway.server.listen import create_server
+from gateway.server.lifecycle import create_server
 from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind
 

@@ -18,7 +18,7 @@ from gateway.config.schema.settings import GATEWAY, ROWS, Row
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.parity.cases import matrix
 from gateway.parity.causes import CAUSES
-from gateway.telemetry.names import LABEL_VALUES, METRICS, Metric
+from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Metric
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {

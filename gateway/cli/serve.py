@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
             from gateway.server import supervisor
 
             return supervisor.serve(args.config, os.environ, args.log_level)
-        from gateway.server import listen
+        from gateway.server import lifecycle
 
-        return listen.serve(runtime, snapshot, args.log_level)
+        return lifecycle.serve(runtime, snapshot, args.log_level)
     except ConfigError:
         raise
     except (GatewayError, PortBusy) as error:

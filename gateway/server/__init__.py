@@ -2,7 +2,7 @@
 
 application          the gateway as a Starlette application, for other ASGI servers
 greeting             the lines printed when the gateway is ready
-listen               one process that serves: sockets, signals, draining
+lifecycle            one process that serves: sockets, signals, draining
 memory               settings of the garbage collector and of malloc
 metrics_aggregation  /metrics of several workers
 reload               reads the configuration's files, and again when they change

@@ -26,7 +26,7 @@ from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.core.version import VERSION
 from gateway.edge.http1.server import BACKLOG
 from gateway.server.greeting import greeting
-from gateway.server.listen import EXIT_ABORTED
+from gateway.server.lifecycle import EXIT_ABORTED
 from gateway.server.metrics_aggregation import MetricsAggregator
 from gateway.server.reload import ConfigReloader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel

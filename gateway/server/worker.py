@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
-from gateway.server.listen import Listeners, serve
+from gateway.server.lifecycle import Listeners, serve
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel, receive
 from gateway.server.runtime import Runtime
 from gateway.telemetry.merge import take_snapshot

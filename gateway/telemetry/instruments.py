@@ -13,7 +13,7 @@ from itertools import repeat
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 
-from gateway.telemetry.names import Metric
+from gateway.telemetry.metric_definitions import Metric
 
 Labels = tuple[str, ...]
 

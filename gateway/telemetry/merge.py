@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from gateway.telemetry.instruments import Histogram, Labels, Number
+from gateway.telemetry.metric_definitions import METRICS
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.names import METRICS
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
 from gateway.telemetry.instruments import Histogram, HistogramSeries, Labels, Number, NumberSeries
-from gateway.telemetry.names import LABEL_VALUES, METRICS
+from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.telemetry.names import METRICS
+from gateway.telemetry.metric_definitions import METRICS
 
 TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 NAME = re.compile(r"\b(?:gateway|process|python)_\w+|\bup\b")

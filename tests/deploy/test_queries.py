@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gateway.core.errors import GatewayError, RequestError
+from gateway.telemetry.metric_definitions import METRICS
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.names import METRICS
 from tests.deploy import promql
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

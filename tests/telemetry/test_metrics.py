@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.record import Record
+from gateway.telemetry.metric_definitions import METRICS
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.names import METRICS
 from tests.serving import ROOT, Gateway, eventually, gateway
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
