@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from gateway.backend.openai.events import CHAT, COMPLETIONS, ChunkReader
 from gateway.backend.openai.fast_stream import ATTEMPTS, Sample, SseSplicer
+from gateway.core import fast_paths
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.sse import SseParser
 from gateway.stream.stop_search import stop_set
+
+pytestmark = pytest.mark.skipif(not fast_paths.ENABLED, reason="compares the fast path with the general form")
 
 SHAPES = {"completions": COMPLETIONS, "chat": CHAT}
 STOPS = ("<eo>", "\n")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.core import fast_paths
 from gateway.core.dialogue import (
     DEFAULT_OPTIONS,
     Dialogue,
@@ -25,6 +26,8 @@ from gateway.template.registry import dialogue_of
 from gateway.template.spec.template import Example
 from gateway.wire.requests import read_chat
 from tests.template.samples import BOT, HUMAN, PLAIN, RESERVED, THINKING, dialogue, template
+
+pytestmark = pytest.mark.skipif(not fast_paths.ENABLED, reason="compares layouts, a fast path, with the general form")
 
 A, S, U = "assistant", "system", "user"
 
