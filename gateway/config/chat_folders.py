@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files.reader import digest_of, folder_names
+from gateway.config.files.reader import digest_of, folder_names, resolve_links
 from gateway.core.errors import ConfigError, Problem, TemplateError
 from gateway.template.huggingface.folder.chat_template import GENERATION, read_chat_files, shortened, template_in
 from gateway.template.huggingface.folder.named_templates import DEFAULT, PROCESSORS, TEMPLATE, TOKENIZER
@@ -27,6 +27,8 @@ TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
 
 MOST_BYTES = 64 * 1024 * 1024
 """Limit for one file, in bytes; ``tokenizer_config.json`` may list thousands of added tokens."""
+BLOBS = "blobs"
+"""Folder of a Hugging Face cache that holds the files to which a snapshot links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class _Files:
     def fetch(self, name: str) -> bytes | None:
         """Return a file's bytes, or None if it does not exist. Raises ``ConfigError`` for an unreadable file."""
         if name not in self.read:
-            path = self._folder / name
+            path = self._inside(name)
             if not os.path.lexists(path):
                 return None
             if not path.is_file():
@@ -147,7 +149,15 @@ class _Files:
 
     def names(self, name: str) -> tuple[str, ...]:
         """Return the names in a subfolder."""
-        return folder_names(self._folder / name, name)
+        return folder_names(self._inside(name), name)
+
+    def _inside(self, name: str) -> Path:
+        """Return a path inside the folder, or inside the blob store of the surrounding Hugging Face cache."""
+        path, folder = self._folder / name, resolve_links(self._folder)
+        target = resolve_links(path)
+        if not any(target.is_relative_to(one) for one in (folder, folder.parent.parent / BLOBS)):
+            raise TemplateError(f"{name} is a link that leads out of the folder: put the file itself there")
+        return path
 
 
 def _whole(path: Path) -> bytes:

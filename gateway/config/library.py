@@ -55,8 +55,14 @@ class Library:
             return None
         for base in self.bases(folder):
             path = base / f"{name}.yaml"
-            if os.path.lexists(path):
+            if not os.path.lexists(path):
+                continue
+            if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base)):
                 return path
+            self.files.problems.append(
+                blame(f"{folder}/{name}.yaml leads out of its folder: put the file itself there")
+            )
+            return None
         self.files.problems.append(blame(f"no {NOUN[folder]} {quote(name)}{suggest(name, self.names(folder))}"))
         return None
 

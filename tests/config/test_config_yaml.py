@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.config.files.yaml import MAX_BYTES, MAX_DEPTH, parse
+from gateway.config.files.yaml import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, parse
 
 SCALARS = {  # as written: what it means
     "no": "no",
@@ -82,12 +82,18 @@ def test_few_aliases_are_followed() -> None:
     assert document.line(("b", "k")) == 2
 
 
+BILLION = "a0: &a0 [x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+FEW_BUT_HUGE = f"a: &a [{', '.join('x' * 30_000)}]\nb: [*a, *a, *a, *a]\n"
 MERGES = "a: &a {k: v}\nb: &b {<<: [" + ", ".join(["*a"] * 15) + "]}\n"
 
 REFUSED = {  # name: (text, line of the problem, a word of it)
     "object tag": ("a: !!python/object/apply:os.system [ls]\n", 1, "tags"),
     "own tag": ("a: 1\nb: !env KEY\n", 2, "tags"),
     "non-specific tag": ("a: ! 12\n", 1, "tags"),
+    "alias bomb": (BILLION, 4, "aliases"),
+    "few aliases of something huge": (FEW_BUT_HUGE, 2, "values"),
     "an alias inside its own anchor": ("a: &a [*a]\n", 1, "alias"),
     "an alias to nothing": ("a: *b\n", 1, "alias"),
     "merge": (MERGES, 2, "merges"),
@@ -115,6 +121,12 @@ def test_what_is_not_plain_data_is_refused_quickly_at_its_line(name: str) -> Non
     assert [(problem.file, problem.line) for problem in document.problems][:1] == [("a.yaml", line)]
     assert word in document.problems[0].message
     assert time.process_time() - began < 5
+
+
+def test_the_alias_limit_is_exact() -> None:
+    text = "a: &a x\nb: [" + ", ".join(["*a"] * MAX_ALIASES) + "]\n"
+    assert parse(text.encode(), "a.yaml").problems == ()
+    assert parse((text + "c: *a\n").encode(), "a.yaml").problems
 
 
 def test_bytes_that_are_not_utf8_are_refused_at_their_line() -> None:

@@ -224,9 +224,16 @@ def test_a_name_too_long_for_any_file_is_a_problem_like_any_other(line: str, wri
         load(write({"gateway.yaml": text}), {})
 
 
-def test_a_link_is_followed(write: Write, tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_refused(write: Write, tmp_path: Path) -> None:
     path = write({"gateway.yaml": GATEWAY.replace("plain", "linked"), "elsewhere.yaml": PLAIN})
     (tmp_path / "meta_templates" / "linked.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    with pytest.raises(ConfigError, match=r"meta_templates/linked\.yaml leads out of its folder"):
+        load(path, {})
+
+
+def test_a_link_inside_the_folder_is_followed(write: Write, tmp_path: Path) -> None:
+    path = write({"gateway.yaml": GATEWAY.replace("plain", "linked")})
+    (tmp_path / "meta_templates" / "linked.yaml").symlink_to("plain.yaml")
     assert load(path, {}).models["demo"].template.name == "linked"
 
 

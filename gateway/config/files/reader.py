@@ -86,6 +86,14 @@ def digest_of(files: Mapping[str, bytes]) -> str:
     return digest("".join([f"{name}\0{digest(data)}\n" for name, data in files.items()]).encode())
 
 
+def resolve_links(path: Path) -> Path:
+    """Return the path with links resolved. Raises ``TemplateError`` for an impossible file name."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:
+        raise TemplateError(f"{path.name!a} is not a valid file name") from None
+
+
 def folder_names(folder: Path, name: str) -> tuple[str, ...]:
     """Return the sorted names in a folder; empty if it does not exist. Raises ``TemplateError`` on failure."""
     try:

@@ -1,9 +1,10 @@
 """Parsing strict YAML into plain values, with the line of each value.
 
-Refused: tags, merges, duplicate keys, more than one document.
+Refused: tags, merges, duplicate keys, more than a few aliases, more than one document.
 Plain scalars follow the core schema of YAML 1.2, so ``no``, ``012`` and ``12:30``
 are strings (``docs/spec/reliability.md`` F13).
-The builder reads libyaml's events instead of nodes: events distinguish written tags from resolved ones.
+The builder reads libyaml's events instead of nodes: events distinguish written tags from resolved
+ones, and an alias bomb is refused before it is expanded.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from gateway.core.errors import Problem
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
+MAX_ALIASES = 20
+MAX_VALUES = 100_000
+"""Limit for scalars, lists and mappings after alias expansion; nested aliases multiply."""
 
 Path = tuple[str | int, ...]
 """The keys that lead to a value: ``("models", "my-model", "targets", 0, "url")``."""
@@ -119,7 +123,7 @@ def parse(data: bytes, file: str) -> YamlDocument:
     builder = _Builder(file, yaml.parse(text, Loader=yaml.CSafeLoader))
     try:
         value = builder.document()
-    except _Unreadable as error:
+    except _TooMuch as error:
         return YamlDocument(file, None, {}, (*builder.problems, Problem(file, error.line, "", str(error))))
     except yaml.YAMLError as error:
         return _refused(file, *_explain(error, text))
@@ -143,8 +147,8 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str]:
     return line, f"not valid YAML ({what}): {hint}"
 
 
-class _Unreadable(Exception):
-    """The rest of the file is not read."""
+class _TooMuch(Exception):
+    """The file exceeds a limit; the rest of it is not read."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -159,7 +163,9 @@ class _Builder:
         self.events = events
         self.lines: dict[Path, int] = {}
         self.problems: list[Problem] = []
-        self.anchors: dict[str, Any] = {}
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.aliases = 0
+        self.values = 0
 
     def document(self) -> Any:
         next(self.events)  # stream start
@@ -169,7 +175,7 @@ class _Builder:
         next(self.events)  # document end
         following = next(self.events)
         if isinstance(following, yaml.DocumentStartEvent):
-            raise _Unreadable(_line(following), 'a second document begins here ("---"); a file holds one')
+            raise _TooMuch(_line(following), 'a second document begins here ("---"); a file holds one')
         return value
 
     def node(self, event: Any, path: Path) -> Any:
@@ -178,12 +184,14 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, path)
         if len(path) > MAX_DEPTH:
-            raise _Unreadable(line, f"nested deeper than {MAX_DEPTH} levels")
+            raise _TooMuch(line, f"nested deeper than {MAX_DEPTH} levels")
         if event.tag is not None:
             self.complain(line, path, 'YAML tags ("!…") are not read; write the plain value')
+        before = self.values
+        self.count(1, line)
         value = self.content(event, path)
         if event.anchor is not None:
-            self.anchors[event.anchor] = value
+            self.anchors[event.anchor] = (value, self.values - before)
         return value
 
     def content(self, event: Any, path: Path) -> Any:
@@ -218,13 +226,26 @@ class _Builder:
     def key(self, event: Any, path: Path) -> str:
         """Return a key; keys are always text: ``no: 1`` has the key "no"."""
         if not isinstance(event, yaml.ScalarEvent):
-            raise _Unreadable(_line(event), "a key must be plain text; put a value that begins with { [ or * in quotes")
+            raise _TooMuch(_line(event), "a key must be plain text; put a value that begins with { [ or * in quotes")
+        self.count(1, _line(event))
         return str(event.value)
 
     def alias(self, event: Any, path: Path) -> Any:
+        line = _line(event)
+        self.aliases += 1
+        if self.aliases > MAX_ALIASES:
+            raise _TooMuch(line, f'more than {MAX_ALIASES} aliases ("*name"); write the values out')
         if event.anchor not in self.anchors:
-            self.complain(_line(event), path, "this alias names no finished anchor; write the value out")
-        return self.anchors.get(event.anchor)
+            self.complain(line, path, "this alias names no finished anchor; write the value out")
+            return None
+        value, size = self.anchors[event.anchor]
+        self.count(size, line)
+        return value
+
+    def count(self, size: int, line: int) -> None:
+        self.values += size
+        if self.values > MAX_VALUES:
+            raise _TooMuch(line, f"holds more than {MAX_VALUES} values")
 
     def complain(self, line: int, path: Path, message: str) -> None:
         self.problems.append(Problem(self.file, line, dotted(path), message))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files.reader import Files, ProblemMaker, digest, digest_of, folder_names
+from gateway.config.files.reader import Files, ProblemMaker, digest, digest_of, folder_names, resolve_links
+from gateway.core.errors import TemplateError
 from gateway.template.registry import build, run_examples
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.validation.template import SpecError, parse_spec
@@ -50,7 +51,7 @@ def read_template(
 
 
 class _TemplateFiles:
-    """The files that a template names, relative to its folder."""
+    """The files that a template names; all lie in its folder or below."""
 
     def __init__(self, files: Files, path: Path, blame: ProblemMaker) -> None:
         self._files = files
@@ -60,8 +61,8 @@ class _TemplateFiles:
         """Contents of the files read, for the template's digest."""
 
     def fetch(self, name: str) -> bytes | None:
-        """Return a file's bytes, or None."""
-        path = self._folder / name
+        """Return a file's bytes, or None. Raises ``TemplateError`` for a path outside the folder."""
+        path = self._inside(name)
         if not os.path.lexists(path):
             self._files.looked_at[path] = None
             return None
@@ -71,10 +72,16 @@ class _TemplateFiles:
         return data
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the names in a folder, empty if it does not exist. Raises ``TemplateError`` on failure."""
-        path = self._folder / name
+        """Return the names in a folder, empty if it does not exist. Raises ``TemplateError`` like ``fetch``."""
+        path = self._inside(name)
         self._files.looked_at[path] = None
         return folder_names(path, name)
+
+    def _inside(self, name: str) -> Path:
+        path = self._folder / name
+        if not resolve_links(path).is_relative_to(resolve_links(self._folder)):
+            raise TemplateError(f"{name} leads out of the template's folder: put the file itself there")
+        return path
 
 
 def output_form(spec: TemplateSpec) -> Literal["text", "messages"]:

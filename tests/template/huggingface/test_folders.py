@@ -328,12 +328,10 @@ def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
     assert note.startswith(r"there are several templates, default, 'a\nkind: x': requests get default")
 
 
-def test_a_path_that_no_file_can_have_is_missing(tmp_path: Path) -> None:
+def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
     spec, read = of_yaml(tmp_path, r'file: "m/a\0b.jinja"')
     assert spec is None
-    assert [problem.message for problem in read.problems] == [
-        "there is no m/a\0b.jinja beside the template: the path begins at its folder"
-    ]
+    assert [problem.message for problem in read.problems] == [r"'a\x00b.jinja' is not a valid file name"]
 
 
 @pytest.mark.parametrize("name", [f"{NAMED}/tool_use.jinja", CONFIG])
@@ -363,6 +361,14 @@ def test_a_large_configuration_stays_a_newer_one(tmp_path: Path) -> None:
     config = {"bos_token": "<s>", "added_tokens_decoder": [], "x": "x" * 1_100_000}
     folder = folders.write(tmp_path / "m", {JINJA: TELLS, CONFIG: config, MAP: {"bos_token": "<m>"}})
     assert outcomes(by_import(folder, tmp_path))["plain"].startswith("=[bos_token=<s>]")
+
+
+def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path / "m", {JINJA: "x"})
+    (tmp_path / "elsewhere.json").write_text("{}", encoding="utf-8")
+    (folder / CONFIG).symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(ConfigError, match="leads out of the folder"):
+        read_reference(folder / JINJA, None, {})
 
 
 def test_the_links_of_a_hubs_cache_are_followed(tmp_path: Path) -> None:
