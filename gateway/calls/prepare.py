@@ -86,7 +86,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         raise _too_long(length, "messages")
     parsing = None if route.output_parsing is None else route.output_parsing.of(dialogue, prompt, call.stops)
     effective = parameters.effective(call)
-    if effective.default_limit:
+    if effective.default_limit and (route.tokens is not None or route.engine_tokenizer is not None):
         effective = await _limit_to_context(route, prompt, effective)
     params, metadata = effective.params, prompt.metadata
     if dialogue.options.continue_final and not text:

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.calls.timeline import CallTimeline
-from gateway.core import fast_paths
+from gateway.core.completion import Choice, Completion
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
-from gateway.core.events import Delta, Event, Finish, Usage
+from gateway.core.events import Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice
+from gateway.stream.fold import Fold, fast_fold
 from gateway.stream.output_parser import OutputParser
 from gateway.stream.stop_cutter import Cutter
 from gateway.stream.stop_search import stop_set
@@ -26,9 +27,9 @@ class ResponseStream:
     """The events of one call as the client receives them."""
 
     __slots__ = (
-        "_choices", "_count", "_count_room", "_count_texts", "_cutter", "_events", "_failure", "_over", "_parser",
-        "_parsing", "_pending", "_plain", "_stops", "_streams", "_timeline", "_unfinished", "_wants_logprobs",
-        "exhausted",
+        "_choices", "_count", "_count_room", "_count_texts", "_cutter", "_events", "_failure", "_first", "_over",
+        "_parser", "_parsing", "_pending", "_plain", "_stops", "_streams", "_timeline", "_unfinished",
+        "_wants_logprobs", "exhausted",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,8 @@ class ResponseStream:
         """The only processing is cutting at stops."""
         self._parsing: asyncio.Future[list[Event]] | None = None
         """The batch that is being parsed in a thread."""
+        self._first: Sequence[Event] = ()
+        """The first batch, if ``whole`` has received it."""
         self._pending: Sequence[Event] = ()
         """The last batch, while held text or counts that belong behind it are awaited."""
         self._count_room = MAX_COUNTED
@@ -75,10 +78,8 @@ class ResponseStream:
         """See ``Events``."""
         if self._over:
             return self._end_of_stream()
-        batch = await self._events.next_batch()
-        if self._plain and not self._streams and fast_paths.ENABLED and self._fast_whole_answer(batch):
-            self._timeline.saw(batch)
-            return batch
+        batch = self._first or await self._events.next_batch()
+        self._first = ()
         if self._unfinished is None:
             self._unfinished = set(range(self._choices))
         while True:
@@ -100,6 +101,28 @@ class ResponseStream:
             if self._over:
                 return self._end_of_stream()
             batch = await self._events.next_batch()
+
+    async def whole(self) -> Completion | Document:
+        """The whole answer, for a client that does not stream; call once, instead of ``next_batch``."""
+        self._first = batch = await self._events.next_batch()
+        if self._plain and not self._streams and self._events.exhausted and self._choices == 1:
+            completion = fast_fold(batch)
+            if completion is not None and self._has_no_stop(completion.choices[0]):
+                self._timeline.saw(batch)
+                return completion
+        batch = await self.next_batch()
+        if self.exhausted and (completion := fast_fold(batch)) is not None:
+            return completion
+        fold = Fold()
+        document: Document | None = None
+        while batch:
+            for event in batch:
+                if type(event) is Document:
+                    document = event  # its usage may follow
+                else:
+                    fold.add(event)
+            batch = await self.next_batch()
+        return fold.result() if document is None else document
 
     async def forward_text(self, passage: TextSplice) -> None:
         """See ``Events``."""
@@ -126,24 +149,11 @@ class ResponseStream:
         self._timeline.saw(held)
         return held
 
-    def _fast_whole_answer(self, batch: Sequence[Event]) -> bool:
-        """True: the batch is the whole answer, of one choice, and holds no character that a stop begins with."""
-        if not self._events.exhausted or self._choices != 1 or self._unfinished is not None:
+    def _has_no_stop(self, choice: Choice) -> bool:
+        """True: the text holds no character that a stop begins with, so there is nothing to cut."""
+        if choice.index or choice.logprobs is not None:
             return False
-        search = stop_set(self._stops).first.search if self._stops else None
-        ended = False
-        for event in batch:
-            if isinstance(event, Delta):
-                if ended or event.index or event.logprobs is not None:
-                    return False
-                if search is not None and search(event.text) is not None:
-                    return False
-            elif isinstance(event, Finish):
-                if ended or event.index:
-                    return False
-                ended = True
-        self._over = self.exhausted = ended
-        return ended
+        return not self._stops or stop_set(self._stops).first.search(choice.text) is None
 
     def _end_of_stream(self) -> Sequence[Event]:
         if self._failure is not None:

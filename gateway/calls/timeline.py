@@ -73,16 +73,16 @@ class CallTimeline:
     def saw(self, events: Sequence[Event]) -> None:
         """A batch is on its way to the client."""
         for event in events:
-            if isinstance(event, Delta):
+            if type(event) is Delta:
                 if self._upstream_first is None and (event.text or is_content(event)):
                     self._upstream_first = self._now()
-            elif isinstance(event, Finish):
+            elif type(event) is Finish:
                 if event.reason == "stop":
                     self.stop_cuts.append(event.source)
                     self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
-            elif isinstance(event, Usage):
+            elif type(event) is Usage:
                 self.usage = event
-            elif isinstance(event, Begun):
+            elif type(event) is Begun:
                 for notice in event.notices:
                     self.delivery_notices.append(notice)
                     self.bos_anomaly = self.bos_anomaly or notice.startswith("bos:")

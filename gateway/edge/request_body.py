@@ -15,7 +15,7 @@ def check_body_headers(request: HttpRequest, limit: int) -> None:
         _check_content_type(request.header("content-type"))
     if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
         raise UnsupportedEncoding("the request body is compressed; send it without content-encoding")
-    length = headers.get(b"content-length", b"")
+    length = headers.get(b"content-length", b"") if request.buffered_body is None else b""
     if length.isdigit() and int(length) > limit:
         raise body_too_large(limit)
 

@@ -37,13 +37,13 @@ def fast_fold(batch: Sequence[Event]) -> Completion | None:
         return None
     begun = delta = finish = usage = None
     for event in batch:
-        if isinstance(event, Delta) and delta is None:
+        if type(event) is Delta and delta is None and finish is None:
             delta = event
-        elif isinstance(event, Finish) and finish is None:
+        elif type(event) is Finish and finish is None:
             finish = event
-        elif isinstance(event, Usage) and usage is None:
+        elif type(event) is Usage and usage is None:
             usage = event
-        elif isinstance(event, Begun) and begun is None:
+        elif type(event) is Begun and begun is None:
             begun = event
         else:
             return None

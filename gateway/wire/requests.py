@@ -58,7 +58,8 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
     _refuse_variables(body)
     _refuse_foreign("embeddings", body)
     read_prompts(body["input"], "input", MAX_INPUTS)
-    _refuse_lost_digits(fields)
+    refuse_lost_digits_in(fields.known)
+    refuse_lost_digits_in(fields.unknown)
     return Call(
         endpoint="embeddings",
         model=body["model"],
@@ -87,12 +88,15 @@ def _call(
     stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if len(stops) > MAX_STOPS[endpoint]:
         raise InvalidValue(f"stop takes at most {MAX_STOPS[endpoint]} strings, not {len(stops)}", param="stop")
-    _refuse_foreign(endpoint, body)
+    if not FOREIGN[endpoint].keys().isdisjoint(body):
+        _refuse_foreign(endpoint, body)
     stream, options = body.get("stream"), body.get("stream_options")
     if options is not None and not stream:
         # OpenAI refuses this pair too; a client that sets it expects a usage chunk that never comes.
         raise InvalidValue("stream_options needs stream: true", param="stream_options")
-    _refuse_lost_digits(fields)
+    if fields.known or fields.unknown:
+        refuse_lost_digits_in(fields.known)
+        refuse_lost_digits_in(fields.unknown)
     return Call(
         endpoint=endpoint,
         model=body["model"],
@@ -118,12 +122,6 @@ def _refuse_foreign(endpoint: Endpoint, body: dict[str, Any]) -> None:
     for name, path in FOREIGN[endpoint].items():
         if body.get(name) is not None:
             raise InvalidValue(f"this endpoint has no field {name}; send it to {path}", param=name)
-
-
-def _refuse_lost_digits(fields: BodyFields) -> None:
-    refuse_lost_digits_in(fields.known)
-    if fields.unknown:
-        refuse_lost_digits_in(fields.unknown)
 
 
 def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,6 +154,34 @@ def test_the_fast_path_gives_the_events_of_the_general_one(
         assert at_once == heard([[event] for event in answer], False, stream=False, **asked)
 
 
+def whole(batches: Batches, tells: bool, **asked: Any) -> tuple[object, ...]:
+    """The whole answer or its error, and the record of its call."""
+
+    async def run() -> tuple[object, ...]:
+        progress = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
+        response = ResponseStream(exchange(stream=False, **asked), Played(batches, None, tells), progress, None)
+        outcome: object
+        try:
+            outcome = await response.whole()
+        except GatewayError as raised:
+            outcome = raised.code
+        return outcome, progress.freeze("ok", 200)
+
+    return asyncio.run(run())
+
+
+@settings(max_examples=300)
+@given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2))
+@example([BEGUN, Delta(0, "a"), Finish(0, "length"), Usage(1, 2)], (), 1)
+@example([BEGUN, Delta(0, "a<eo>b"), STOP, Usage(1, 2)], ("<eo>",), 1)
+def test_a_whole_answer_is_the_same_in_one_batch_and_event_by_event(
+    answer: list[Event], stops: tuple[str, ...], n: int
+) -> None:
+    at_once = whole([answer], True, stops=stops, n=n)
+    assert at_once == whole([answer], False, stops=stops, n=n)
+    assert at_once == whole([[event] for event in answer], False, stops=stops, n=n)
+
+
 @settings(max_examples=300)
 @given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2), st.integers(0, 3))
 @example([Usage(1, 2), Delta(1, "<"), Delta(0, "<")], ("<eo>",), 2, 0)

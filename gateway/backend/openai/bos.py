@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache
+
 from gateway.core.exchange import Exchange, RawPrompt
 from gateway.core.frozen import dataclass
 
@@ -10,7 +13,7 @@ from gateway.core.frozen import dataclass
 class BosRule:
     """The changes by which the model reads exactly one BOS."""
 
-    fields: dict[str, bool]
+    fields: Mapping[str, bool]
     """For the body: the engine's switch, where it has one."""
     strip: str = ""
     """Removed from the start of each string prompt, because the engine adds it."""
@@ -33,12 +36,11 @@ def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> B
     ``switch``: the field that turns the engine's BOS off and on. ``adds_bos``: what it does by default; None: not
     known. Notices that begin with ``bos:`` are counted as anomalies.
     """
-    if exchange.bos == "none" or not _has_string(exchange):
+    if exchange.bos == "none" or str not in map(type, exchange.prompts):
         return UNCHANGED
     if switch is not None:
         wanted = exchange.bos == "engine"
-        conflict = exchange.params.get(switch, wanted) != wanted
-        return BosRule({switch: wanted}, "", (f"bos: {switch} is set by the template",) if conflict else ())
+        return _switched(switch, wanted, exchange.params.get(switch, wanted) != wanted)
     if adds_bos is None:
         return UNVERIFIED
     if exchange.bos == "engine":
@@ -49,11 +51,14 @@ def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> B
     return UNCHANGED
 
 
-def prompt_under(rule: BosRule, prompt: RawPrompt) -> str | list[int]:
-    """The prompt as it is sent."""
-    return prompt.removeprefix(rule.strip) if isinstance(prompt, str) else list(prompt)
+@cache
+def _switched(switch: str, wanted: bool, conflict: bool) -> BosRule:
+    """``conflict``: the client has set the switch otherwise."""
+    return BosRule({switch: wanted}, "", (f"bos: {switch} is set by the template",) if conflict else ())
 
 
-def _has_string(exchange: Exchange) -> bool:
-    prompts = exchange.prompts
-    return bool(prompts) and (isinstance(prompts[0], str) or any(isinstance(prompt, str) for prompt in prompts))
+def without_bos(rule: BosRule, prompts: Sequence[RawPrompt]) -> Sequence[RawPrompt]:
+    """The prompts as they are sent."""
+    if not rule.strip:
+        return prompts
+    return [prompt.removeprefix(rule.strip) if isinstance(prompt, str) else prompt for prompt in prompts]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.backend.engines import COMPLETIONS_PARAMS
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.base import OpenAIBackend
-from gateway.backend.openai.bos import bos_rule, prompt_under
+from gateway.backend.openai.bos import bos_rule, without_bos
 from gateway.backend.openai.events import COMPLETIONS
 from gateway.backend.openai.request_body import add_common_fields, unverified_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Exchange, RawPrompt
 
 HAS_NO_EFFECT: Mapping[str, Callable[[Any], bool]] = {
     "best_of": lambda value: value == 1,
@@ -42,7 +42,8 @@ class CompletionsBackend(OpenAIBackend):
 
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
         """See ``OpenAIBackend``; ``UnsupportedParameter`` for messages and for what the engine would ignore."""
-        prompts, capabilities = exchange.prompts, self.capabilities
+        prompts: Sequence[RawPrompt] = exchange.prompts
+        capabilities = self.capabilities
         if not prompts:
             raise UnsupportedParameter("this model's target takes a prompt, not messages", param="messages")
         if capabilities.missing:
@@ -50,11 +51,8 @@ class CompletionsBackend(OpenAIBackend):
         if not capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in prompts):
             raise UnsupportedParameter("this model's engine takes strings only, not token ids", param="prompt")
         rule = bos_rule(exchange, capabilities.bos_switch, self._adds_bos)
-        prompt: object
-        if exchange.prompt_is_list or len(prompts) > 1:
-            prompt = [prompt_under(rule, one) for one in prompts]
-        else:
-            prompt = prompt_under(rule, prompts[0])
+        prompts = without_bos(rule, prompts)
+        prompt = prompts if exchange.prompt_is_list or len(prompts) > 1 else prompts[0]
         body = {"model": self.model, **exchange.params, **rule.fields, "prompt": prompt}
         add_common_fields(body, exchange, capabilities)
         if exchange.keep_special and SKIP_SPECIAL in self._known:

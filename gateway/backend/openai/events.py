@@ -149,7 +149,8 @@ class ChunkReader:
             raise self._invalid("the model's server sent an answer without choices")
         events: list[Event] = []
         if self._keys is None:
-            self._keys = RESPONSE_KEYS | chunk.keys()
+            keys = chunk.keys()
+            self._keys = RESPONSE_KEYS if keys <= RESPONSE_KEYS else RESPONSE_KEYS | keys
             fields = _other_keys(chunk, RESPONSE_KEYS)
             events.append(Begun(self._target, replace_lone(fields) if surrogates else fields, self._notices))
         usage = chunk.get("usage")
@@ -208,7 +209,6 @@ class ChunkReader:
         text, joiner = content or "", self._open.get(index)
         if surrogates and joiner is None:
             joiner = SurrogateJoiner()
-        self._open[index] = joiner
         if joiner is not None:
             text = joiner.feed(text) + (joiner.flush() if reason else "")
         extras, finish_extras = _other_keys(choice, form.keys), EMPTY_MAPPING
@@ -223,13 +223,15 @@ class ChunkReader:
         entries = form.logprobs(logprobs) if logprobs else None
         if text or entries or fields or extras:
             events.append(Delta(index, text, entries or None, fields or EMPTY_MAPPING, extras or EMPTY_MAPPING))
-        if reason:
-            del self._open[index]
-            self._finished.add(index)
-            matched = None
-            if finish_extras:
-                matched = next((value for value in finish_extras.values() if isinstance(value, str | int)), None)
-            events.append(Finish(index, reason, matched, "engine", finish_extras))
+        if not reason:
+            self._open[index] = joiner
+            return
+        self._open.pop(index, None)
+        self._finished.add(index)
+        matched = None
+        if finish_extras:
+            matched = next((value for value in finish_extras.values() if isinstance(value, str | int)), None)
+        events.append(Finish(index, reason, matched, "engine", finish_extras))
 
 
 def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStream) -> Usage | None:
@@ -251,7 +253,7 @@ def _other_keys(value: Mapping[str, Any], known: frozenset[str]) -> Mapping[str,
     """The entries beside the known keys, in their order; null values, which engines write for absent ones, left out."""
     if value.keys() <= known:
         return EMPTY_MAPPING
-    for key in value.keys() - known:
-        if value[key] is not None:
-            return {key: item for key, item in value.items() if key not in known and item is not None}
+    for key, item in value.items():
+        if item is not None and key not in known:
+            return {key: item for key, item in value.items() if item is not None and key not in known}
     return EMPTY_MAPPING

@@ -14,13 +14,10 @@ from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.completion import Completion
-from gateway.core.events import Document
-from gateway.core.exchange import Events
 from gateway.core.text_splice import TextSplice
 from gateway.edge.endpoints.endpoint import Endpoint
 from gateway.edge.http_request import JSON, HttpRequest
 from gateway.edge.provenance import explanation, provenance
-from gateway.stream.fold import Fold, fast_fold
 from gateway.wire.responses import DONE, ResponseWriter
 
 STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
@@ -39,7 +36,7 @@ async def respond(endpoint: Endpoint, request: HttpRequest, call: Call, route: R
             request.open_stream = events, writer
             last = await _stream(request, events, writer, timeline, route.spec.policy.delivery.idle)
         else:
-            answer = await _whole(events)
+            answer = await events.whole()
     request.commit()
     if call.stream:
         request.end(last + writer.usage() + DONE)
@@ -97,22 +94,6 @@ async def _stream(
             finally:
                 timeline.passed(splice.moments)
     return b""
-
-
-async def _whole(events: Events) -> Completion | Document:
-    batch = await events.next_batch()
-    if events.exhausted and (completion := fast_fold(batch)) is not None:
-        return completion
-    fold = Fold()
-    document: Document | None = None
-    while batch:
-        for event in batch:
-            if type(event) is Document:
-                document = event  # its usage may follow
-            else:
-                fold.add(event)
-        batch = await events.next_batch()
-    return fold.result() if document is None else document
 
 
 def _writer(endpoint: Endpoint, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline) -> ResponseWriter:

@@ -16,7 +16,7 @@ import select
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import NoReturn, cast
 
 import httptools
 
@@ -44,9 +44,9 @@ class ServerConnection(asyncio.Protocol):
     """One connection."""
 
     __slots__ = (
-        "_closed", "_closing", "_current", "_fields", "_head_bytes", "_headers", "_incoming", "_opened", "_parser",
-        "_progressed", "_queue", "_read_size", "_refusal", "_start", "_url", "_waiting_since", "drained", "lost",
-        "reading_paused", "state", "transport",
+        "_closed", "_closing", "_current", "_head_bytes", "_headers", "_incoming", "_opened", "_parser",
+        "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start", "_url", "_waiting_since", "drained",
+        "lost", "reading_paused", "state", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +78,8 @@ class ServerConnection(asyncio.Protocol):
         """The bytes of the last read held the end of a head, or a part of a body."""
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._fields = 0
+        self._repeated = 0
+        """Fields of the head whose name an earlier one has."""
         self._head_bytes = 0
         """Bytes of an incomplete head; of a body, the bytes of its framing less those of its content."""
         self._read_size = 0
@@ -154,13 +155,12 @@ class ServerConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """llhttp: a field of the head, or a trailer; trailers are dropped."""
-        self._fields += 1
-        if self._fields > MAX_FIELDS:
-            self._refusal = HeadTooLarge(f"the request has more than {MAX_FIELDS} header fields")
-            raise self._refusal
         name = name.lower()
         headers = self._headers
-        headers[name] = value if name not in headers else headers[name] + b", " + value
+        if name in headers:
+            self._repeat_field(name, value)
+        else:
+            headers[name] = value
 
     def on_headers_complete(self) -> None:
         """llhttp: the head is complete."""
@@ -169,6 +169,8 @@ class ServerConnection(asyncio.Protocol):
         if self._head_bytes + self._read_size > MAX_HEAD and self._head_size() > MAX_HEAD:
             self._refusal = _head_too_large()
             raise self._refusal
+        if len(headers) + self._repeated > MAX_FIELDS:
+            self._refuse_fields()
         if parser.should_upgrade():
             if raw == b"CONNECT":
                 raise RequestError("CONNECT")
@@ -192,7 +194,7 @@ class ServerConnection(asyncio.Protocol):
             request.expects_continue = headers[b"expect"].lower() == b"100-continue" and not request.http10
         self._url = b""
         self._headers = {}
-        self._fields = 0
+        self._repeated = 0
         self._head_bytes = -self._read_size  # the bytes that came with the head count as content
         self._progressed = True
         self._incoming = request
@@ -215,12 +217,12 @@ class ServerConnection(asyncio.Protocol):
         request = self._incoming
         if request is None:
             return  # an offer
-        if self._fields:  # trailers
+        if self._headers:  # trailers
             if self._head_size() > MAX_HEAD:
                 self._refusal = _framing_too_large()
                 raise self._refusal
             self._headers = {}
-            self._fields = 0
+            self._repeated = 0
         self._head_bytes = 0
         self._incoming = None
         if request.closing:
@@ -359,10 +361,21 @@ class ServerConnection(asyncio.Protocol):
         if not self._head_bytes and self._incoming is None and self._current is None:
             self._waiting_since = self.state.now
         self._head_bytes += size
-        trailers = self._incoming is not None and self._fields
+        trailers = self._incoming is not None and self._headers
         if self._head_bytes > MAX_HEAD or (trailers and self._head_size() > MAX_HEAD):
             self._refusal = _head_too_large() if self._incoming is None else _framing_too_large()
             self._invalid_input()
+
+    def _repeat_field(self, name: bytes, value: bytes) -> None:
+        """Join the values of a repeated field (RFC 9110, 5.3). Counted, because joining copies the earlier values."""
+        self._repeated += 1
+        if self._repeated > MAX_FIELDS:
+            self._refuse_fields()
+        self._headers[name] += b", " + value
+
+    def _refuse_fields(self) -> NoReturn:
+        self._refusal = HeadTooLarge(f"the request has more than {MAX_FIELDS} header fields")
+        raise self._refusal
 
     def _head_size(self) -> int:
         return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers.items())
@@ -417,7 +430,7 @@ class ServerConnection(asyncio.Protocol):
         """Give a new parser the same head without the offer."""
         lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
         lines += [name + b": " + value for name, value in self._headers.items() if name not in DECLINED]
-        self._url, self._headers, self._fields = b"", {}, 0
+        self._url, self._headers, self._repeated = b"", {}, 0
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
 

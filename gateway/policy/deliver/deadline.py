@@ -16,10 +16,10 @@ class Deadline:
 
     __slots__ = ("_error", "_loop", "_task", "_timer")
 
-    def __init__(self, when: float, check: Callable[[], GatewayError | float]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, when: float, check: Callable[[], GatewayError | float]) -> None:
         """At loop time ``when`` the timer calls ``check``, which returns the error to raise, or a later time."""
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task(self._loop)
+        self._loop = loop
+        self._task = asyncio.current_task(loop)
         self._error: GatewayError | None = None
         """The reason for which the task was cancelled."""
         # Only the timer refers to ``check``: its owner refers to this object, and a cycle would keep the request.

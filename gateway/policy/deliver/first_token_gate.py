@@ -64,8 +64,10 @@ class GatedStream(LayerStream):
             await self._events.forward_text(passage)
 
     async def _begin_within(self, seconds: float) -> Events:
+        loop = asyncio.get_running_loop()
         deadline = Deadline(
-            asyncio.get_running_loop().time() + seconds,
+            loop,
+            loop.time() + seconds,
             lambda: UpstreamTimeout(f"the model's server sent no content within {seconds:g} s"),
         )
         try:

@@ -60,7 +60,7 @@ class _TimedStream(LayerStream):
 
     async def __aenter__(self) -> Events:
         first = self._end if self._idle is None else min(self._end, self._loop.time() + self._idle)
-        self._deadline = deadline = Deadline(first, self._check)
+        self._deadline = deadline = Deadline(self._loop, first, self._check)
         try:
             events = await self._inner.__aenter__()
         except BaseException as error:
