@@ -1,4 +1,4 @@
-"""Limit on the conversations that are rendered in this process; longer ones go to the template's subprocess.
+"""Limits on the conversations that are rendered in this process; others go to the template's subprocess.
 
 A render in this process holds the event loop, so its time has to be short for every conversation that a client may
 send. Templates are the operator's, and need time in proportion to the conversation or to its square. Each template is
@@ -46,6 +46,15 @@ def message_limit(template: CompiledTemplate, variables: Mapping[str, Any]) -> i
             break
         limit = number
     return limit
+
+
+def has_number(value: Any) -> bool:
+    """Whether a value of JSON is or holds a number: a template could repeat a text that many times."""
+    if isinstance(value, (list, tuple)):
+        return any(map(has_number, value))
+    if isinstance(value, Mapping):
+        return any(map(has_number, value.values()))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def size_of(value: Any, limit: int) -> int:

@@ -17,7 +17,7 @@ from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.template.huggingface.attribution import segments_of
 from gateway.template.huggingface.folder.named_templates import TOOL_USE
-from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, message_limit, size_of
+from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, has_number, message_limit, size_of
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment
 from gateway.template.huggingface.sandbox.subprocess_renderer import SubprocessRenderer
@@ -127,7 +127,7 @@ class JinjaTemplate:
                 "tools": list(tools) or None,
                 "add_generation_prompt": not dialogue.options.continue_final,
             },
-            in_process=len(messages) <= limit and size <= max_size,
+            in_process=len(messages) <= limit and size <= max_size and not has_number(request_variables),
             forced_call=forced_call,
             request_variables=tuple([name for name in request_variables if name not in ATTRIBUTED_BY_NAME]),
             end_mark=end_mark,

@@ -51,6 +51,11 @@ PLACES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], bool]] = {
         False,
     ),
     "a long variable": (messages(1, 5), {"chat_template_kwargs": {"x": ["x"] * 20_000}}, False),
+    "a text as variable": (messages(1, 5), {"chat_template_kwargs": {"x": "999999999"}}, True),
+    "a truth value as variable": (messages(1, 5), {"chat_template_kwargs": {"x": True}}, True),
+    "a number as variable": (messages(1, 5), {"chat_template_kwargs": {"x": 999_999_999}}, False),
+    "a fraction as variable": (messages(1, 5), {"chat_template_kwargs": {"x": 1e9}}, False),
+    "a number inside a variable": (messages(1, 5), {"chat_template_kwargs": {"x": [{"y": [2]}]}}, False),
 }
 
 
