@@ -34,7 +34,7 @@ class Case:
     @property
     def dialogue(self) -> Dialogue:
         """The conversation for a template."""
-        return dialogue_of(Example(self.messages, continue_final=self.continue_final, tools=self.tools))
+        return dialogue_of(Example(self.messages, continue_final_message=self.continue_final, tools=self.tools))
 
 
 def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:

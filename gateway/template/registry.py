@@ -64,7 +64,7 @@ def dialogue_of(example: Example) -> Dialogue:
     return Dialogue(
         plain_messages(raws) or tuple([_message(raw) for raw in raws]),
         render_options(
-            continue_final=example.continue_final,
+            continue_final=example.continue_final_message,
             tools=example.tools,
             tool_choice=example.tool_choice,
             variables=example.variables,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.template.lazyllm.tokens import SpecialTokens
+from gateway.template.spec.tools import Word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +19,9 @@ class PrompterSpec:
     """Those of the family ``marks_of``, with the file's own ``marks`` over them."""
     instruction: str | tuple[str, str] = ""
     """Text, or (system, user); slots are written ``{name}``."""
-    extra_keys: tuple[str, ...] = ()
+    extra_keys: tuple[Word, ...] = ()
     """More slots, each under a heading of its own."""
-    input_slot: str = ""
+    input_slot: Word = ""
     """The slot that the last user message fills; empty: the message has a turn of its own."""
     history: tuple[tuple[str, str], ...] = ()
     """Pairs of user and assistant texts before every conversation."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.prompt import Bos
 from gateway.template.spec.prompter import PrompterSpec
-from gateway.template.spec.tools import ThinkingSpec, ToolsSpec
+from gateway.template.spec.tools import ThinkingSpec, ToolsSpec, Word
 
 ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
 """The roles of an API model, in OpenCompass's words."""
@@ -22,7 +22,7 @@ ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
 class RoleSpec:
     """One entry of ``round`` or ``reserved_roles``."""
 
-    role: str
+    role: Word
     begin: str = ""
     end: str = ""
     prompt: str | None = None
@@ -36,12 +36,12 @@ class RoleSpec:
 class Example:
     """A conversation and the exact prompt that it must become. Rendered whenever the file is loaded."""
 
-    messages: tuple[Mapping[str, Any], ...]
+    messages: tuple[Mapping[str, Any], ...] = ()
     prompt: str | None = None
     """The exact string (string templates)."""
     sent: tuple[Mapping[str, Any], ...] | None = None
     """The exact messages (templates whose roles carry ``api_role``)."""
-    continue_final: bool = False
+    continue_final_message: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
@@ -97,13 +97,13 @@ class TemplateSpec:
     round: tuple[RoleSpec | str, ...] = ()
     reserved_roles: tuple[RoleSpec, ...] = ()
     eos_token_id: int | None = None
-    roles: Mapping[str, str] = field(default=EMPTY_MAPPING)
+    roles: Mapping[str, Word] = field(default=EMPTY_MAPPING)
     """OpenAI role → template role, beyond the standard four."""
-    stop: tuple[str, ...] = ()
+    stop: tuple[Word, ...] = ()
     bos: Bos = "none"
-    bos_text: str = ""
+    bos_text: Word = ""
     turns: Literal["natural", "opencompass"] = "natural"
-    media: str | None = None
+    media: Word | None = None
     """Placeholder text for a media part; None: media are refused."""
     tools: ToolsSpec | None = None
     """None: a request with tools is refused."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+Word = Annotated[str, "not empty"]
+"""A text that is not empty in a template file."""
 
 Parser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
 PARSERS: tuple[str, ...] = get_args(Parser)
@@ -105,8 +108,8 @@ ReasoningField = Literal["reasoning_content", "reasoning"]
 class ThinkingSpec:
     """The key ``thinking``: the model writes its reasoning between two markers."""
 
-    begin: str
-    end: str
+    begin: Word
+    end: Word
     open: bool | Literal["auto"] = False
     """True: the prompt ends inside the reasoning; ``auto``: only a prompt that ends with ``begin`` does."""
     fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")

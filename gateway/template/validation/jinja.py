@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import GatewayError, TemplateError
@@ -18,16 +18,14 @@ from gateway.template.huggingface.folder.named_templates import DEFAULT, TOOL_US
 from gateway.template.huggingface.folder.reader import Fetch, Names
 from gateway.template.huggingface.folder.special_tokens import NAME, OURS, TOKENS
 from gateway.template.spec.template import JinjaSpec, TemplateSpec
-from gateway.template.validation.examples import read_examples
-from gateway.template.validation.keys import stop_texts, token_id
+from gateway.template.spec.tools import Word
 from gateway.template.validation.problems import Path, Problems, as_name, as_names, shown, suggestion
-from gateway.template.validation.tools import KEYS as TOOL_KEYS
-from gateway.template.validation.tools import check_forced, read_thinking, read_tools
 
 JINJA_KEYS = (
     "kind", "description", "file", "template", "variant", "sha256", "special_tokens", "kwargs", "request_kwargs",
-    "clock", "content", "tool_arguments", "stop", "eos_token_id", "bos", "examples", *TOOL_KEYS,
+    "clock", "content", "tool_arguments", "stop", "eos_token_id", "bos", "examples", "tools", "thinking",
 )  # fmt: skip
+WORDS = ("file", "template", "variant", "sha256")
 
 FIXED_DAY = "2024-07-26"
 """The day of ``strftime_now`` unless the file sets ``clock``: the one that common templates fall back to."""
@@ -42,62 +40,49 @@ PROBES = (
 """Conversations that nearly every template accepts."""
 
 
-def read_jinja(keys: Mapping[str, Any], name: str, problems: Problems, fetch: Fetch, names: Names) -> TemplateSpec:
-    """The spec of a file's keys; mistakes are added to ``problems``."""
-    problems.keys(keys, JINJA_KEYS, ())
+def read_jinja(
+    keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, fetch: Fetch, names: Names
+) -> TemplateSpec:
+    """The spec with its chat template; mistakes are added to ``problems``."""
     if ("file" in keys) == ("template" in keys):
         problems.add((), "kind jinja needs exactly one of `file`, the chat template's file, and `template`, its text")
-    files = _read_files(keys, fetch, names, problems)
-    sources, choice = _choose_sources(files, keys, problems)
+    given = {name: str(problems.value(Word, keys[name], (name,))) for name in WORDS if name in keys}
+    files = _read_files(given, fetch, names, problems)
+    sources, choice = _choose_sources(files, given, problems)
+    values = problems.values(JinjaSpec, keys, (), ("request_kwargs", "clock", "content", "tool_arguments"))
+    values.setdefault("clock", FIXED_DAY)
+    for number, name in enumerate(values.get("request_kwargs", ())):
+        _check_variable(name, ("request_kwargs", number), problems)
+    kwargs = problems.mapping(keys.get("kwargs", {}), ("kwargs",))
+    for name in kwargs:
+        _check_variable(name, ("kwargs", str(name)), problems)
     tokens = _special_tokens(keys, files, problems)
-    content = problems.choice(keys.get("content", "text"), ("content",), ("text", "parts"), "text")
-    arguments = problems.choice(keys.get("tool_arguments", "object"), ("tool_arguments",), ("object", "text"), "object")
-    spec = TemplateSpec(
-        name=name,
-        kind="jinja",
-        description=problems.text(keys.get("description", ""), ("description",)),
-        eos_token_id=token_id(keys, problems),
-        stop=stop_texts(keys, problems),
-        jinja=JinjaSpec(
-            sources=sources,
-            special_tokens=tokens,
-            kwargs=_kwargs(keys, problems),
-            request_kwargs=_request_kwargs(keys, problems),
-            clock=_clock(keys, problems),
-            clock_given="clock" in keys,
-            content=cast(Any, content),
-            tool_arguments=cast(Any, arguments),
-            ends=tuple(dict.fromkeys([text for text in (tokens.get("eos_token", ""), *files.ends) if text.strip()])),
-            end_ids=files.end_ids,
-            files=files.used,
-            names=tuple(files.templates),
-            disagreements=files.notes,
-            choice=choice,
-        ),
-        tools=read_tools(keys, problems, writes=False),
-        thinking=read_thinking(keys, problems),
-        examples=read_examples(keys.get("examples", ()), problems, sends_messages=False),
+    jinja = JinjaSpec(
+        sources=sources,
+        special_tokens=tokens,
+        kwargs=kwargs,
+        clock_given="clock" in keys,
+        ends=tuple(dict.fromkeys([text for text in (tokens.get("eos_token", ""), *files.ends) if text.strip()])),
+        end_ids=files.end_ids,
+        files=files.used,
+        names=tuple(files.templates),
+        disagreements=files.notes,
+        choice=choice,
+        **{**values, "clock": _clock(values["clock"], problems)},
     )
-    check_forced(spec, problems)
-    return spec if problems.found else _check_rendering(spec, keys, problems)
+    return replace(spec, jinja=jinja)
 
 
-# ---------------------------------------------------------------- the files
-
-
-def _read_files(keys: Mapping[str, Any], fetch: Fetch, names: Names, problems: Problems) -> ChatFiles:
+def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: Problems) -> ChatFiles:
     """The named file and those beside it, or the text in the template's own file."""
-    name = problems.word(keys["file"], ("file",)) if "file" in keys else ""
-    if "sha256" in keys:
-        _check_sha256(keys, name, fetch, problems)
+    name = given.get("file", "")
+    if "sha256" in given:
+        _check_sha256(given["sha256"].lower(), name, fetch, problems)
     files = read_chat_files(name, fetch, names, problems) if name else ChatFiles()
-    if "template" in keys:
-        files = replace(files, templates={DEFAULT: problems.word(keys["template"], ("template",))})
-    return files
+    return replace(files, templates={DEFAULT: given["template"]}) if "template" in given else files
 
 
-def _check_sha256(keys: Mapping[str, Any], name: str, fetch: Fetch, problems: Problems) -> None:
-    expected = problems.text(keys["sha256"], ("sha256",)).lower()
+def _check_sha256(expected: str, name: str, fetch: Fetch, problems: Problems) -> None:
     if not SHA256.fullmatch(expected):
         problems.add(("sha256",), "must be the 64 hex digits of the file's SHA-256")
         return
@@ -111,12 +96,12 @@ def _check_sha256(keys: Mapping[str, Any], name: str, fetch: Fetch, problems: Pr
 
 
 def _choose_sources(
-    files: ChatFiles, keys: Mapping[str, Any], problems: Problems
+    files: ChatFiles, given: Mapping[str, str], problems: Problems
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """(name, source) of the templates that requests get, and a note on the choice where there are several."""
     named = files.templates
-    path: Path = ("template",) if "template" in keys else ("file",)
-    variant = problems.word(keys["variant"], ("variant",)) if "variant" in keys else ""
+    path: Path = ("template",) if "template" in given else ("file",)
+    variant = given.get("variant", "")
     if variant and variant not in named:
         problems.add(("variant",), f"there is no template {shown(variant)}{suggestion(variant, named)}")
         return (), ()
@@ -140,7 +125,7 @@ def _choose_sources(
 
 def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problems) -> Mapping[str, str]:
     tokens = dict(files.tokens)
-    given = problems.mapping(keys.get("special_tokens", {}), ("special_tokens",), "special_tokens")
+    given = problems.mapping(keys.get("special_tokens", {}), ("special_tokens",))
     for name, text in given.items():
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in OURS:
             problems.add(
@@ -148,25 +133,8 @@ def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problem
                 "is not a valid token name: use a name such as bos_token, eos_token or image_token",
             )
         else:
-            tokens[name] = problems.text(text, ("special_tokens", name))
+            tokens[name] = problems.value(str, text, ("special_tokens", name))
     return tokens
-
-
-# ---------------------------------------------------------------- single keys
-
-
-def _kwargs(keys: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
-    given = problems.mapping(keys.get("kwargs", {}), ("kwargs",), "kwargs")
-    for name in given:
-        _check_variable(name, ("kwargs", str(name)), problems)
-    return given
-
-
-def _request_kwargs(keys: Mapping[str, Any], problems: Problems) -> tuple[str, ...]:
-    names = problems.items(keys.get("request_kwargs", ()), ("request_kwargs",))
-    for number, name in enumerate(names):
-        _check_variable(name, ("request_kwargs", number), problems)
-    return tuple([str(name) for name in names])
 
 
 def _check_variable(name: Any, path: Path, problems: Problems) -> None:
@@ -178,8 +146,7 @@ def _check_variable(name: Any, path: Path, problems: Problems) -> None:
         problems.add(path, f"{name} is a special token: write it under special_tokens")
 
 
-def _clock(keys: Mapping[str, Any], problems: Problems) -> str:
-    value = problems.text(keys.get("clock", FIXED_DAY), ("clock",))
+def _clock(value: str, problems: Problems) -> str:
     if value == NOW:
         return ""
     try:
@@ -189,10 +156,7 @@ def _clock(keys: Mapping[str, Any], problems: Problems) -> str:
     return value
 
 
-# ---------------------------------------------------------------- the rendered text
-
-
-def _check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> TemplateSpec:
+def check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> TemplateSpec:
     """The spec with its BOS, which shows in a rendered text; a ``bos`` that contradicts it is a problem."""
     from gateway.template.huggingface.renderer import JinjaTemplate  # imports jinja2, which few gateways need
 
@@ -212,9 +176,7 @@ def _check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Prob
             text = template.render(Dialogue(probe)).text
             break
     writes_bos = bool(bos) and text.startswith(bos)
-    chosen = problems.choice(
-        keys.get("bos", "text" if writes_bos else "none"), ("bos",), ("none", "text", "engine"), "none"
-    )
+    chosen: Bos = spec.bos if "bos" in keys else "text" if writes_bos else "none"
     if text and writes_bos != (chosen == "text"):
         problems.add(
             ("bos",),
@@ -222,4 +184,4 @@ def _check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Prob
             if writes_bos
             else "the template does not begin with its bos_token: write none or engine, or leave bos out",
         )
-    return replace(spec, bos=cast(Bos, chosen), bos_text=bos if chosen == "text" else "")
+    return replace(spec, bos=chosen, bos_text=bos if chosen == "text" else "")

@@ -1,4 +1,4 @@
-"""The mistakes of a template file, and readers of its values that collect them."""
+"""The mistakes of a template file, and the reader of its values, which collects them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from gateway.core.errors import TemplateError
 from gateway.template.spec.template import SpecProblem
+from gateway.template.spec.tools import Word
 
 Path = tuple[str | int, ...]
 Spec = TypeVar("Spec")
@@ -36,11 +37,11 @@ class Problems:
         """Add a mistake; the message gives what is wrong and what to do."""
         self.found.append(SpecProblem(path, message))
 
-    def mapping(self, value: Any, path: Path, what: str) -> Mapping[str, Any]:
+    def mapping(self, value: Any, path: Path) -> Mapping[str, Any]:
         """The mapping without null entries, because null means absent."""
         if isinstance(value, Mapping):
             return {key: entry for key, entry in value.items() if entry is not None}
-        self.add(path, f"{what} must be a mapping of keys, not {kind_of(value)}")
+        self.add(path, f"must be a mapping of keys, not {kind_of(value)}")
         return {}
 
     def keys(self, value: Mapping[Any, Any], known: Iterable[str], path: Path) -> None:
@@ -57,75 +58,80 @@ class Problems:
         self.add(path, f"must be a list, not {kind_of(value)}")
         return []
 
-    def text(self, value: Any, path: Path) -> str:
-        """The text."""
-        if isinstance(value, str):
-            return value
-        hint = _NO_TEXT.get(type(value), "put it in quotes")
-        self.add(path, f"must be text, not {kind_of(value)}: {hint}")
-        return ""
-
-    def word(self, value: Any, path: Path) -> str:
-        """Text that must not be empty."""
-        text = self.text(value, path)
-        if isinstance(value, str) and not text:
-            self.add(path, "must not be empty: write a value or leave the key out")
-        return text
-
-    def flag(self, value: Any, path: Path) -> bool:
-        """True or false."""
-        if not isinstance(value, bool):
-            self.add(path, f"must be true or false, not {kind_of(value)}")
-        return value is True
+    def choice(self, value: Any, path: Path, choices: tuple[str, ...]) -> str:
+        """One of a few words; the first of them for another value."""
+        if value in choices:
+            return str(value)
+        self.add(path, f"{shown(value)} is not one of {', '.join(choices)}{suggestion(value, choices)}")
+        return choices[0]
 
     def record(self, cls: type[Spec], value: Any, path: Path) -> Spec:
-        """A dataclass read from a mapping: its fields are the keys, their types decide what each may hold.
-
-        Types are text, true or false, whole numbers from 0 up, ``Literal`` words, tuples, and further dataclasses. A
-        key without default is required.
-        """
-        entry = self.mapping(value, path, f"`{path[-1]}`" if isinstance(path[-1], str) else "an entry")
-        types = get_type_hints(cls)
+        """A dataclass read from a mapping: its fields are the keys. A key without default is required."""
+        entry = self.mapping(value, path)
+        types = get_type_hints(cls, include_extras=True)
         self.keys(entry, types, path)
-        values = {name: self._typed(types[name], entry[name], (*path, name)) for name in types if name in entry}
+        values = self.values(cls, entry, path)
         for field in fields(cls):  # type: ignore[arg-type]  # a dataclass
             if field.name not in entry and field.default is MISSING:
-                words = get_args(types[field.name])
-                self.add(path, f"has no `{field.name}`: write {'one of ' + ', '.join(words) if words else 'it'}")
+                words = get_args(types[field.name]) if get_origin(types[field.name]) is Literal else ()
+                if isinstance(value, Mapping):
+                    self.add(path, f"has no `{field.name}`: write {'one of ' + ', '.join(words) if words else 'it'}")
                 values[field.name] = words[0] if words else ""
         return cls(**values)
 
-    def _typed(self, type_: Any, value: Any, path: Path) -> Any:
+    def values(
+        self, cls: type[Any], entry: Mapping[str, Any], path: Path = (), names: Iterable[str] | None = None
+    ) -> dict[str, Any]:
+        """The values of the keys that are fields of the dataclass, all of them or those in ``names``."""
+        types = get_type_hints(cls, include_extras=True)
+        wanted = [name for name in (types if names is None else names) if name in types and name in entry]
+        return {name: self.value(types[name], entry[name], (*path, name)) for name in wanted}
+
+    def value(self, type_: Any, value: Any, path: Path) -> Any:
+        """A value of this type.
+
+        Types are text, ``Word``, true or false, whole numbers from 0 up, ``Literal`` words, tuples, mappings, further
+        dataclasses, and unions of these. A tuple of ``Word`` may be written as one text.
+        """
         options = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
-        for option in options:
-            if is_dataclass(option):
-                return self.record(option, value, path)  # type: ignore[arg-type]  # no instance
-            if get_origin(option) is tuple:
-                listed = enumerate(self.items(value, path))
-                return tuple([self._typed(get_args(option)[0], item, (*path, number)) for number, item in listed])
         words = tuple([word for option in options if get_origin(option) is Literal for word in get_args(option)])
-        if value in words:
+        if value in words or (str in options and isinstance(value, str)):
             return value
+        for option in options:
+            origin, arguments = get_origin(option), get_args(option)
+            if origin is tuple:
+                listed = [value] if arguments[0] is Word and isinstance(value, str) else self.items(value, path)
+                return tuple([self.value(arguments[0], item, (*path, number)) for number, item in enumerate(listed)])
+            if is_dataclass(option) or origin is Mapping:
+                if str in options and not isinstance(value, Mapping):
+                    self.add(path, f"must be a mapping or a text, not {kind_of(value)}")
+                    return ""
+                if is_dataclass(option):
+                    return self.record(option, value, path)  # type: ignore[arg-type]  # no instance
+                entry = self.mapping(value, path)
+                if arguments[1] is Any:
+                    return value
+                return {str(key): self.value(arguments[1], item, (*path, str(key))) for key, item in entry.items()}
+        return self._single(options, words, value, path)
+
+    def _single(self, options: tuple[Any, ...], words: tuple[str, ...], value: Any, path: Path) -> Any:
         if bool in options:
-            return self.flag(value, path)
+            if not isinstance(value, bool):
+                self.add(path, f"must be true or false, not {kind_of(value)}")
+            return value is True
         if int in options:
-            return self.number(value, path)
-        return self.choice(value, path, words, words[0]) if words else self.text(value, path)
-
-    def number(self, value: Any, path: Path) -> int:
-        """A whole number from 0 up."""
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        self.add(path, f"must be a whole number from 0 up, not {shown(value)}")
-        return 0
-
-    def choice(self, value: Any, path: Path, choices: tuple[str, ...], default: str) -> str:
-        """One of a few words."""
-        if value in choices:
-            return str(value)
-        listed = ", ".join(choices)
-        self.add(path, f"{shown(value)} is not one of {listed}{suggestion(value, choices)}")
-        return default
+            if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+                return value
+            self.add(path, f"must be a whole number from 0 up, not {shown(value)}")
+            return 0
+        if words:
+            return self.choice(value, path, words)
+        if not isinstance(value, str):
+            self.add(path, f"must be text, not {kind_of(value)}: {_NO_TEXT.get(type(value), 'put it in quotes')}")
+            return ""
+        if not value and Word in options:
+            self.add(path, "must not be empty: write a value")
+        return value
 
 
 _NO_TEXT: Mapping[type, str] = {

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from gateway.core.prompt import Bos
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
 from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS
 from gateway.template.lazyllm.template import slots_in
@@ -17,15 +16,12 @@ from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.spec.tools import ToolsSpec, ToolTokens
-from gateway.template.validation.examples import read_examples
-from gateway.template.validation.keys import stop_texts, token_id
+from gateway.template.validation.meta import check_bos
 from gateway.template.validation.problems import Path, Problems, kind_of, shown
-from gateway.template.validation.tools import check_forced, read_thinking, read_tools
 
 CLASSES = ("alpaca", "chat", "empty")
-BOS = ("none", "text", "engine")
 PARTS = ("system", "user")
-KEYS = (
+PROMPTER_KEYS = (
     "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "marks",
     "marks_of", "dialect", "exact", "thinking", "stop", "eos_token_id", "bos", "bos_text", "examples",
 )  # fmt: skip
@@ -36,66 +32,44 @@ WITHOUT_EFFECT = {
     ),
 }
 """By class: the keys that have no effect, with the reason."""
-OLD_SPELLINGS = {"extro_keys": "extra_keys"}
 
 
-def read_prompter(keys: Mapping[str, Any], name: str, problems: Problems) -> TemplateSpec:
-    """The file's checked content; mistakes are added to ``problems``."""
-    for old, new in OLD_SPELLINGS.items():
-        if old in keys:
-            problems.add((old,), f"is the spelling of 0.1; write {new}")
-    problems.keys({key: None for key in keys if key not in OLD_SPELLINGS}, KEYS, ())
+def read_prompter(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems) -> TemplateSpec:
+    """The spec with its prompter; mistakes are added to ``problems``."""
     prompter = _prompter(keys, problems)
-    tools = read_tools(keys, problems, writes=False)
-    if tools is not None:
-        tools = _with_tokens(tools, prompter.tokens, problems)
-    spec = TemplateSpec(
-        name=name,
-        kind="prompter",
-        description=problems.text(keys.get("description", ""), ("description",)),
-        eos_token_id=token_id(keys, problems),
-        stop=stop_texts(keys, problems),
-        bos=cast(Bos, problems.choice(keys.get("bos", "none"), ("bos",), BOS, "none")),
-        bos_text=problems.word(keys["bos_text"], ("bos_text",)) if "bos_text" in keys else "",
-        prompter=prompter,
-        tools=tools,
-        thinking=read_thinking(keys, problems),
-        examples=read_examples(keys.get("examples", ()), problems, sends_messages=False),
-    )
-    check_forced(spec, problems)
-    _check_bos(spec, prompter, keys, problems)
+    if spec.tools is not None:
+        spec = replace(spec, tools=_with_tokens(spec.tools, prompter.tokens, problems))
+    check_bos(spec, prompter.tokens.sos if prompter.form == "chat" else "", "sos", problems)
     if not problems.found:
         _check_slots(prompter, problems)
-    return spec
+    return replace(spec, prompter=prompter)
 
 
 def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     if "class" not in keys:
         problems.add(("class",), f"is missing: write one of {', '.join(CLASSES)}")
-    form = problems.choice(keys.get("class", "chat"), ("class",), CLASSES, "chat")
+    form = problems.choice(keys.get("class", "chat"), ("class",), CLASSES)
     for key, reason in WITHOUT_EFFECT.get(form, {}).items():
         if key in keys:
             problems.add((key,), f"has no effect with class {form}: {reason}; remove it")
-    dialect = DIALECTS[problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS), "1.4")]
+    dialect = DIALECTS[problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS))]
     tokens, stop_words = _tokens(keys, dialect, problems)
     spec = PrompterSpec(
         form=cast(Any, form),
         tokens=tokens,
         instruction=_instruction(keys.get("instruction", ""), dialect, problems),
-        extra_keys=_extra_keys(keys.get("extra_keys", ()), problems),
-        input_slot=problems.word(keys["input_slot"], ("input_slot",)) if "input_slot" in keys else "",
         history=_history(keys, problems),
         tools="tools" in keys,
         stop_words=stop_words,
         dialect=dialect.name,
-        exact=problems.flag(keys.get("exact", False), ("exact",)),
+        **problems.values(PrompterSpec, keys, (), ("extra_keys", "input_slot", "exact")),
     )
+    for number, key in enumerate(spec.extra_keys):
+        if key and not key.replace("_", "a").isalnum():
+            problems.add(("extra_keys", number), f"{shown(key)} cannot be a slot: use letters, digits and _")
     if not dialect.modern and not spec.exact:
         problems.add(("dialect",), f"dialect {dialect.name} repeats old outputs byte for byte: it needs exact: true")
     return spec
-
-
-# ---------------------------------------------------------------- single keys
 
 
 def _tokens(
@@ -104,42 +78,31 @@ def _tokens(
     """The tokens: LazyLLM's defaults, overridden by the family's, then by the file's. And the family's stop words."""
     tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
-        name = problems.choice(keys["marks_of"], ("marks_of",), family_names(), family_names()[0])
+        name = problems.choice(keys["marks_of"], ("marks_of",), family_names())
         tokens = tokens.updated(family(name, dialect))
         stop_words = tuple(family(name).get("stop_words", ()))
-    own = problems.mapping(keys.get("marks", {}), ("marks",), "marks")
+    own = problems.mapping(keys.get("marks", {}), ("marks",))
     problems.keys(own, TOKEN_NAMES, ("marks",))
-    texts = {key: problems.text(text, ("marks", key)) for key, text in own.items() if key in TOKEN_NAMES}
-    return tokens.updated(texts), stop_words
+    return tokens.updated(problems.values(SpecialTokens, own, ("marks",))), stop_words
 
 
 def _instruction(value: Any, dialect: PrompterDialect, problems: Problems) -> str | tuple[str, str]:
     path: Path = ("instruction",)
     if not isinstance(value, Mapping):
-        return _without_tags(problems.text(value, path), path, problems)
+        return _without_tags(value, path, problems)
     problems.keys(value, PARTS, path)
     if dialect.parts == "none":
         problems.add(path, f"dialect {dialect.name} has no system and user parts; write one text")
-    system, user = (
-        _without_tags(problems.text(value.get(part) or "", (*path, part)), (*path, part), problems) for part in PARTS
-    )
+    system, user = (_without_tags(value.get(part) or "", (*path, part), problems) for part in PARTS)
     return system, user
 
 
-def _without_tags(text: str, path: Path, problems: Problems) -> str:
+def _without_tags(value: Any, path: Path, problems: Problems) -> str:
+    text = str(problems.value(str, value, path))
     for tag in (USER_BEGINS, USER_ENDS):
         if tag in text:
             problems.add(path, f"holds {tag}, which LazyLLM writes itself; use {{system: …, user: …}}")
     return text
-
-
-def _extra_keys(value: Any, problems: Problems) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else problems.items(value, ("extra_keys",))
-    names = tuple([problems.word(key, ("extra_keys", number)) for number, key in enumerate(listed)])
-    for number, key in enumerate(names):
-        if key and not key.replace("_", "a").isalnum():
-            problems.add(("extra_keys", number), f"{shown(key)} cannot be a slot: use letters, digits and _")
-    return names
 
 
 def _history(keys: Mapping[str, Any], problems: Problems) -> tuple[tuple[str, str], ...]:
@@ -161,19 +124,6 @@ def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) ->
     if tools.parser != "lazyllm" or tools.tokens != ToolTokens():
         return tools
     return replace(tools, tokens=ToolTokens(*[token or "" for _, token in tokens.tool_tokens]))
-
-
-# ---------------------------------------------------------------- keys that depend on each other
-
-
-def _check_bos(spec: TemplateSpec, prompter: PrompterSpec, keys: Mapping[str, Any], problems: Problems) -> None:
-    if spec.bos != "text":
-        if "bos_text" in keys:
-            problems.add(("bos_text",), "applies only to bos: text; set bos to text or remove bos_text")
-    elif not spec.bos_text:
-        problems.add(("bos",), "bos: text needs bos_text, the marker that the prompt starts with")
-    elif prompter.form != "chat" or not prompter.tokens.sos.startswith(spec.bos_text):
-        problems.add(("bos_text",), f"must be the start of `sos`: write {shown(spec.bos_text)} there")
 
 
 def _check_slots(spec: PrompterSpec, problems: Problems) -> None:

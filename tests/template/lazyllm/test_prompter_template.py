@@ -452,7 +452,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "no class": ({"kind": "prompter"}, ("class",), "write one of alpaca, chat, empty"),
     "a misspelt class": ({"kind": "prompter", "class": "alpacca"}, ("class",), 'did you mean "alpaca"?'),
     "a strange key": ({**CHAT, "round": []}, ("round",), "unknown key"),
-    "the old spelling": ({**CHAT, "extro_keys": ["a"]}, ("extro_keys",), "write extra_keys"),
+    "the old spelling": ({**CHAT, "extro_keys": ["a"]}, ("extro_keys",), 'did you mean "extra_keys"?'),
     "an unknown family": ({**CHAT, "marks_of": "qwem"}, ("marks_of",), 'did you mean "qwen"?'),
     "an unknown mark": ({**CHAT, "marks": {"bos": "x"}}, ("marks", "bos"), "unknown key"),
     "a mark that is no text": ({**CHAT, "marks": {"sos": 5}}, ("marks", "sos"), "must be text"),

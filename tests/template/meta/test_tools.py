@@ -290,7 +290,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
     "results together among own words": ({"tools": TOOLS, "round": [HUMAN, THOUGHTS, BOT]}, "its own texts"),
     "a place for nothing": ({"tools": {**TOOLS, "calls": {"between": "@"}}}, "applies only to body: named"),
     "a key for nothing": (
-        {"tools": {**TOOLS, "calls": {"body": "named", "key": "arguments"}}},
+        {"tools": {**TOOLS, "calls": {"body": "named", "key": "parameters"}}},
         "applies only to body: json",
     ),
     "a text of no turn": ({"tools": declared(turn="last_user", system="x")}, "and none is added"),

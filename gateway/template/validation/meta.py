@@ -1,0 +1,125 @@
+"""Checks template files of ``kind: meta``: the roles, each one and together, and the keys around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gateway.template.roles import SYSTEM, role_names
+from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.validation.problems import Path, Problems, shown, suggestion
+
+META_KEYS = (
+    "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",
+    "bos", "bos_text", "turns", "media", "tools", "thinking",
+)  # fmt: skip
+TEXT_ONLY_KEYS = ("end", "bos", "bos_text", "media")
+"""Keys without effect in a template that makes messages."""
+NEEDED_ROLES = ("user", "assistant")
+
+Placed = list[tuple[Path, RoleSpec]]
+"""Every role with its path in the file."""
+
+
+def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *, generates: bool) -> TemplateSpec:
+    """The spec with its ``begin``; mistakes are added to ``problems``.
+
+    ``generates``: False where no answer is made, so that no role needs to generate.
+    """
+    if "round" not in keys and generates:
+        problems.add((), "`round` is missing: list the roles of a turn, such as {role: HUMAN, begin: …, end: …}")
+    if keys.get("round") == []:
+        problems.add(("round",), "is empty: list at least the role of the user and the role of the assistant")
+    placed: Placed = [
+        ((key, number), role)
+        for key, entries in (("round", spec.round), ("reserved_roles", spec.reserved_roles))
+        for number, role in enumerate(entries)
+        if isinstance(role, RoleSpec)
+    ]
+    makes_messages = any(role.api_role is not None for _, role in placed)
+    if makes_messages:
+        _check_api(keys, spec, placed, problems)
+    spec = replace(spec, begin=_begin(keys.get("begin", ""), problems, makes_messages=makes_messages))
+    check_bos(spec, spec.begin, "begin", problems)
+    _check_roles(placed, problems)
+    _check_generating(placed, problems, needed=generates)
+    _check_mappings(spec, [role.role for _, role in placed], problems)
+    return spec
+
+
+def _begin(begin: Any, problems: Problems, *, makes_messages: bool) -> str:
+    """Text; for an API model also ``{role: SYSTEM, prompt: …}`` with the same meaning, as in the reference."""
+    if not makes_messages or not isinstance(begin, Mapping):
+        return str(problems.value(str, begin, ("begin",)))
+    problems.keys(begin, ("role", "prompt"), ("begin",))
+    if begin.get("role") != SYSTEM:
+        problems.add(("begin", "role"), "must be SYSTEM: the begin of an API template is a system message")
+    return str(problems.value(str, begin.get("prompt", ""), ("begin", "prompt")))
+
+
+def check_bos(spec: TemplateSpec, text: str, key: str, problems: Problems) -> None:
+    """``bos`` and ``bos_text`` fit ``text``, the value of ``key``, with which prompts begin."""
+    if spec.bos != "text":
+        if spec.bos_text:
+            problems.add(("bos_text",), "applies only to bos: text; set bos to text or remove bos_text")
+    elif not spec.bos_text:
+        problems.add(("bos",), f"bos: text needs bos_text, the marker that `{key}` starts with")
+    elif not text.startswith(spec.bos_text):
+        problems.add(("bos_text",), f"must be the start of `{key}`: write {shown(spec.bos_text)} there")
+
+
+def _check_api(keys: Mapping[str, Any], spec: TemplateSpec, placed: Placed, problems: Problems) -> None:
+    for path, role in placed:
+        if role.api_role is None:
+            problems.add(
+                path, f"role {shown(role.role)} has no api_role, but others do: give one to every role or to none"
+            )
+    for key in TEXT_ONLY_KEYS:
+        if keys.get(key, "") not in ("", "none"):
+            problems.add((key,), "has no effect in a template with api_role, which makes messages: remove it")
+    for number, entry in enumerate(spec.round):
+        if isinstance(entry, str):
+            problems.add(("round", number), "bare text has no role, so it cannot become a message; remove it")
+
+
+def _check_roles(placed: Placed, problems: Problems) -> None:
+    """Names are unique, references exist, and no reserved role generates."""
+    names = [role.role for _, role in placed]
+    for number, (path, role) in enumerate(placed):
+        if role.role and role.role in names[:number]:
+            problems.add((*path, "role"), f"role {shown(role.role)} is defined twice: use each name once in the file")
+        if role.fallback_role is not None and role.fallback_role not in names:
+            problems.add(
+                (*path, "fallback_role"),
+                f"no role {shown(role.fallback_role)} in this template{suggestion(role.fallback_role, names)}",
+            )
+        if role.generate and path[0] == "reserved_roles":
+            problems.add((*path, "generate"), "a reserved role cannot generate; move it into `round`")
+
+
+def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> None:
+    """Exactly one role of the round generates."""
+    generating = [(path, role) for path, role in placed if path[0] == "round" and role.generate]
+    if needed and placed and not generating:
+        problems.add(("round",), "no role has generate: true; add it to the role of the model's answer")
+    for path, role in generating[1:]:
+        problems.add(
+            (*path, "generate"),
+            f"{shown(generating[0][1].role)} generates, and only one role may: remove it from {shown(role.role)}",
+        )
+
+
+def _check_mappings(spec: TemplateSpec, names: list[str], problems: Problems) -> None:
+    """Users and assistants have roles, and ``roles`` names roles that exist."""
+    for openai_role, wanted in spec.roles.items():
+        if wanted and wanted not in names:
+            problems.add(("roles", openai_role), f"no role {shown(wanted)} in this template{suggestion(wanted, names)}")
+    for openai_role in NEEDED_ROLES:
+        wanted = role_names(spec)[openai_role]
+        if names and wanted not in names and openai_role not in spec.roles:
+            problems.add(
+                ("round",),
+                f"no role writes {openai_role} messages: name a role {wanted}, "
+                f"or map one under `roles: {{{openai_role}: …}}`",
+            )
