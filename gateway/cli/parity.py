@@ -68,24 +68,12 @@ def _count(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Compare and report."""
-    from gateway.cli.parity_comparison import ParityOptions, compare_templates
+    from gateway.cli.parity_comparison import compare_templates
     from gateway.cli.parity_report import as_json, as_text, is_equal
 
     # --template needs no configuration, but its reference may be a configured model.
     snapshot = load_snapshot(args.config) if args.template is None or args.config.exists() else None
-    found = compare_templates(
-        ParityOptions(
-            model=args.model,
-            template=args.template,
-            reference=args.reference,
-            tokenizer=args.tokenizer,
-            engine=args.engine,
-            kwargs=args.kwargs,
-            cases=tuple(args.case),
-            variant=args.variant,
-        ),
-        snapshot,
-    )
+    found = compare_templates(args, snapshot)
     if args.json:
         print(json.dumps(as_json(found), ensure_ascii=False, indent=2))
     else:

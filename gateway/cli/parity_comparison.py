@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
 from gateway.cli.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
@@ -25,24 +24,6 @@ from gateway.template.huggingface.folder.named_templates import DEFAULT
 from gateway.template.registry import build
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.stops import stop_strings
-
-Renderer = Literal["auto", "transformers", "own"]
-
-
-@dataclass(frozen=True, slots=True)
-class ParityOptions:
-    """The options of ``gateway parity``; either ``model`` or ``template`` is given."""
-
-    model: str | None
-    template: str | None
-    reference: str | None
-    tokenizer: Path | None = None
-    engine: Renderer = "auto"
-    kwargs: Mapping[str, Any] | None = None
-    cases: tuple[str, ...] = ()
-    """Names of the cases to compare; empty: all."""
-    variant: str | None = None
-    """One of the reference's named templates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +56,11 @@ class _Reference:
     notes: tuple[str, ...] = ()
 
 
-def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comparison:
-    """Render and compare all cases. Raises ``CommandError`` for options that cannot be used, and ``ConfigError``."""
+def compare_templates(options: Namespace, snapshot: Snapshot | None) -> Comparison:
+    """Render and compare all cases. Raises ``CommandError`` for options that cannot be used, and ``ConfigError``.
+
+    ``options``: those of ``gateway parity``; either ``model`` or ``template`` is given.
+    """
     model = find_model(options.model, options.template, snapshot)
     route, spec = route_of(model), model.template
     configured = model if options.template is None else None
@@ -102,7 +86,7 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
         results=compare(
             ours,
             theirs,
-            _select_cases(matrix(reference.special_tokens), options.cases),
+            _select_cases(matrix(reference.special_tokens), options.case),
             bos_token=bos_token,
             tokenize=None if tokens is None else lambda text: tokens.tokenize(text, False),
         ),
@@ -114,7 +98,7 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
     )
 
 
-def _select_cases(cases: tuple[Case, ...], names: tuple[str, ...]) -> tuple[Case, ...]:
+def _select_cases(cases: tuple[Case, ...], names: list[str]) -> tuple[Case, ...]:
     by_name = {case.name: case for case in cases}
     for name in names:
         if name not in by_name:
@@ -140,7 +124,7 @@ def _quoted(bos_token: str) -> str:
 
 
 def _find_reference(
-    options: ParityOptions, model: ModelSpec | None, ours: TemplateSpec, snapshot: Snapshot | None
+    options: Namespace, model: ModelSpec | None, ours: TemplateSpec, snapshot: Snapshot | None
 ) -> _Reference:
     """The reference of the command line: an existing path, otherwise a template or model of the gateway."""
     if options.reference is None:
@@ -151,14 +135,10 @@ def _find_reference(
         return _chat_reference(path, ours, options)
     if not is_template and (path.suffix in (".json", ".jinja") or os.sep in options.reference):
         raise CommandError(f"{options.reference}: no such file or folder")
-    for is_given, option in (
-        (options.kwargs, "--kwargs"),
-        (options.variant is not None, "--variant"),
-        (options.engine != "auto", "--engine"),
-    ):
-        if is_given:
+    for option, default in (("kwargs", None), ("variant", None), ("engine", "auto")):
+        if getattr(options, option) != default:
             raise CommandError(
-                f"{option} applies only to a chat template, but {options.reference} is a template of the gateway"
+                f"--{option} applies only to a chat template, but {options.reference} is a template of the gateway"
             )
     return _gateway_reference(find_any(options.reference, snapshot))
 
@@ -186,7 +166,7 @@ def _model_folder(model: ModelSpec | None) -> Path:
     )
 
 
-def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _Reference:
+def _chat_reference(path: Path, ours: TemplateSpec, options: Namespace) -> _Reference:
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
         raise CommandError(f"{path} has no chat template: it is in none of {', '.join(TEMPLATES)}")
@@ -208,7 +188,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _
     )
 
 
-def chat_template_renderer(spec: TemplateSpec, engine: Renderer) -> tuple[WholeTemplate, str]:
+def chat_template_renderer(spec: TemplateSpec, engine: str) -> tuple[WholeTemplate, str]:
     """Return the renderer of a chat template, and a description of it with the reason for the choice."""
     from gateway.template.huggingface import transformers_reference as original
     from gateway.template.huggingface.renderer import JinjaTemplate

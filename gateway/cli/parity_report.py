@@ -115,9 +115,9 @@ def _causes(results: Sequence[CaseResult]) -> Iterator[str]:
     counts = Counter(name for one in results for name in one.causes)
     if counts:
         yield from ("", "possible causes:")
-    for name, cause in CAUSES.items():
+    for name, advice in CAUSES.items():
         if name in counts:
-            yield f"  {name} ({_count(counts[name], 'case')}): {cause.advice}"
+            yield f"  {name} ({_count(counts[name], 'case')}): {advice}"
 
 
 def _summary(results: Sequence[CaseResult]) -> str:
@@ -144,7 +144,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "notes": list(found.notes),
         "agrees": is_equal(found.results),
         "counts": {verdict: counts[verdict] for verdict in VERDICTS},
-        "causes": {name: cause.advice for name, cause in CAUSES.items() if name in causes},
+        "causes": {name: advice for name, advice in CAUSES.items() if name in causes},
         "cases": [
             {
                 "name": one.case.name,

@@ -6,51 +6,114 @@ difference may have several causes or none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from gateway.core.dialogue import Dialogue
+from gateway.parity.cases import Case
+from gateway.parity.sides import SideResult
+from gateway.template.registry import first_difference
 
 MAX_BLANK = 8
 """Characters of white space at the end that count as one cause; more are a text of their own."""
 
+CAUSES: Mapping[str, str] = {
+    "missing_bos": (
+        "the reference begins with a BOS and ours has none: write `bos: engine` if the engine adds it, "
+        "or write it in `begin` with `bos: text`"
+    ),
+    "double_bos": (
+        "ours has the BOS twice, once in the text and once from the engine: remove it from the text, "
+        "or write `bos: text` so that the engine adds none"
+    ),
+    "added_bos": "ours begins with a BOS and the reference has none: write `bos: none`, or remove it from the text",
+    "reference_doubles_bos": (
+        "the reference itself has the BOS twice: check the prompts of the model's training before you follow it"
+    ),
+    "default_system": (
+        "the reference adds a system turn that is not in the request: if the model was trained with it, let clients "
+        "send it, or write it into `begin`"
+    ),
+    "own_system": "ours adds a text before the first message that the reference does not have: remove it from `begin`",
+    "trimmed_content": (
+        "the reference trims white space around messages, and ours keeps every byte; only `kind: jinja` can trim"
+    ),
+    "kept_white_space": "ours trims white space around messages, and the reference keeps it",
+    "missing_opening": (
+        "ours ends before the reference does: the beginning of the answer is missing; "
+        "write it in `begin` of the role with `generate: true`"
+    ),
+    "longer_opening": (
+        "ours has more text where the reference ends: shorten the `begin` of the role with `generate: true`"
+    ),
+    "white_space_at_end": (
+        "only the white space at the very end is different: compare the last `end` or `begin` of the template, "
+        "where a space or a line break is easily lost or doubled"
+    ),
+    "white_space": (
+        "only white space is different: compare the spaces and line breaks in `begin` and `end` of the roles"
+    ),
+    "tools_not_declared": (
+        "ours takes no tools and the reference writes them: declare `tools` in the template (docs/tools.md), "
+        "or ignore this if no request brings tools"
+    ),
+    "role_missing": (
+        "ours has no role for messages that the reference writes: add it to `reserved_roles`, or map it under `roles`"
+    ),
+    "fallback_role": (
+        "ours has no SYSTEM role, so another one writes the system message: "
+        "add SYSTEM to `reserved_roles`, with the texts of the reference"
+    ),
+    "stricter_reference": (
+        "the reference refuses a conversation that ours takes: the model was not trained on such a conversation, "
+        "so expect worse answers"
+    ),
+}
+"""Name → advice, in the order in which they are reported."""
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Two different results for one conversation."""
 
-    dialogue: Dialogue
-    whole: bool
-    """True: the conversation is complete, no turn is left open."""
-    ours: str
-    """The text that the model sees; empty if the dialogue was refused."""
-    reference: str
-    ours_code: str
-    """The error's code if the dialogue was refused, else empty."""
-    reference_code: str
-    bos: str
-    notices: frozenset[str] = frozenset()
-    """The rules of our prompt's notices."""
+def causes_of(
+    case: Case, ours: SideResult, reference: SideResult, *, bos: str, notices: Collection[str]
+) -> tuple[str, ...]:
+    """The names of all causes of a difference. ``notices``: the rules of our prompt's notices."""
+    if ours.refused or reference.refused:
+        proven = _proven_by_refusals(case.dialogue, ours.code, reference.code)
+    else:
+        proven = _proven_by_texts(case, ours.text, reference.text, bos)
+        proven["fallback_role"] = "fallback_role" in notices
+    return tuple([name for name in CAUSES if proven.get(name)])
 
 
-Holds = Callable[[Difference], bool]
-CompareTexts = Callable[[str, str, Difference], bool]
+def _proven_by_refusals(dialogue: Dialogue, ours: str, reference: str) -> dict[str, bool]:
+    """``ours`` and ``reference``: the error's code, empty for a side that did not refuse."""
+    calls = any(message.raw.get("tool_calls") for message in dialogue.messages)
+    return {
+        "tools_not_declared": ours == "unsupported_parameter" and bool(dialogue.options.tools or calls),
+        "role_missing": ours == "role_not_supported",
+        "stricter_reference": reference == "invalid_value",
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A known cause."""
-
-    advice: str
-    holds: Holds
-
-
-def causes_of(difference: Difference) -> tuple[str, ...]:
-    """The names of all causes of a difference."""
-    return tuple([name for name, cause in CAUSES.items() if cause.holds(difference)])
-
-
-# ---------------------------------------------------------------- the texts that are compared
+def _proven_by_texts(case: Case, ours: str, reference: str, bos: str) -> dict[str, bool]:
+    our_bos, their_bos = _count_bos(ours, bos), _count_bos(reference, bos)
+    ours, reference = ours[our_bos * len(bos) :], reference[their_bos * len(bos) :]
+    dialogue = case.dialogue
+    trimmed, kept = _is_trimmed(ours, reference, dialogue), _is_trimmed(reference, ours, dialogue)
+    at_end = ours.rstrip() == reference.rstrip() and abs(len(ours) - len(reference)) <= MAX_BLANK
+    same_words = "".join(ours.split()) == "".join(reference.split())
+    return {
+        "missing_bos": our_bos == 0 < their_bos,
+        "double_bos": our_bos > max(1, their_bos),
+        "added_bos": our_bos == 1 and their_bos == 0,
+        "reference_doubles_bos": their_bos > max(1, our_bos),
+        "default_system": _has_more_system(ours, reference, dialogue),
+        "own_system": _has_more_system(reference, ours, dialogue),
+        "trimmed_content": trimmed,
+        "kept_white_space": kept,
+        "missing_opening": not case.whole and _ends_early(ours, reference, dialogue),
+        "longer_opening": not case.whole and _ends_early(reference, ours, dialogue),
+        "white_space_at_end": ours != reference and at_end,
+        "white_space": ours != reference and same_words and not (trimmed or kept or at_end),
+    }
 
 
 def _count_bos(text: str, bos: str) -> int:
@@ -61,87 +124,33 @@ def _count_bos(text: str, bos: str) -> int:
     return number
 
 
-def _bos(holds: Callable[[int, int], bool]) -> Holds:
-    """A cause seen in the numbers of BOS of ours and of the reference."""
-    return lambda found: (
-        _both_rendered(found) and holds(_count_bos(found.ours, found.bos), _count_bos(found.reference, found.bos))
-    )
-
-
-def _texts(holds: CompareTexts) -> Holds:
-    """A cause seen in the texts of ours and of the reference, without BOS."""
-    return lambda found: (
-        _both_rendered(found) and holds(_without_bos(found.ours, found), _without_bos(found.reference, found), found)
-    )
-
-
-def _swapped(holds: CompareTexts) -> Holds:
-    """``_texts`` with the reference first."""
-    return _texts(lambda ours, reference, found: holds(reference, ours, found))
-
-
-def _both_rendered(found: Difference) -> bool:
-    return not found.ours_code and not found.reference_code
-
-
-def _without_bos(text: str, found: Difference) -> str:
-    return text[_count_bos(text, found.bos) * len(found.bos) :]
-
-
-# ---------------------------------------------------------------- a text that only one side has
-
-
-def _has_more_system(shorter: str, longer: str, found: Difference) -> bool:
+def _has_more_system(shorter: str, longer: str, dialogue: Dialogue) -> bool:
     """True if the longer text has one more piece before the first message, and the request has no system message."""
-    messages = found.dialogue.messages
-    if found.dialogue.options.tools or not messages or messages[0].role in ("system", "developer"):
+    messages = dialogue.messages
+    if dialogue.options.tools or not messages or messages[0].role in ("system", "developer"):
         return False
     first = messages[0].text.strip()
-    for text in dict.fromkeys((shorter, _stripped(shorter, found.dialogue))):  # the longer text may be trimmed too
-        piece = _inserted(text, longer)
+    for text in dict.fromkeys((shorter, _stripped(shorter, dialogue))):  # the longer text may be trimmed too
+        more = len(longer) - len(text)
+        at = first_difference(text, longer)
+        is_one_piece = more > 0 and longer[at + more :] == text[at:]
         # Equal markers on both sides of the piece may move it a little; it must be before the first words.
-        if piece is not None and any(map(str.isalpha, piece[1])) and first and piece[0] <= text.find(first):
+        if is_one_piece and any(map(str.isalpha, longer[at : at + more])) and first and at <= text.find(first):
             return True
     return False
 
 
-def _inserted(shorter: str, longer: str) -> tuple[int, str] | None:
-    """(place, text) of the one piece that the longer text has more; None if it is not one piece."""
-    more = len(longer) - len(shorter)
-    if more <= 0:
-        return None
-    at = 0
-    while at < len(shorter) and shorter[at] == longer[at]:
-        at += 1
-    return (at, longer[at : at + more]) if longer[at + more :] == shorter[at:] else None
-
-
-def _ends_early(shorter: str, longer: str, found: Difference) -> bool:
+def _ends_early(shorter: str, longer: str, dialogue: Dialogue) -> bool:
     """True if the longer text continues the shorter one with more than white space."""
-    if found.whole or found.dialogue.options.continue_final or not longer.startswith(shorter):
+    if dialogue.options.continue_final or not longer.startswith(shorter):
         return False
     return bool(longer[len(shorter) :].strip())
 
 
-# ---------------------------------------------------------------- white space
-
-
-def _differs_at_end(ours: str, reference: str, _: Difference) -> bool:
-    same = ours.rstrip() == reference.rstrip()
-    return ours != reference and same and abs(len(ours) - len(reference)) <= MAX_BLANK
-
-
-def _differs_in_white_space(ours: str, reference: str, found: Difference) -> bool:
-    if ours == reference or "".join(ours.split()) != "".join(reference.split()):
-        return False
-    trimmed = _is_trimmed(ours, reference, found) or _is_trimmed(reference, ours, found)
-    return not (trimmed or _differs_at_end(ours, reference, found))
-
-
-def _spaced_texts(dialogue: Dialogue) -> Iterator[str]:
+def _spaced_texts(dialogue: Dialogue) -> list[str]:
     """Messages with white space at their ends, longest first, so that no text is found inside another."""
     texts = {message.text for message in dialogue.messages}
-    yield from sorted([text for text in texts if text != text.strip()], key=lambda text: (-len(text), text))
+    return sorted([text for text in texts if text != text.strip()], key=lambda text: (-len(text), text))
 
 
 def _stripped(text: str, dialogue: Dialogue) -> str:
@@ -151,94 +160,9 @@ def _stripped(text: str, dialogue: Dialogue) -> str:
     return text
 
 
-def _is_trimmed(full: str, trimmed: str, found: Difference) -> bool:
+def _is_trimmed(full: str, trimmed: str, dialogue: Dialogue) -> bool:
     """True if ``full`` with trimmed messages is ``trimmed``, or only ``full`` has a message untrimmed."""
-    spaced = list(_spaced_texts(found.dialogue))
-    if spaced and _stripped(full, found.dialogue) == trimmed:
+    spaced = _spaced_texts(dialogue)
+    if spaced and _stripped(full, dialogue) == trimmed:
         return True
     return any(text in full and text not in trimmed and text.strip() in trimmed for text in spaced if text.strip())
-
-
-# ---------------------------------------------------------------- refusals
-
-
-def _refuses_tools(found: Difference) -> bool:
-    calls = any(message.raw.get("tool_calls") for message in found.dialogue.messages)
-    return found.ours_code == "unsupported_parameter" and bool(found.dialogue.options.tools or calls)
-
-
-CAUSES: Mapping[str, Cause] = {
-    "missing_bos": Cause(
-        "the reference begins with a BOS and ours has none: write `bos: engine` if the engine adds it, "
-        "or write it in `begin` with `bos: text`",
-        _bos(lambda ours, reference: ours == 0 < reference),
-    ),
-    "double_bos": Cause(
-        "ours has the BOS twice, once in the text and once from the engine: remove it from the text, "
-        "or write `bos: text` so that the engine adds none",
-        _bos(lambda ours, reference: ours > max(1, reference)),
-    ),
-    "added_bos": Cause(
-        "ours begins with a BOS and the reference has none: write `bos: none`, or remove it from the text",
-        _bos(lambda ours, reference: ours == 1 and reference == 0),
-    ),
-    "reference_doubles_bos": Cause(
-        "the reference itself has the BOS twice: check the prompts of the model's training before you follow it",
-        _bos(lambda ours, reference: reference > max(1, ours)),
-    ),
-    "default_system": Cause(
-        "the reference adds a system turn that is not in the request: if the model was trained with it, let clients "
-        "send it, or write it into `begin`",
-        _texts(_has_more_system),
-    ),
-    "own_system": Cause(
-        "ours adds a text before the first message that the reference does not have: remove it from `begin`",
-        _swapped(_has_more_system),
-    ),
-    "trimmed_content": Cause(
-        "the reference trims white space around messages, and ours keeps every byte; only `kind: jinja` can trim",
-        _texts(_is_trimmed),
-    ),
-    "kept_white_space": Cause(
-        "ours trims white space around messages, and the reference keeps it",
-        _swapped(_is_trimmed),
-    ),
-    "missing_opening": Cause(
-        "ours ends before the reference does: the beginning of the answer is missing; "
-        "write it in `begin` of the role with `generate: true`",
-        _texts(_ends_early),
-    ),
-    "longer_opening": Cause(
-        "ours has more text where the reference ends: shorten the `begin` of the role with `generate: true`",
-        _swapped(_ends_early),
-    ),
-    "white_space_at_end": Cause(
-        "only the white space at the very end is different: compare the last `end` or `begin` of the template, "
-        "where a space or a line break is easily lost or doubled",
-        _texts(_differs_at_end),
-    ),
-    "white_space": Cause(
-        "only white space is different: compare the spaces and line breaks in `begin` and `end` of the roles",
-        _texts(_differs_in_white_space),
-    ),
-    "tools_not_declared": Cause(
-        "ours takes no tools and the reference writes them: declare `tools` in the template (docs/tools.md), "
-        "or ignore this if no request brings tools",
-        _refuses_tools,
-    ),
-    "role_missing": Cause(
-        "ours has no role for messages that the reference writes: add it to `reserved_roles`, or map it under `roles`",
-        lambda found: found.ours_code == "role_not_supported",
-    ),
-    "fallback_role": Cause(
-        "ours has no SYSTEM role, so another one writes the system message: "
-        "add SYSTEM to `reserved_roles`, with the texts of the reference",
-        lambda found: _both_rendered(found) and "fallback_role" in found.notices,
-    ),
-    "stricter_reference": Cause(
-        "the reference refuses a conversation that ours takes: the model was not trained on such a conversation, "
-        "so expect worse answers",
-        lambda found: found.reference_code == "invalid_value",
-    ),
-}
-"""In the order in which they are reported."""

@@ -15,8 +15,8 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.parity.cases import Case
-from gateway.parity.causes import Difference, causes_of
-from gateway.parity.sides import Side, side_of
+from gateway.parity.causes import causes_of
+from gateway.parity.sides import Side, SideResult, side_of
 from gateway.template.base import Template
 from gateway.template.registry import first_difference
 
@@ -47,25 +47,13 @@ class TokenComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class SideResult:
-    """The result of one side for a case."""
-
-    text: str = ""
-    """The text that the model sees, BOS included."""
-    refused: str = ""
-    """The reason why there is no text; empty: there is one."""
-    code: str = ""
-    """The error's code if the case was refused."""
-
-
-@dataclass(frozen=True, slots=True)
 class CaseResult:
     """The result of one case."""
 
     case: Case
     verdict: Verdict
-    ours: SideResult = SideResult()
-    reference: SideResult = SideResult()
+    ours: SideResult
+    reference: SideResult
     at: int | None = None
     """With ``differs``: the number of bytes before the first different character."""
     tokens: TokenComparison | None = None
@@ -97,35 +85,20 @@ def compare(
 
 def _compare_case(case: Case, ours: Side, reference: Side, bos_token: str, tokenize: Tokenize | None) -> CaseResult:
     if case.whole and (ours.whole is None or reference.whole is None):
-        return CaseResult(case, "not compared")
+        return CaseResult(case, "not compared", SideResult(), SideResult())
     prompts = _render(case, ours), _render(case, reference)
-    bos = next(
-        (prompt.metadata.bos_text for prompt in prompts if isinstance(prompt, Prompt) and prompt.metadata.bos_text),
-        UNKNOWN_BOS,
-    )
-    one, other = _result(prompts[0], ours, bos_token or bos), _result(prompts[1], reference, bos_token or bos)
+    written = [prompt.metadata.bos_text for prompt in prompts if isinstance(prompt, Prompt)]
+    bos = next(filter(None, [bos_token, *written]), UNKNOWN_BOS)
+    one, other = _result(prompts[0], ours, bos), _result(prompts[1], reference, bos)
     verdict = _verdict(one, other)
-    at = None
+    at, tokens, causes = None, None, tuple[str, ...]()
     if verdict == "differs":
         at = len(one.text[: first_difference(one.text, other.text)].encode("utf-8", "surrogatepass"))
-    tokens = None
     if tokenize is not None and not one.refused and not other.refused:
         tokens = _compare_tokens(tokenize(one.text), tokenize(other.text))
-    causes: tuple[str, ...] = ()
     if verdict in DIFFERENT:
         notices = prompts[0].metadata.notices if isinstance(prompts[0], Prompt) else ()
-        causes = causes_of(
-            Difference(
-                dialogue=case.dialogue,
-                whole=case.whole,
-                ours=one.text,
-                reference=other.text,
-                ours_code=one.code,
-                reference_code=other.code,
-                bos=bos_token or bos,
-                notices=frozenset([notice.rule for notice in notices]),
-            )
-        )
+        causes = causes_of(case, one, other, bos=bos, notices=[notice.rule for notice in notices])
     return CaseResult(case, verdict, one, other, at, tokens, causes)
 
 

@@ -38,6 +38,18 @@ class Side:
     """With ``bos: engine``: True if the engine adds the BOS."""
 
 
+@dataclass(frozen=True, slots=True)
+class SideResult:
+    """The result of one side for a case."""
+
+    text: str = ""
+    """The text that the model sees, BOS included."""
+    refused: str = ""
+    """The reason why there is no text; empty: there is one."""
+    code: str = ""
+    """The error's code if the case was refused."""
+
+
 def side_of(
     renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False, adds_bos_on_request: bool = True
 ) -> Side:

@@ -86,7 +86,7 @@ def test_a_cause_is_seen_where_it_is(
 
 def test_every_cause_has_a_test_and_a_sentence() -> None:
     assert {name for *_, causes in BROKEN.values() for name in causes} == set(CAUSES)
-    assert all(": " in cause.advice or ", " in cause.advice for cause in CAUSES.values())
+    assert all(": " in advice or ", " in advice for advice in CAUSES.values())
 
 
 def test_no_cause_is_reported_without_a_difference() -> None:

@@ -85,7 +85,7 @@ def _failure(wrong: list[CaseResult], same: int, reference: Reference) -> list[s
             lines.append(f"{one.case.name}: from byte {one.at} on {ours}, in the source {theirs}")
         else:
             lines.append(f"{one.case.name}: refused here: {one.ours.refused}")
-    lines += [CAUSES[cause].advice for cause in dict.fromkeys([cause for one in wrong for cause in one.causes])]
+    lines += [CAUSES[cause] for cause in dict.fromkeys([cause for one in wrong for cause in one.causes])]
     lines += [reference.hint] if reference.hint else []
     dialogues = [one.case.dialogue for one in wrong]
     words = [

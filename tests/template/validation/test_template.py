@@ -50,7 +50,11 @@ MISTAKES: dict[str, tuple[Any, tuple[str | int, ...], str]] = {  # name: (file, 
         ("reserved_roles", 0, "generate"),
         "move it into `round`",
     ),
-    "text among reserved roles": ({**PLAIN, "reserved_roles": ["x"]}, ("reserved_roles", 0), "must be a mapping of keys, not text"),
+    "text among reserved roles": (
+        {**PLAIN, "reserved_roles": ["x"]},
+        ("reserved_roles", 0),
+        "must be a mapping of keys, not text",
+    ),
     "an unknown fallback": (human(fallback_role="BOOT"), ("round", 0, "fallback_role"), 'did you mean "BOT"?'),
     "no role for users": (
         {"round": [{"role": "A"}, BOT]},
