@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, PrompterDialect
-from gateway.template.lazyllm.errors import PrompterError
-from gateway.template.lazyllm.tools import write_tools
+from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, PrompterDialect, PrompterError
+from gateway.template.lazyllm.instruction import write_tools
 from tests.reference.lazyllm.legacy_prompter import LegacyPrompter
 from tests.reference.lazyllm.modules import local_prompter
 from tests.reference.lazyllm.names import tokens_for

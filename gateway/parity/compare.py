@@ -91,7 +91,8 @@ def _compare_case(case: Case, ours: Side, reference: Side, bos_token: str, token
     bos = next(filter(None, [bos_token, *written]), UNKNOWN_BOS)
     one, other = _result(prompts[0], ours, bos), _result(prompts[1], reference, bos)
     verdict = _verdict(one, other)
-    at, tokens, causes = None, None, tuple[str, ...]()
+    at, tokens = None, None
+    causes: tuple[str, ...] = ()
     if verdict == "differs":
         at = len(one.text[: first_difference(one.text, other.text)].encode("utf-8", "surrogatepass"))
     if tokenize is not None and not one.refused and not other.refused:

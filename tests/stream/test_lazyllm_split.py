@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gateway.stream.tool_calls import FORMATS, CallTokens, ParsedCall, Scanner, UnparsedCall
-from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.json5 import NotJson5, read_json5
 from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
 from tests.stream.slicing import sliced

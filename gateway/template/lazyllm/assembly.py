@@ -1,69 +1,120 @@
-"""The order of a prompt's parts (``docs/spec/lazyllm.md`` 8)."""
+"""Earlier turns as text, and the order of a prompt's parts (``docs/spec/lazyllm.md`` 6, 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from gateway.core.frozen import dataclass
 from gateway.core.prompt import Segment, SegmentLabel, Segments
-from gateway.template.lazyllm.dialects import PrompterDialect
+from gateway.template.lazyllm.dialects import PrompterDialect, PrompterError
+from gateway.template.lazyllm.json5 import write_json5
 from gateway.template.lazyllm.segments import TOOLS, strip_leading, template_text
 from gateway.template.lazyllm.tokens import SpecialTokens
 
 GENERATE: SegmentLabel = ("assistant", "generate", True)
+TEMPLATE: SegmentLabel = ("", "template", True)
 RESPONSE = "### Response:\n"
 """Stands before the answer of the single-turn class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptParts:
-    """The parts of a prompt."""
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of the request, as a prompter writes it."""
 
-    system: Segments
-    user: Segments
-    """The instruction's user part, which stands before the current turn's text."""
-    tools: str
-    """The list of tools; empty without tools."""
-    history: Sequence[Segment] = ()
-    current: Sequence[Segment] = ()
-    """The texts of the current turn, one per line; empty when a slot holds the user message."""
-    current_label: SegmentLabel = ("", "template", True)
-    """The label of the tokens around the current turn."""
-    in_environment: bool = False
-    """True: the current turn holds results of tools."""
-    answer: Segment | None = None
-    """The beginning of the answer, which the model continues."""
+    number: int
+    """Its index in the request."""
+    role: str
+    """``system``, ``developer``, ``user``, ``assistant`` or ``tool``."""
+    content: str
+    calls: Sequence[Mapping[str, Any]] = ()
+    """The functions of an assistant's calls: ``{"name": …, "arguments": {…}}``."""
 
+    @property
+    def origin(self) -> str:
+        """The origin of its segments."""
+        return f"messages[{self.number}]"
 
-def assemble(form: str, parts: PromptParts, tokens: SpecialTokens, dialect: PrompterDialect) -> Segments:
-    """The whole prompt of the class ``alpaca`` or ``chat``."""
-    segments = tuple(_alpaca(parts, tokens, dialect) if form == "alpaca" else _chat(parts, tokens))
-    if parts.answer is not None:
-        segments = (*segments, parts.answer)
-    return strip_leading(segments, "\n") if dialect.modern else segments
+    @property
+    def text(self) -> Segment:
+        """Its content as a segment."""
+        return Segment(self.content, self.role, self.origin, False)
 
 
-def _alpaca(parts: PromptParts, tokens: SpecialTokens, dialect: PrompterDialect) -> Iterable[Segment]:
-    return (
-        template_text(f"{tokens.system}\n"), *parts.system, template_text("\n"), Segment(parts.tools, *TOOLS),
-        template_text(dialect.tail), *parts.user, Segment(RESPONSE, *GENERATE),
-    )  # fmt: skip
+def pair_segments(pairs: Iterable[tuple[str, str]], tokens: SpecialTokens) -> Iterator[Segment]:
+    """Turns that belong to the template: pairs of user and assistant text."""
+    for user, assistant in pairs:
+        for text in (tokens.soh, user, tokens.eoh + tokens.soa, assistant, tokens.eoa):
+            yield template_text(text)
 
 
-def _chat(parts: PromptParts, tokens: SpecialTokens) -> Iterable[Segment]:
-    begin, end = tokens.soh, tokens.eoh
-    if parts.in_environment:
-        begin, end = tokens.soe or begin, tokens.eoe or end
-    return (
-        template_text(tokens.sos + tokens.system), *parts.system, Segment(parts.tools, *TOOLS),
-        template_text(f"{tokens.eos}\n\n"), *parts.history, Segment(f"\n{begin}\n", *parts.current_label), *parts.user,
-        *_lines(parts.current, parts.current_label), Segment(f"\n{end}", *parts.current_label),
-        Segment(f"{tokens.soa}\n", *GENERATE),
-    )  # fmt: skip
+def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
+    """The request's earlier turns. Raises PrompterError for a dialect that takes no messages."""
+    if turns and not dialect.modern:
+        raise PrompterError("NotImplementedError", "Cannot transform json history to list now")
+    around = {
+        "user": (tokens.soh, tokens.eoh),
+        "assistant": (tokens.soa, tokens.eoa),
+        "tool": (tokens.soe or "", tokens.eoe or ""),
+    }
+    for turn in turns:
+        begin, end = around[turn.role]
+        yield Segment(begin, turn.role, turn.origin, True)
+        yield turn.text
+        for call in turn.calls:
+            for text, is_token in _call_pieces(call, tokens):
+                yield Segment(text, turn.role, turn.origin, is_token)
+        yield Segment(end, turn.role, turn.origin, True)
 
 
-def _lines(texts: Sequence[Segment], label: SegmentLabel) -> Iterable[Segment]:
-    for number, text in enumerate(texts):
-        if number:
-            yield Segment("\n", *label)
-        yield text
+def _call_pieces(call: Mapping[str, Any], tokens: SpecialTokens) -> Iterator[tuple[str, bool]]:
+    """The pieces of a call; True for those of the template."""
+    yield (tokens.tool_start_token or "") + "\n", True
+    if tokens.tool_args_token:
+        yield str(call["name"]), False
+        yield tokens.tool_args_token, True
+        yield write_json5(call["arguments"]), False
+    else:
+        yield str(call), False
+    yield (tokens.tool_end_token or "") + "\n", True
+
+
+def assemble(
+    form: str,
+    tokens: SpecialTokens,
+    dialect: PrompterDialect,
+    *,
+    system: Segments,
+    user: Segments,
+    tools: str,
+    history: Sequence[Segment] = (),
+    current: Sequence[Segment] = (),
+    label: SegmentLabel = TEMPLATE,
+    in_environment: bool = False,
+    answer: Segment | None = None,
+) -> Segments:
+    """The whole prompt of the class ``alpaca`` or ``chat``.
+
+    ``user``: the instruction's user part, before the current turn's text. ``tools``: the list of tools.
+    ``current``: the texts of the current turn, one per line; empty when a slot holds the user message. ``label``: the
+    label of the tokens around it. ``in_environment``: it holds results of tools. ``answer``: the beginning of the answer.
+    """
+    parts: tuple[Segment, ...]
+    if form == "alpaca":
+        parts = (
+            template_text(f"{tokens.system}\n"), *system, template_text("\n"), Segment(tools, *TOOLS),
+            template_text(dialect.tail), *user, Segment(RESPONSE, *GENERATE),
+        )  # fmt: skip
+    else:
+        begin, end = tokens.soh, tokens.eoh
+        if in_environment:
+            begin, end = tokens.soe or begin, tokens.eoe or end
+        lines = [segment for text in current for segment in (Segment("\n", *label), text)][1:]
+        parts = (
+            template_text(tokens.sos + tokens.system), *system, Segment(tools, *TOOLS),
+            template_text(f"{tokens.eos}\n\n"), *history, Segment(f"\n{begin}\n", *label), *user, *lines,
+            Segment(f"\n{end}", *label), Segment(f"{tokens.soa}\n", *GENERATE),
+        )  # fmt: skip
+    if answer is not None:
+        parts = (*parts, answer)
+    return strip_leading(parts, "\n") if dialect.modern else parts

@@ -1,4 +1,4 @@
-"""The releases of LazyLLM that can be repeated: one row for each dialect (``docs/spec/lazyllm.md`` 12).
+"""The releases of LazyLLM that can be repeated, one row for each dialect (``docs/spec/lazyllm.md`` 12), and its errors.
 
 ``1.4`` is the current behaviour. ``0.1`` is release 0.1.1, whose outputs LazyLLM's documentation prints.
 ``0.1.2`` stands between them: it added ``{system, user}`` instructions.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from gateway.core.errors import TemplateError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +38,10 @@ DIALECTS: Mapping[str, PrompterDialect] = {
     ),
 }
 CURRENT = DIALECTS["1.4"]
+
+
+class PrompterError(TemplateError):
+    """LazyLLM raises an exception here. The message has the exception's class and text, word for word."""
+
+    def __init__(self, exception: str, text: str = "") -> None:
+        super().__init__(f"{exception}: {text}")

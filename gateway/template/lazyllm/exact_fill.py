@@ -8,14 +8,21 @@ from string import Formatter
 from typing import Any
 
 from gateway.core.prompt import Segment, SegmentLabel, Segments
-from gateway.template.lazyllm.dialects import PrompterDialect
-from gateway.template.lazyllm.errors import PrompterError, missing_key
-from gateway.template.lazyllm.history import Turn
-from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS, slots_of
+from gateway.template.lazyllm.assembly import Turn
+from gateway.template.lazyllm.dialects import PrompterDialect, PrompterError
+from gateway.template.lazyllm.instruction import (
+    PREAMBLE,
+    PREAMBLE_PLACE,
+    TOOL_NAMES,
+    USER_BEGINS,
+    USER_ENDS,
+    slots_of,
+    tool_names,
+    with_preamble,
+)
 from gateway.template.lazyllm.safe_fill import folded_segments
 from gateway.template.lazyllm.segments import TOOLS, cut, replace_all, template_text, text_of
 from gateway.template.lazyllm.tokens import SpecialTokens
-from gateway.template.lazyllm.tools import PREAMBLE, PREAMBLE_PLACE, TOOL_NAMES, tool_names, with_preamble
 
 FOLDED_PLACE = "<!gateway-system!>"
 """Stands for the request's system messages until the instruction is filled and split."""
@@ -77,7 +84,7 @@ def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDia
         return formatted(instruction, {names[0]: given}, labels), ""
     for name in names:
         if name not in given:
-            raise missing_key(name)
+            raise PrompterError("KeyError", repr(name))
     values = {name: given[name] for name in names}
     rest = {name: value for name, value in given.items() if name not in values}
     if len(rest) > 1:

@@ -18,7 +18,7 @@ from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message, PlainMessage
 from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt, PromptMetadata, Segment
 from gateway.template.layout import LayoutCache, PromptLayout, Roles, with_gaps
-from gateway.template.lazyllm.tools import LIST_HEADING
+from gateway.template.lazyllm.instruction import LIST_HEADING
 
 MAX_TOOL_LISTS = 32
 """Lists of tools whose layouts are kept; evaluations send the same list with every request."""

@@ -1,11 +1,18 @@
-"""The instruction template of each class, before its slots are filled (``docs/spec/lazyllm.md`` 3)."""
+"""LazyLLM's own texts: the instruction template of each class, with open slots, and the description of tools.
+
+The rules are ``docs/spec/lazyllm.md`` 3 and 7.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from gateway.template.lazyllm.dialects import PrompterDialect
+from gateway.template.lazyllm.dialects import PrompterDialect, PrompterError
+from gateway.template.lazyllm.json5 import write_json5
+from gateway.template.lazyllm.tokens import SpecialTokens
 
 USER_BEGINS = "<!lazyllm-spliter!>"
 USER_ENDS = "</!lazyllm-spliter!>"
@@ -56,3 +63,48 @@ def _extra_messages(keys: Sequence[str]) -> str:
 def _parts(instruction: tuple[str, str], extra: str = "") -> str:
     system, user = instruction
     return system + USER_BEGINS + user + extra + USER_ENDS
+
+
+# ---------------------------------------------------------------- tools
+
+PREAMBLE_PLACE = "<!lazyllm-fc-prompt!>"
+"""In an instruction: replaced by the preamble. Without it the preamble follows the instruction."""
+
+PREAMBLE = (
+    "{tool_start_token}tool name (one of {tool_names})\n"
+    "{tool_args_token}the input to the tool, in a JSON format representing the kwargs. Can only return json.\n"
+    "{tool_end_token}end of tool.\n"
+    "(e.g. {tool_start_token}tool_name\n"
+    "{tool_args_token}{{'input': 'hello world', 'num_beams': 5}}\n"
+    "{tool_end_token}).\n"
+)
+"""LazyLLM's explanation of calls."""
+
+LIST_HEADING = "### Function-call Tools. \n\n"
+TOOL_NAMES = "tool_names"
+"""The slot of the tools' names."""
+
+
+def write_tools(tools: Sequence[Any], dialect: PrompterDialect) -> str:
+    """The list of tools as the prompt shows it; empty without tools."""
+    if not tools:
+        return ""
+    written = write_json5(tools) if dialect.modern else json.dumps(tools)
+    return f"{LIST_HEADING}{written}\n\n"
+
+
+def tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
+    """The names as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
+    try:
+        return write_json5([tool["function"]["name"] for tool in tools]) if tools else ""
+    except KeyError as error:
+        raise PrompterError("KeyError", str(error)) from error
+
+
+def with_preamble(text: str, tokens: SpecialTokens, *, preamble: bool) -> str:
+    """The text with the preamble in its place, if it is wanted there, and the tool tokens in their slots."""
+    text = text.replace(PREAMBLE_PLACE, PREAMBLE if preamble else "")
+    for name, token in tokens.tool_tokens:
+        if token:
+            text = text.replace(f"{{{name}}}", token)
+    return text

@@ -6,13 +6,14 @@ ones differ from it in what they accept. This module takes linear time, and test
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.dialects import PrompterError
 
 MAX_DEPTH = 100
 """Containers within containers that are read."""
@@ -250,3 +251,30 @@ def _paired(text: str) -> str:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
         raise NotJson5("a lone surrogate half") from error
+
+
+# ---------------------------------------------------------------- results of tools
+
+NOT_IN_JSON5 = ("\u2028", "\u2029", "\\ud", "\\uD")
+"""JSON strings may hold these; LazyLLM's JSON5 reader refuses them."""
+
+
+def printed_result(content: str) -> str:
+    """A tool's result as LazyLLM prints it: ``str()`` of its JSON5 value, or the text as it is."""
+    printed = printed_json(content)
+    if printed is not None:
+        return printed
+    try:
+        return str(read_json5(content.strip()))
+    except ValueError:  # not JSON5, or a number with too many digits to print
+        return content
+
+
+def printed_json(content: str) -> str | None:
+    """``printed_result`` of plain JSON, a hundred times as fast; None where only the JSON5 reader can decide."""
+    if any(text in content for text in NOT_IN_JSON5):
+        return None
+    try:
+        return str(json.loads(content))
+    except (ValueError, RecursionError):
+        return None

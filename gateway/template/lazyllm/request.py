@@ -16,7 +16,8 @@ from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
-from gateway.template.lazyllm.history import Turn, printed_json, printed_result
+from gateway.template.lazyllm.assembly import Turn
+from gateway.template.lazyllm.json5 import printed_json, printed_result
 from gateway.template.messages import check_open_turn, content_of, unread_fields
 from gateway.template.roles import MAX_SHOWN
 from gateway.template.spec.prompter import PrompterSpec

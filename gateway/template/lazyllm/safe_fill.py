@@ -11,11 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.core.prompt import Segment, Segments
-from gateway.template.lazyllm.history import Turn
-from gateway.template.lazyllm.instruction import SLOT, USER_BEGINS, USER_ENDS
+from gateway.template.lazyllm.assembly import Turn
+from gateway.template.lazyllm.instruction import (
+    PREAMBLE_PLACE,
+    SLOT,
+    TOOL_NAMES,
+    USER_BEGINS,
+    USER_ENDS,
+    with_preamble,
+)
 from gateway.template.lazyllm.segments import template_text, text_of
 from gateway.template.lazyllm.tokens import SpecialTokens
-from gateway.template.lazyllm.tools import PREAMBLE_PLACE, TOOL_NAMES, with_preamble
 
 Part = tuple[str, str]
 """(text, slot): a text of the template, or the name of a slot; the other one is empty."""

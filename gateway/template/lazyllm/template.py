@@ -13,17 +13,21 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Pieces, Prompt, Segment, SegmentLabel, Segments
 from gateway.template.layout import LayoutTemplate, PromptLayout, Roles
-from gateway.template.lazyllm.assembly import GENERATE, PromptParts, assemble
-from gateway.template.lazyllm.dialects import DIALECTS
-from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.assembly import GENERATE, Turn, assemble, pair_segments, turn_segments
+from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
 from gateway.template.lazyllm.exact_fill import fill, fold, prepared, split_parts, with_folded_place
 from gateway.template.lazyllm.fast_layouts import FastLayouts
-from gateway.template.lazyllm.history import Turn, pair_segments, turn_segments
-from gateway.template.lazyllm.instruction import alpaca_instruction, chat_instruction, slots_of
+from gateway.template.lazyllm.instruction import (
+    TOOL_NAMES,
+    alpaca_instruction,
+    chat_instruction,
+    slots_of,
+    tool_names,
+    write_tools,
+)
 from gateway.template.lazyllm.request import SlotValues, read_dialogue, slot_values
 from gateway.template.lazyllm.safe_fill import SafeInstruction
 from gateway.template.lazyllm.segments import TOOLS, text_of
-from gateway.template.lazyllm.tools import TOOL_NAMES, tool_names, write_tools
 from gateway.template.spec.prompter import PrompterSpec
 from gateway.template.spec.template import TemplateSpec
 from gateway.template.stops import prompt_metadata
@@ -115,17 +119,19 @@ class PrompterTemplate(LayoutTemplate):
     ) -> Segments:  # fmt: skip
         tokens, dialect = self._prompter.tokens, self._dialect
         system, user, texts = (self._exact_fill if self._prompter.exact else self._safe_fill)(values, tools, folded)
-        parts = PromptParts(
+        return assemble(
+            self._prompter.form,
+            tokens,
+            dialect,
             system=system,
             user=user,
             tools=write_tools(tools, dialect),
             history=(*pair_segments(self._prompter.history, tokens), *turn_segments(history, tokens, dialect)),
             current=texts,
-            current_label=(current.role, current.origin, True),
+            label=(current.role, current.origin, True),
             in_environment=current.role == "tool" and dialect.modern,
             answer=answer.text if answer is not None else None,
         )
-        return assemble(self._prompter.form, parts, tokens, dialect)
 
     def _safe_fill(
         self, values: SlotValues, tools: list[Any], folded: tuple[Turn, ...]

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.core.prompt import Segment
-from gateway.template.lazyllm.dialects import PrompterDialect
-from gateway.template.lazyllm.errors import PrompterError, missing_key
-from gateway.template.lazyllm.history import Turn, pair_segments, printed_result, turn_segments
+from gateway.template.lazyllm.assembly import Turn, pair_segments, turn_segments
+from gateway.template.lazyllm.dialects import PrompterDialect, PrompterError
 from gateway.template.lazyllm.instruction import TASK, USER_BEGINS, Instruction
+from gateway.template.lazyllm.json5 import printed_result
 from gateway.template.lazyllm.segments import template_text
 from gateway.template.lazyllm.tokens import SpecialTokens
 
@@ -21,7 +21,7 @@ from gateway.template.lazyllm.tokens import SpecialTokens
 def need(item: Mapping[str, Any], key: str) -> Any:
     """The value of a key that must be there."""
     if key not in item:
-        raise missing_key(key)
+        raise PrompterError("KeyError", repr(key))
     return item[key]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.template.lazyllm.errors import PrompterError, missing_key
+from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.instruction import slots_of
 from tests.reference.lazyllm.names import TABLE
 
@@ -41,7 +41,7 @@ class LegacyPrompter:
     def from_template(cls, name: str, *, show: bool = False) -> LegacyPrompter:
         """One of the built-in templates. Raises PrompterError for an unknown name."""
         if name not in TABLE["templates"]:
-            raise missing_key(name)
+            raise PrompterError("KeyError", repr(name))
         return cls.from_dict(TABLE["templates"][name], show=show)
 
     @classmethod

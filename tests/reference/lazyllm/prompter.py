@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gateway.core.prompt import Segments
-from gateway.template.lazyllm.assembly import PromptParts, assemble
-from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect
-from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.assembly import assemble
+from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect, PrompterError
 from gateway.template.lazyllm.exact_fill import fill, prepared, split_parts
-from gateway.template.lazyllm.instruction import alpaca_instruction, chat_instruction, slots_of
+from gateway.template.lazyllm.instruction import alpaca_instruction, chat_instruction, slots_of, write_tools
 from gateway.template.lazyllm.segments import template_text, text_of
 from gateway.template.lazyllm.tokens import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens, default_tokens
-from gateway.template.lazyllm.tools import write_tools
 from tests.reference.lazyllm.checks import (
     check_concatenated,
     check_input,
@@ -142,7 +140,10 @@ class Prompter:
             current, in_environment = current_segments(rest, self.dialect)
         if label:
             check_concatenated(label)
-        parts = PromptParts(
+        parts = assemble(
+            self.form,
+            self.tokens,
+            self.dialect,
             system=system,
             user=user,
             tools=listed,
@@ -151,7 +152,7 @@ class Prompter:
             in_environment=in_environment,
             answer=template_text(label) if label else None,
         )
-        return text_of(assemble(self.form, parts, self.tokens, self.dialect))
+        return text_of(parts)
 
     def _messages(self, given: Any, history: Any, tools: Any, label: Any) -> dict[str, Any]:
         both = self.tools and tools

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.tokens import family, family_names
 from tests.reference.lazyllm.legacy_prompter import LegacyPrompter
 from tests.reference.lazyllm.modules import prompter_of

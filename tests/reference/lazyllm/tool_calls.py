@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.template.lazyllm.errors import PrompterError
+from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.json5 import NotJson5, read_json5
 
 
