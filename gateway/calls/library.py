@@ -24,7 +24,7 @@ from gateway.stream.output_parser import OutputParser
 from gateway.stream.stop_cutter import Cutter
 from gateway.template.base import Template
 from gateway.template.registry import build
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
 
 

@@ -20,9 +20,9 @@ from gateway.parity.cases import Case, matrix
 from gateway.parity.compare import CaseResult, compare
 from gateway.parity.sides import Side, WholeTemplate, chat_reference, side_of
 from gateway.template.base import Template
-from gateway.template.huggingface.folder.named_templates import DEFAULT
+from gateway.template.huggingface.folder import DEFAULT
 from gateway.template.registry import build
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.template.stops import stop_strings
 
 

@@ -24,7 +24,7 @@ from gateway.core.errors import ConfigError
 from gateway.core.prompt import Prompt, Segment
 from gateway.edge.provenance import rendering
 from gateway.template.full_text import full_segments
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
 
 

@@ -1,6 +1,6 @@
 """Reading the chat template of a model's folder, for ``gateway parity`` and ``gateway import``.
 
-``template/huggingface/folder`` holds the rules of such folders.
+``template/huggingface/folder.py`` holds the rules of such folders.
 """
 
 from __future__ import annotations
@@ -13,12 +13,19 @@ from typing import Any
 
 from gateway.config.files.reader import digest_of, folder_names, resolve_links
 from gateway.core.errors import ConfigError, Problem, TemplateError
-from gateway.template.huggingface.folder.chat_template import GENERATION, read_chat_files, shortened, template_in
-from gateway.template.huggingface.folder.named_templates import DEFAULT, PROCESSORS, TEMPLATE, TOKENIZER
-from gateway.template.huggingface.folder.reader import NAMED
+from gateway.template.huggingface.folder import (
+    DEFAULT,
+    GENERATION,
+    NAMED,
+    PROCESSORS,
+    TEMPLATE,
+    TOKENIZER,
+    read_chat_files,
+    shortened,
+    template_in,
+)
 from gateway.template.registry import build
-from gateway.template.spec.template import JinjaSpec, SpecProblem, TemplateSpec
-from gateway.template.spec.tools import ToolsSpec
+from gateway.template.spec import JinjaSpec, SpecProblem, TemplateSpec, ToolsSpec
 from gateway.template.validation.problems import Problems
 from gateway.template.validation.template import SpecError, parse_spec
 

@@ -12,7 +12,7 @@ from gateway.config.sections.policies import read_policy
 from gateway.config.sections.templates import CHAT, read_template
 from gateway.config.shipped import POLICIES, TEMPLATES
 from gateway.config.snapshot import PolicySpec
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 NOUN = {TEMPLATES: "template", POLICIES: "policy"}
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from gateway.config.schema.secrets import Secret
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 Engine = Literal["openai", "vllm", "sglang", "llamacpp", "tgi"]
 

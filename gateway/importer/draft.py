@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Bos
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 Render = Callable[[Dialogue], str]
 """Returns the source's own prompt; raises ``GatewayError`` for a conversation that the source refuses."""

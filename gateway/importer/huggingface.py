@@ -14,11 +14,8 @@ from typing import Any
 from gateway.importer.draft import SUBSETS, Draft, Reference
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
-from gateway.template.huggingface.folder.chat_template import GENERATION
-from gateway.template.huggingface.folder.named_templates import TOKENIZER, TOOL_USE
-from gateway.template.huggingface.folder.reader import MOST_BYTES
-from gateway.template.huggingface.folder.special_tokens import TOKENS_MAP
-from gateway.template.spec.template import JinjaSpec, TemplateSpec
+from gateway.template.huggingface.folder import GENERATION, MOST_BYTES, TOKENIZER, TOKENS_MAP, TOOL_USE
+from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.validation.problems import as_name, as_names, shown
 
 DAY = "the template writes the day: it is fixed unless `clock: now` is set (docs/chat-templates.md)"

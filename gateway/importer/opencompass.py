@@ -14,7 +14,7 @@ from gateway.importer.draft import STRICT_TURNS, Draft, Reference
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.registry import build
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 META = "meta_template"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")

@@ -19,7 +19,7 @@ from gateway.core.errors import ConfigError, GatewayError, TemplateError
 from gateway.importer.draft import Reference, Render
 from gateway.importer.source import Source
 from gateway.template.registry import dialogue_of
-from gateway.template.spec.template import Example
+from gateway.template.spec import Example
 
 ANSWER = "ANSWER"
 ROLES = {"s": "system", "u": "user", "a": "assistant"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue
 from gateway.template.registry import dialogue_of
-from gateway.template.spec.template import Example
+from gateway.template.spec import Example
 
 LOOK_ALIKES = ("<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "[INST]", "<|endoftext|>")
 """Special tokens for a reference that has none."""

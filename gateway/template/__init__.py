@@ -2,7 +2,7 @@
 
 - ``base``         the protocols of templates
 - ``registry``     from a checked file to its renderer, and the examples inside the file
-- ``spec/``        the keys of a template file, as frozen dataclasses
+- ``spec``         the keys of a template file, as frozen dataclasses
 - ``validation/``  from the content of a file to these dataclasses, with every mistake
 - ``meta/``        ``kind: meta``, messages in their own order
 - ``opencompass/`` ``kind: meta`` with ``turns: opencompass``: OpenCompass's parsers

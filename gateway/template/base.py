@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Prompt
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 
 @runtime_checkable

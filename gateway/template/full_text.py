@@ -7,7 +7,7 @@ from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Segment
 from gateway.template.messages import check_dialogue, content_of, origin_of
 from gateway.template.opencompass.renderer import OpenCompassTemplate
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 
 def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:

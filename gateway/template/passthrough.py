@@ -8,7 +8,7 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.prompt import Prompt
 from gateway.template.messages import refuse_variables
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.template.stops import prompt_metadata
 
 

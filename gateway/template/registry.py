@@ -16,7 +16,7 @@ from gateway.template.meta.renderer import MetaTemplate
 from gateway.template.meta.tools import ToolTemplate
 from gateway.template.opencompass.renderer import OpenCompassTemplate
 from gateway.template.passthrough import ChatTemplate
-from gateway.template.spec.template import Example, SpecProblem, TemplateSpec
+from gateway.template.spec import Example, SpecProblem, TemplateSpec
 
 SHOWN = 40
 """Characters shown from the first difference on."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gateway.core.errors import RoleNotSupported
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 
 STANDARD_ROLES: Mapping[str, str] = {
     "system": "SYSTEM",

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import PromptMetadata, Segment
-from gateway.template.spec.prompter import PrompterSpec
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import PrompterSpec, TemplateSpec
 
 
 def prompt_metadata(

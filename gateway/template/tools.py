@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.template.spec.tools import ForceForm, ToolsSpec
+from gateway.template.spec import ForceForm, ToolsSpec
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of functions: OpenAI's characters, and the dot that other servers allow."""

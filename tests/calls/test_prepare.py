@@ -14,7 +14,7 @@ from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.prepare import Prepared, prepare
 from gateway.config.snapshot import ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
 from gateway.core.errors import ForbiddenParameter, RequestError, RoleNotSupported, UnsupportedParameter
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
 
 ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", "<end>", generate=True))

@@ -15,7 +15,7 @@ from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.events import Begun
 from gateway.edge.provenance import provenance
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
 
 ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", generate=True))

@@ -11,7 +11,7 @@ from gateway.core.errors import ConfigError
 from gateway.importer.fastchat import read_fastchat
 from gateway.importer.fastchat_styles import Conversation, styles
 from gateway.template.registry import build, dialogue_of
-from gateway.template.spec.template import Example
+from gateway.template.spec import Example
 from gateway.template.validation.template import parse_spec
 from tests.importer.files import source
 

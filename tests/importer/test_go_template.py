@@ -6,7 +6,7 @@ import pytest
 
 from gateway.importer.go_template import GoTemplateError, parse
 from gateway.template.registry import dialogue_of
-from gateway.template.spec.template import Example
+from gateway.template.spec import Example
 
 SYSTEM, USER = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}
 ANSWER, AGAIN = {"role": "assistant", "content": "Ho"}, {"role": "user", "content": "Bye"}

@@ -12,7 +12,7 @@ from gateway.importer.kinds import kind_of
 from gateway.importer.modelfile import read_modelfile
 from gateway.importer.ollama import read_ollama, reference_of
 from gateway.template.registry import build, dialogue_of
-from gateway.template.spec.template import Example
+from gateway.template.spec import Example
 from gateway.template.validation.template import parse_spec
 from tests.growth import assert_linear
 from tests.importer.files import shipped, source

@@ -10,7 +10,7 @@ from gateway.config.files.yaml import parse as parse_yaml
 from gateway.core.errors import ConfigError
 from gateway.importer.opencompass import read_opencompass
 from gateway.importer.yaml_writer import write_yaml
-from gateway.template.spec.template import RoleSpec
+from gateway.template.spec import RoleSpec
 from gateway.template.validation.template import parse_spec
 from tests.importer.files import shipped, source
 from tests.presets.test_presets import FILES, preset

@@ -11,8 +11,7 @@ from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
 from gateway.stream.reasoning import Thinking
-from gateway.template.spec.template import TemplateSpec
-from gateway.template.spec.tools import ThinkingSpec, ToolsSpec
+from gateway.template.spec import TemplateSpec, ThinkingSpec, ToolsSpec
 from tests.template.samples import message
 
 ADD, NOW = ({"type": "function", "function": {"name": name}} for name in ("add", "now"))

@@ -19,7 +19,7 @@ from gateway.core.dialogue import Dialogue, Message, plain_messages, render_opti
 from gateway.core.prompt import Prompt
 from gateway.template.lazyllm.tokens import family_names
 from gateway.template.registry import build, run_examples
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.template.validation.template import parse_spec
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from gateway.config.schema.names import FILE_NAME
 from gateway.core.dialogue import Dialogue, Message, plain_messages
 from gateway.core.prompt import Prompt
 from gateway.template.registry import build, run_examples
-from gateway.template.spec.template import Example, RoleSpec, TemplateSpec
+from gateway.template.spec import Example, RoleSpec, TemplateSpec
 from gateway.template.validation.template import parse_spec
 from tests.presets.upstream import COVERED, OURS, VALUES, Change, normal
 

@@ -23,7 +23,7 @@ from gateway.core.errors import RoleNotSupported
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, LayoutCache, PromptLayout
 from gateway.template.registry import dialogue_of
-from gateway.template.spec.template import Example
+from gateway.template.spec import Example
 from gateway.wire.requests import read_chat
 from tests.template.samples import BOT, HUMAN, PLAIN, RESERVED, THINKING, dialogue, template
 

@@ -20,7 +20,7 @@ from gateway.importer.yaml_writer import write_yaml
 from gateway.template.base import Template
 from gateway.template.lazyllm.template import slots_in
 from gateway.template.registry import build, dialogue_of
-from gateway.template.spec.template import Example, TemplateSpec
+from gateway.template.spec import Example, TemplateSpec
 
 SYSTEM = {"role": "system", "content": "Answer with a number."}
 QUESTION = {"role": "user", "content": "1+1=?"}

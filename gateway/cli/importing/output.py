@@ -10,8 +10,7 @@ from gateway.cli.importing.build import TemplateFile
 from gateway.cli.importing.sources import STDOUT, ImportOptions
 from gateway.cli.options import CommandError
 from gateway.importer.draft import Draft
-from gateway.template.huggingface.folder.chat_template import LOOKED_AT
-from gateway.template.huggingface.folder.reader import JINJA, NAMED
+from gateway.template.huggingface.folder import JINJA, LOOKED_AT, NAMED
 
 FOLDER = "meta_templates"
 

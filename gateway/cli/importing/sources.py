@@ -25,7 +25,7 @@ from gateway.importer.ollama import read_ollama
 from gateway.importer.opencompass import read_opencompass
 from gateway.importer.source import MAX_BYTES, Source
 from gateway.parity.sides import chat_reference
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 STDOUT = "-"
 MODELFILE = "Modelfile"

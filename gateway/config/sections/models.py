@@ -14,7 +14,7 @@ from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import CHAT, output_form
 from gateway.config.snapshot import ModelSpec
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 
 FORM_WORDS = {"text": "one string", "messages": "messages"}
 

@@ -10,7 +10,7 @@ from typing import Literal
 from gateway.config.files.reader import Files, ProblemMaker, digest, digest_of, folder_names, resolve_links
 from gateway.core.errors import TemplateError
 from gateway.template.registry import build, run_examples
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.template.validation.template import SpecError, parse_spec
 
 CHAT = TemplateSpec(

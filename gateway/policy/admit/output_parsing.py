@@ -11,7 +11,7 @@ from gateway.core.prompt import Prompt
 from gateway.stream.output_parser import ParserOptions
 from gateway.stream.reasoning import Thinking
 from gateway.stream.tool_calls import FORMATS, CallTokens, Format
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.template.tools import ToolChoice, choice_of, name_of
 
 

@@ -6,5 +6,5 @@
 ``attribution``             where each piece of a rendered text comes from
 ``transformers_reference``  the same dialogue rendered by ``transformers``, to compare with
 ``sandbox/``                the Jinja environment, the compiled template and the subprocess
-``folder/``                 the files of a model's folder: templates, special tokens, ids that end an answer
+``folder``                  the files of a model's folder: templates, special tokens, ids that end an answer
 """

@@ -16,7 +16,7 @@ from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.template.huggingface.attribution import segments_of
-from gateway.template.huggingface.folder.named_templates import TOOL_USE
+from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, has_number, message_limit, size_of
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment
@@ -28,7 +28,7 @@ from gateway.template.huggingface.variables import (
     template_messages,
 )
 from gateway.template.messages import check_dialogue, check_open_turn, refuse_variables
-from gateway.template.spec.template import JinjaSpec, TemplateSpec
+from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.stops import stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of
 

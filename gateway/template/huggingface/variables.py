@@ -16,7 +16,7 @@ from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedPara
 from gateway.core.prompt import Notice
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 from gateway.template.messages import CALL_FIELDS, UNREAD_FIELDS
-from gateway.template.spec.template import JinjaSpec
+from gateway.template.spec import JinjaSpec
 
 PLAIN_KEYS = frozenset({"role", "content"})
 REASONING = ("reasoning_content", "thinking", "reasoning")

@@ -97,7 +97,7 @@ def assemble(
 
     ``user``: the instruction's user part, before the current turn's text. ``tools``: the list of tools.
     ``current``: the texts of the current turn, one per line; empty when a slot holds the user message. ``label``: the
-    label of the tokens around it. ``in_environment``: it holds results of tools. ``answer``: the beginning of the answer.
+    label of the tokens around it. ``in_environment``: it holds results of tools. ``answer``: the answer's beginning.
     """
     parts: tuple[Segment, ...]
     if form == "alpaca":

@@ -20,7 +20,7 @@ from gateway.template.lazyllm.assembly import Turn
 from gateway.template.lazyllm.json5 import printed_json, printed_result
 from gateway.template.messages import check_open_turn, content_of, unread_fields
 from gateway.template.roles import MAX_SHOWN
-from gateway.template.spec.prompter import PrompterSpec
+from gateway.template.spec import PrompterSpec
 from gateway.template.tools import calls_of
 
 SYSTEM_ROLES = ("system", "developer")

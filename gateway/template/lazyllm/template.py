@@ -28,8 +28,7 @@ from gateway.template.lazyllm.instruction import (
 from gateway.template.lazyllm.request import SlotValues, read_dialogue, slot_values
 from gateway.template.lazyllm.safe_fill import SafeInstruction
 from gateway.template.lazyllm.segments import TOOLS, text_of
-from gateway.template.spec.prompter import PrompterSpec
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import PrompterSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 from gateway.template.tools import choice_of, forced, tools_of
 

@@ -19,12 +19,11 @@ from gateway.core.prompt import Notice, Prompt
 from gateway.template.messages import check_open_turn
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.meta.turn_order import NaturalOrder
-from gateway.template.opencompass.api_parser import APIParser
-from gateway.template.opencompass.prompt_list import prompt_list
-from gateway.template.opencompass.renderer import meta_template
+from gateway.template.opencompass.parsers import APIParser
+from gateway.template.opencompass.renderer import meta_template, prompt_list
 from gateway.template.passthrough import as_sent
 from gateway.template.roles import API_ROLES, role_map, role_names
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
 Content = str | list[Any]

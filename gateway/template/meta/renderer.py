@@ -14,7 +14,7 @@ from gateway.template.layout import LayoutTemplate, PromptLayout, Roles, split_a
 from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.roles import RoleMapping, role_map
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
 TEMPLATE_LABEL: SegmentLabel = ("", "template", True)

@@ -17,8 +17,7 @@ from gateway.core.prompt import Prompt, SegmentLabel
 from gateway.template.messages import check_open_turn, origin_of, text_of
 from gateway.template.meta.renderer import MetaTemplate, Rendering
 from gateway.template.roles import RoleMapping
-from gateway.template.spec.template import TemplateSpec
-from gateway.template.spec.tools import CallForm, ToolList, ToolsSpec
+from gateway.template.spec import CallForm, TemplateSpec, ToolList, ToolsSpec
 from gateway.template.tools import ToolCall, as_json, calls_of, choice_of, forced, tools_of
 
 Piece = tuple[str, str, bool]

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 
 from gateway.core.dialogue import Dialogue
 from gateway.template.roles import RoleMap, RoleMapping, mapping_of
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 
 Turn = tuple[RoleMapping | None, RoleSpec | str, int]
 """(role mapping, entry of the template, message number). Without a mapping the entry stands by itself (number -1)."""

@@ -6,19 +6,18 @@ with a notice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment
 from gateway.template.messages import check_dialogue, content_of, origin_of, unread_fields
 from gateway.template.meta.renderer import fallback_notice
-from gateway.template.opencompass.lm_parser import LMParser, Mode
-from gateway.template.opencompass.prompt_list import prompt_list
-from gateway.template.roles import role_map, role_names
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.opencompass.parsers import LMParser, Mode
+from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_map, role_names
+from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
 
@@ -86,6 +85,40 @@ class OpenCompassTemplate:
                 notices.append(Notice("dropped_turn", f"messages[{number}]: after the generate point"))
             notices.extend(unread_fields(message, number))
         return tuple(notices)
+
+
+def prompt_list(
+    messages: Sequence[Message], texts: Sequence[str], names: Mapping[str, str], roles: RoleMap
+) -> tuple[list[Any], list[int]]:
+    """The dialogue as a dataset writes it, and for each item the number of its message (-1: none).
+
+    Leading system messages are the ``begin`` section, all others one ``round``. Raises RoleNotSupported.
+    """
+    items: list[Any] = []
+    numbers: list[int] = []
+
+    def add(item: Mapping[str, Any], number: int = -1) -> None:
+        items.append(item)
+        numbers.append(number)
+
+    section = ""
+    for number, (message, text) in enumerate(zip(messages, texts, strict=True)):
+        mapping_of(roles, message.role, number)
+        name = names[message.role]
+        wanted = "begin" if name == SYSTEM and section != "round" else "round"
+        if wanted != section:
+            if section:
+                add({"section": section, "pos": "end"})
+            add({"section": wanted, "pos": "begin"})
+            section = wanted
+        fallback = {"fallback_role": FALLBACKS[name]} if name in FALLBACKS else {}
+        add({"role": name, "prompt": text, **fallback}, number)
+    if section != "round":
+        if section:
+            add({"section": section, "pos": "end"})
+        add({"section": "round", "pos": "begin"})
+    add({"section": "round", "pos": "end"})
+    return items, numbers
 
 
 def meta_template(spec: TemplateSpec) -> dict[str, Any]:

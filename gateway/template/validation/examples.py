@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.template.validation.problems import Path, Problems
 
 

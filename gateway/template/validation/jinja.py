@@ -1,4 +1,4 @@
-"""Checks the keys of a template file of ``kind: jinja``; the model's folder is read by ``huggingface/folder``."""
+"""Checks the keys of a template file of ``kind: jinja``; the model's folder is read by ``huggingface/folder.py``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.prompt import Bos
-from gateway.template.huggingface.folder.chat_template import ChatFiles, read_chat_files
-from gateway.template.huggingface.folder.named_templates import DEFAULT, TOOL_USE
-from gateway.template.huggingface.folder.reader import Fetch, Names
-from gateway.template.huggingface.folder.special_tokens import NAME, OURS, TOKENS
-from gateway.template.spec.template import JinjaSpec, TemplateSpec
-from gateway.template.spec.tools import Word
+from gateway.template.huggingface.folder import (
+    DEFAULT,
+    NAME,
+    OURS,
+    TOKENS,
+    TOOL_USE,
+    ChatFiles,
+    Fetch,
+    Names,
+    read_chat_files,
+)
+from gateway.template.spec import JinjaSpec, TemplateSpec, Word
 from gateway.template.validation.problems import Path, Problems, as_name, as_names, shown, suggestion
 
 JINJA_KEYS = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.template.roles import SYSTEM, role_names
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.validation.problems import Path, Problems, shown, suggestion
 
 META_KEYS = (

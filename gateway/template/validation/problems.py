@@ -9,8 +9,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gateway.core.errors import TemplateError
-from gateway.template.spec.template import SpecProblem
-from gateway.template.spec.tools import Word
+from gateway.template.spec import SpecProblem, Word
 
 Path = tuple[str | int, ...]
 Spec = TypeVar("Spec")

@@ -13,9 +13,7 @@ from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
 from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS
 from gateway.template.lazyllm.template import slots_in
 from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_tokens, family, family_names
-from gateway.template.spec.prompter import PrompterSpec
-from gateway.template.spec.template import TemplateSpec
-from gateway.template.spec.tools import ToolsSpec, ToolTokens
+from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec, ToolTokens
 from gateway.template.validation.meta import check_bos
 from gateway.template.validation.problems import Path, Problems, kind_of, shown
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.template.huggingface.folder.reader import Fetch, Names
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.huggingface.folder import Fetch, Names
+from gateway.template.spec import TemplateSpec
 from gateway.template.validation.examples import check_examples
 from gateway.template.validation.jinja import JINJA_KEYS, check_rendering, read_jinja
 from gateway.template.validation.meta import META_KEYS, read_meta

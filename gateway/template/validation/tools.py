@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from gateway.template.roles import SYSTEM, role_names
-from gateway.template.spec.template import RoleSpec, TemplateSpec
-from gateway.template.spec.tools import ReasoningField, ResultForm, ToolsSpec, ToolTokens
+from gateway.template.spec import ReasoningField, ResultForm, RoleSpec, TemplateSpec, ToolsSpec, ToolTokens
 from gateway.template.validation.problems import Path, Problems
 
 KEYS = ("tools", "thinking")

@@ -11,8 +11,8 @@ from copy import deepcopy
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.opencompass import api_parser, lm_parser
-from gateway.template.opencompass.role_table import Role
+from gateway.template.opencompass import parsers
+from gateway.template.opencompass.parsers import Role
 from tests.reference.opencompass.dialect import OPENCOMPASS, Dialect
 from tests.reference.opencompass.prompt_list import PromptList, appended, is_marker
 
@@ -25,13 +25,13 @@ class LMParser:
 
     def __init__(self, meta_template: Mapping[str, Any] | None = None) -> None:
         """Raises TemplateError for a meta template that the reference refuses at once."""
-        self._parser: lm_parser.LMParser | None = None
+        self._parser: parsers.LMParser | None = None
         if meta_template:
             checked = checked_meta_template(meta_template)
             for role in (*checked["round"], *checked["reserved_roles"]):
                 if isinstance(role, dict) and any(isinstance(role.get(key), list) for key in ("begin", "end")):
                     raise TemplateError(f'role "{role["role"]}": token lists are not supported; write text')
-            self._parser = lm_parser.LMParser(checked)
+            self._parser = parsers.LMParser(checked)
 
     def parse(self, prompt: Any, mode: Any = "gen") -> Any:
         """A string stays as it is; a PromptList becomes text; a plain list or tuple, each of its elements."""
@@ -46,7 +46,7 @@ class LMParser:
             raise TemplateError("begin, prompt and end must be text for a string model") from error
 
 
-class APIParser(api_parser.APIParser):
+class APIParser(parsers.APIParser):
     """Turns prompts into lists of messages."""
 
     def __init__(self, meta_template: Any = None, dialect: Dialect = OPENCOMPASS) -> None:

@@ -20,7 +20,7 @@ from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.template.registry import build
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from tests.template.huggingface import folders
 from tests.template.huggingface.folders import CONFIG, JINJA, LIST, MAP, NAMED, TELLS, TELLS_TOOLS
 from tests.template.huggingface.samples import dialogue

@@ -13,7 +13,7 @@ import pytest
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from gateway.template.registry import build
-from gateway.template.spec.template import TemplateSpec
+from gateway.template.spec import TemplateSpec
 from gateway.template.validation.jinja import JINJA_KEYS
 from tests.template.huggingface.samples import CHATML, HELLO, dialogue
 

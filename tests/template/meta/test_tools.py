@@ -15,7 +15,7 @@ from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt
 from gateway.stream.tool_calls import FORMATS
 from gateway.template.registry import build, run_examples
-from gateway.template.spec.tools import PARSERS, CallForm, ThinkingSpec, ToolList, ToolsSpec
+from gateway.template.spec import PARSERS, CallForm, ThinkingSpec, ToolList, ToolsSpec
 from gateway.template.tools import calls_of, choice_of, tools_of
 from gateway.template.validation.template import SpecError, parse_spec
 from tests.template.samples import BOT, HUMAN, SYSTEM, THOUGHTS, message, template

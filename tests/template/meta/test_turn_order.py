@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, Message, RenderOptions, plain_messages
 from gateway.template.registry import build
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 from tests.reference.opencompass.parsers import LMParser
 from tests.reference.opencompass.prompt_list import PromptList
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import TemplateError
-from gateway.template.opencompass.api_parser import APIParser
-from gateway.template.opencompass.lm_parser import LMParser
+from gateway.template.opencompass.parsers import APIParser, LMParser
 from gateway.template.opencompass.renderer import meta_template
 from gateway.template.validation.template import parse_spec
 from tests.template.samples import API, PLAIN, RESERVED

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.template.registry import build, run_examples
-from gateway.template.spec.template import RoleSpec, TemplateSpec
+from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.validation.template import SpecError, parse_spec
 from tests.template.samples import API, BOT, HUMAN, PLAIN, RESERVED, SYSTEM
 

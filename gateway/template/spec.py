@@ -7,15 +7,147 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.prompt import Bos
-from gateway.template.spec.prompter import PrompterSpec
-from gateway.template.spec.tools import ThinkingSpec, ToolsSpec, Word
+from gateway.template.lazyllm.tokens import SpecialTokens
 
+Word = Annotated[str, "not empty"]
+"""A text that is not empty in a template file."""
 ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
 """The roles of an API model, in OpenCompass's words."""
+Parser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
+PARSERS: tuple[str, ...] = get_args(Parser)
+"""The formats of calls that ``stream/tool_calls`` reads; a test compares both."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTokens:
+    """The texts around a call in the format ``lazyllm``; all empty: each call is a line."""
+
+    start: str = ""
+    args: str = ""
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """The form of the list of a request's tools in the prompt."""
+
+    turn: Literal["system", "first_user", "last_user"] = "system"
+    """The message that has the list; a system turn is added if the first message is not a system message."""
+    place: Literal["before_text", "after_text", "before_turn", "after_turn"] = "after_text"
+    """Inside that turn, or beside it."""
+    begin: str = ""
+    each: Literal["tool", "function"] = "tool"
+    """The part of each tool that is written as JSON: all of it, or its ``function``."""
+    indent: int | None = None
+    """Spaces of indentation, 0 to 8; None: on one line, with a space after each comma and colon."""
+    separator: str = "\n"
+    end: str = ""
+    between: str = ""
+    """Between the list and the message's text, if the text is not empty."""
+    system: str = ""
+    """The text of the system turn that is added for the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """The form of the calls of an assistant's message."""
+
+    after_text: str = ""
+    """Between the message's text and its calls, if the text is not empty."""
+    begin: str = ""
+    each_begin: str = ""
+    body: Literal["json", "named", "python"] = "json"
+    """``json``: ``{"name": …, "arguments": …}``; ``named``: the name, ``between``, the arguments as JSON;
+    ``python``: ``name(key=value)``."""
+    key: Literal["arguments", "parameters"] = "arguments"
+    """With ``json``: the key of the arguments."""
+    between: str = ""
+    """With ``named``."""
+    each_end: str = ""
+    separator: str = ""
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultForm:
+    """The form of a tool's result inside the turn of its role."""
+
+    begin: str = ""
+    end: str = ""
+    together: bool = False
+    """True: results that follow each other share one turn."""
+    separator: str = ""
+    """With ``together``: between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForceForm:
+    """The end of a prompt whose ``tool_choice`` forces a call."""
+
+    begin: str
+    """The opening of a call, up to the tool's name."""
+    end: str
+    """Between a demanded tool's name and its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsSpec:
+    """The key ``tools``. A string template without it refuses a request's tools."""
+
+    parser: Parser
+    """The format in which the model writes its calls."""
+    tokens: ToolTokens = ToolTokens()
+    declare: ToolList | None = None
+    """None in kinds that have their own form for tools."""
+    calls: CallForm | None = None
+    """None: messages with calls are refused, or the kind has its own form for them."""
+    results: ResultForm = ResultForm()
+    force: ForceForm | None = None
+    """None: a ``tool_choice`` that demands a call is refused."""
+
+
+ReasoningField = Literal["reasoning_content", "reasoning"]
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingSpec:
+    """The key ``thinking``: the model writes its reasoning between two markers."""
+
+    begin: Word
+    end: Word
+    open: bool | Literal["auto"] = False
+    """True: the prompt ends inside the reasoning; ``auto``: only a prompt that ends with ``begin`` does."""
+    fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
+    """The answer's keys for the reasoning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrompterSpec:
+    """A LazyLLM prompter with its tokens (``docs/spec/lazyllm.md``)."""
+
+    form: Literal["alpaca", "chat", "empty"]
+    """The key ``class``."""
+    tokens: SpecialTokens
+    """Those of the family ``marks_of``, with the file's own ``marks`` over them."""
+    instruction: str | tuple[str, str] = ""
+    """Text, or (system, user); slots are written ``{name}``."""
+    extra_keys: tuple[Word, ...] = ()
+    """More slots, each under a heading of its own."""
+    input_slot: Word = ""
+    """The slot that the last user message fills; empty: the message has a turn of its own."""
+    history: tuple[tuple[str, str], ...] = ()
+    """Pairs of user and assistant texts before every conversation."""
+    tools: bool = False
+    """True: a request's tools are written into the prompt."""
+    stop_words: tuple[str, ...] = ()
+    """Those of the family."""
+    dialect: str = "1.4"
+    exact: bool = False
+    """True: byte for byte what LazyLLM does, its accidents and refusals included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,440 @@
+"""The files of a model's folder that decide a prompt: templates, special tokens, and the ids that end an answer.
+
+Used by templates of ``kind: jinja``, by ``gateway import`` and by ``gateway parity``. The rules are those of the
+tokenizers of ``transformers`` 5, recorded by ``tests/template/huggingface/record_folders.py``. Where two files
+disagree, ``transformers`` uses one of them without a message; here a note names both.
+
+- ``chat_template.jinja`` is the template ``default``, and each file of ``additional_chat_templates/`` is a template of
+  its own name (``default`` again, if there is such a file). Both win over ``chat_template`` in
+  ``tokenizer_config.json``, which is a text or a list of names and texts.
+- ``processor_config.json`` and ``chat_template.json`` are for processors. These prefer them to any other template, and
+  the first to the second.
+- Special tokens are in ``tokenizer_config.json``. Older folders, which have no ``added_tokens_decoder`` in it, keep
+  them in ``special_tokens_map.json``, which wins; a null there removes a token.
+- The ids that end an answer are in ``generation_config.json``, their texts in ``added_tokens_decoder``, in older
+  folders in ``added_tokens.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from posixpath import basename, dirname, join
+from typing import Any
+
+from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.errors import TemplateError
+from gateway.template.validation.problems import Problems, as_name, as_names, shown
+
+TEMPLATE = "chat_template.jinja"
+TOKENIZER = "tokenizer_config.json"
+PROCESSORS = ("processor_config.json", "chat_template.json")
+"""In the order in which the processors of ``transformers`` look for a template."""
+KEY = "chat_template"
+
+DEFAULT = "default"
+TOOL_USE = "tool_use"
+"""The template that ``transformers`` uses for requests with tools."""
+MISTAKEN = "file"
+"""A name that ``transformers`` mistakes for ``chat_template.jinja`` itself."""
+
+Templates = Mapping[str, str]
+"""Name → source."""
+
+TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""The tokens that every tokenizer may have."""
+OURS = ("messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template")
+"""Variables that the gateway sets."""
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+ADDED = "added_tokens_decoder"
+EXTRA = "extra_special_tokens"
+SPECIFIC = "model_specific_special_tokens"
+ADDITIONAL = "additional_special_tokens"
+"""The older name of ``extra_special_tokens``; its mapping is ignored beside a list of the newer name."""
+GROUPS = (EXTRA, SPECIFIC, ADDITIONAL)
+
+TOKENS_MAP = "special_tokens_map.json"
+
+GENERATION = "generation_config.json"
+ADDED_TOKENS = "added_tokens.json"
+LOOKED_AT = (TEMPLATE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDED_TOKENS)
+"""The files that may decide a prompt, beside the templates in ``additional_chat_templates/``."""
+
+Fetch = Callable[[str], bytes | None]
+"""A file's bytes, by its path beside the template; None if there is no file. Raises ``TemplateError``."""
+Names = Callable[[str], Sequence[str]]
+"""The names of the files in a folder beside the template; empty if there is no folder. Raises ``TemplateError``."""
+
+NAMED = "additional_chat_templates"
+JINJA = ".jinja"
+
+MOST_BYTES = 1024 * 1024
+"""Of one file; a tokenizer's configuration with thousands of added tokens has a third of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFiles:
+    """The content of a model's folder."""
+
+    templates: Templates = field(default=EMPTY_MAPPING)
+    """By name; a single template is called ``default``."""
+    tokens: Mapping[str, str] = field(default=EMPTY_MAPPING)
+    """Special tokens by the names of their variables (``bos_token``)."""
+    end_ids: tuple[int, ...] = ()
+    """Ids of the tokens that end an answer."""
+    ends: tuple[str, ...] = ()
+    """Texts of these tokens, as far as the files contain them."""
+    used: tuple[str, ...] = ()
+    """Paths of the files that were used."""
+    notes: tuple[str, ...] = ()
+    """Files that disagree, and which of them is used."""
+
+
+def template_in(fetch: Fetch, names: Names) -> str | None:
+    """The path of the file with a folder's default template; None if the folder has no template.
+
+    Raises ``TemplateError`` if ``transformers`` would find named templates without a default.
+    """
+    if fetch(TEMPLATE) is not None:
+        return TEMPLATE
+    named = names_in(names(NAMED))
+    if DEFAULT in named:
+        return join(NAMED, DEFAULT + JINJA)
+    if named:
+        raise TemplateError(
+            f"the folder has {NAMED}/ and no {TEMPLATE}, so transformers finds {as_names(named)} and no default "
+            f"template, and does not read {TOKENIZER}: name the file to be used"
+        )
+    problems = Problems()
+    reader = _FolderReader(fetch, names, problems)
+    for name in (TOKENIZER, *PROCESSORS):
+        if reader.object(name).get(KEY) is not None:
+            return name
+        if problems.found:
+            raise TemplateError(problems.found[0].message)
+    return None
+
+
+def read_chat_files(name: str, fetch: Fetch, names: Names, problems: Problems) -> ChatFiles:
+    """The content of the folder of the template's file ``name``; mistakes are added to ``problems``."""
+    reader = _FolderReader(fetch, names, problems)
+    if reader.data(name, required=True) is None:
+        return ChatFiles()
+    folder = folder_of(name)
+    config = reader.object(join(folder, TOKENIZER))
+    templates = _templates_of(name, reader)
+    tokens, token_notes = _special_tokens(config, reader.object(join(folder, TOKENS_MAP)), problems)
+    end_ids = _end_ids(reader.object(join(folder, GENERATION)))
+    added: Any = config.get(ADDED)
+    used = [*_template_files(name, reader), join(folder, TOKENIZER), join(folder, GENERATION)]
+    if ADDED not in config:
+        added = {str(number): text for text, number in reader.object(join(folder, ADDED_TOKENS)).items()}
+        used += [join(folder, TOKENS_MAP), join(folder, ADDED_TOKENS)]
+    texts = [_text_of(added.get(str(number))) for number in end_ids] if isinstance(added, dict) else []
+    return ChatFiles(
+        templates=templates,
+        tokens=tokens,
+        end_ids=end_ids,
+        ends=tuple([text for text in texts if text]),
+        used=tuple([path for path in dict.fromkeys(used) if reader.data(path) is not None]),
+        notes=(*_disagreements(name, templates, reader), *token_notes),
+    )
+
+
+def _end_ids(generation: Mapping[str, Any]) -> tuple[int, ...]:
+    value = generation.get("eos_token_id")
+    return tuple([one for one in (value if isinstance(value, list) else [value]) if type(one) is int and one >= 0])
+
+
+def shortened(config: bytes, generation: bytes | None) -> bytes:
+    """A large ``tokenizer_config.json`` reduced to what decides a prompt and the end of an answer.
+
+    Unchanged if it is not larger than ``MOST_BYTES``, or if one of the files is not a JSON object.
+    """
+    if len(config) <= MOST_BYTES:
+        return config
+    try:
+        given, ends = json.loads(config), json.loads(generation or b"{}")
+    except (ValueError, RecursionError):
+        return config
+    if not isinstance(given, dict) or not isinstance(ends, dict):
+        return config
+    kept = {key: value for key, value in given.items() if key == KEY or key.endswith("_token") or key in GROUPS}
+    if isinstance(given.get(ADDED), dict):
+        wanted = [str(number) for number in _end_ids(ends)]
+        kept[ADDED] = {number: given[ADDED][number] for number in wanted if number in given[ADDED]}
+    elif ADDED in given:
+        kept[ADDED] = given[ADDED]  # its presence alone marks a newer folder
+    return json.dumps(kept, ensure_ascii=False).encode("utf-8", "surrogatepass")  # the reader reports a surrogate
+
+
+# ---------------------------------------------------------------- files
+
+
+class _FolderReader:
+    """Files by their paths. What is wrong with a file is added to the problems once."""
+
+    def __init__(self, fetch: Fetch, names: Names, problems: Problems) -> None:
+        self._fetch = fetch
+        self._names = names
+        self._problems = problems
+        self._files: dict[str, bytes | None] = {}
+        self._objects: dict[str, Mapping[str, Any]] = {}
+        self.notes: list[str] = []
+        """Decisions between files that the operator should know."""
+
+    def data(self, name: str, *, required: bool = False) -> bytes | None:
+        """A file's bytes; None if the file does not exist or cannot be used."""
+        if name not in self._files:
+            self._files[name] = self._read(name, required=required)
+        return self._files[name]
+
+    def named(self, folder: str) -> tuple[str, ...]:
+        """The names of the templates in ``additional_chat_templates/``."""
+        try:
+            return names_in(self._names(join(folder, NAMED)))
+        except TemplateError as error:
+            self.add_problem(error.message)
+            return ()
+
+    def text(self, name: str) -> str:
+        """A file's text."""
+        try:
+            return (self.data(name) or b"").decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.add_problem(f"{as_name(name)} is not UTF-8 at byte {error.start}")
+            return ""
+
+    def object(self, name: str) -> Mapping[str, Any]:
+        """A file's JSON object; empty if there is no file."""
+        if name not in self._objects:
+            data = self.data(name)
+            self._objects[name] = {} if data is None else self._parse(name, data)
+        return self._objects[name]
+
+    def add_problem(self, message: str) -> None:
+        """Add a problem with the files."""
+        self._problems.add(("file",), message)
+
+    def _read(self, name: str, *, required: bool) -> bytes | None:
+        try:
+            data = self._fetch(name)
+        except TemplateError as error:
+            self.add_problem(error.message)
+            return None
+        if data is None and required:
+            self.add_problem(f"there is no {name} beside the template: the path begins at its folder")
+        if data is not None and len(data) > MOST_BYTES:
+            self.add_problem(f"{as_name(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file")
+            return None
+        return data
+
+    def _parse(self, name: str, data: bytes) -> Mapping[str, Any]:
+        try:
+            value = json.loads(data)
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            self.add_problem(
+                f"{name} contains {error.object[error.start]!a}, half of a character: write the whole character"
+            )
+            return {}
+        except (ValueError, RecursionError) as error:
+            self.add_problem(f"{name} is not JSON: {error}")
+            return {}
+        if not isinstance(value, dict):
+            self.add_problem(f"{name} must contain a JSON object")
+            return {}
+        return value
+
+
+def folder_of(name: str) -> str:
+    """The model's folder of a template's file, which may be one of its named templates."""
+    folder = dirname(name)
+    return dirname(folder) if basename(folder) == NAMED else folder
+
+
+def names_in(files: Sequence[str]) -> tuple[str, ...]:
+    """The names of the templates among files. Raises ``TemplateError`` for a name that is not UTF-8."""
+    names = sorted([file.removesuffix(JINJA) for file in files if file.endswith(JINJA)])
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise TemplateError(
+                f"{NAMED}/ contains {shown(name + JINJA)}, a name that is not UTF-8: rename it"
+            ) from None
+    return tuple(names)
+
+
+# ---------------------------------------------------------------- templates
+
+
+def _templates_of(name: str, reader: _FolderReader) -> Templates:
+    """The templates of the file ``name``; a single template is called ``default``."""
+    if _is_default(name):
+        return _in_files(folder_of(name), reader)
+    if not name.endswith(".json"):
+        return {DEFAULT: reader.text(name)}
+    value = reader.object(name).get(KEY)
+    if value is None:
+        reader.add_problem(f"{name} has no {KEY}: name the file that has it")
+        return {}
+    return _in_json(name, value, reader)
+
+
+def _is_default(name: str) -> bool:
+    return basename(name) == TEMPLATE or (basename(dirname(name)) == NAMED and basename(name) == DEFAULT + JINJA)
+
+
+def _in_files(folder: str, reader: _FolderReader) -> Templates:
+    """``chat_template.jinja`` and the templates in ``additional_chat_templates/``."""
+    sources: dict[str, str] = {}
+    if reader.data(join(folder, TEMPLATE)) is not None:
+        sources[DEFAULT] = reader.text(join(folder, TEMPLATE))
+    for name in reader.named(folder):
+        path = join(folder, NAMED, name + JINJA)
+        if name == MISTAKEN:
+            reader.add_problem(f"{path}: transformers mistakes a template of this name for {TEMPLATE}: rename it")
+            continue
+        if reader.data(path) is None:
+            continue  # such as a broken link, which is a problem already
+        source = reader.text(path)
+        if name == DEFAULT and _normalized(sources.get(DEFAULT, source)) != _normalized(source):
+            reader.notes.append(f"{TEMPLATE} is not used: {NAMED}/{DEFAULT}{JINJA} replaces it, as in transformers")
+        sources[name] = source
+    return sources
+
+
+def _in_json(name: str, value: Any, reader: _FolderReader) -> Templates:
+    """The templates of a JSON file: one text, or several with names."""
+    if isinstance(value, str):
+        return {DEFAULT: value}
+    if isinstance(value, dict):
+        value = [{"name": key, "template": source} for key, source in value.items()]
+    sources: dict[str, str] = {}
+    for entry in value if isinstance(value, list) else (None,):
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "template")):
+            reader.add_problem(f"{name}: {KEY} must be a text, or a list of {{name, template}}")
+            return {}
+        if sources.get(entry["name"], entry["template"]) != entry["template"]:
+            reader.notes.append(
+                f"{basename(name)} has {shown(entry['name'])} twice: the last one is used, as in transformers"
+            )
+        sources[entry["name"]] = entry["template"]
+    return sources
+
+
+def _template_files(name: str, reader: _FolderReader) -> list[str]:
+    """The files of ``_templates_of(name)``, that file first."""
+    if not _is_default(name):
+        return [name]
+    folder = folder_of(name)
+    return [name, join(folder, TEMPLATE), *[join(folder, NAMED, one + JINJA) for one in reader.named(folder)]]
+
+
+def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> list[str]:
+    """A note for each other file of the folder that has other templates than the file ``name``."""
+    folder, own = folder_of(name), TEMPLATE if _is_default(name) else basename(name)
+    if own not in (TEMPLATE, TOKENIZER, *PROCESSORS):
+        return reader.notes  # the operator's own file
+    others = {} if own == TEMPLATE else {TEMPLATE: _in_files(folder, reader)}
+    for other in (TOKENIZER, *PROCESSORS):
+        value = reader.object(join(folder, other)).get(KEY)
+        if other != own and value is not None:
+            others[other] = _in_json(other, value, reader)
+    present = [file for file in (TEMPLATE, TOKENIZER, *PROCESSORS) if file == own or others.get(file)]
+    notes = [
+        _note(other, sources, own, present)
+        for other, sources in others.items()
+        if sources and {key: _normalized(source) for key, source in sources.items()}
+        != {key: _normalized(source) for key, source in templates.items()}
+    ]  # fmt: skip
+    return [*reader.notes, *notes]
+
+
+def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
+    """The note on another file. ``present``: the files with a template; tokenizers use the first of them."""
+    where = f"{NAMED}/ ({as_names(sources)})" if other == TEMPLATE and DEFAULT not in sources else other
+    differs = f"{where} has another chat template than {own}"
+    for_tokenizers = present[0] if present[0] not in PROCESSORS else None
+    for_processors = next((file for file in PROCESSORS if file in present), None)
+    if other == for_tokenizers:
+        return f"{differs}: the tokenizers of transformers use that one"
+    if other != for_processors:
+        return f"{differs}: it is not used, as in transformers"
+    reason = "this one is for tokenizers, " if own == for_tokenizers else ""
+    return f"{differs}: {reason}the processors of transformers use that one"
+
+
+def _normalized(source: str) -> str:
+    """A source as Jinja reads it: one kind of line end, and none at the very end."""
+    return source.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+
+
+# ---------------------------------------------------------------- special tokens
+
+
+def _special_tokens(
+    config: Mapping[str, Any], token_map: Mapping[str, Any], problems: Problems
+) -> tuple[Mapping[str, str], list[str]]:
+    """The tokens of ``tokenizer_config.json`` and ``special_tokens_map.json`` that a template gets as variables.
+
+    A folder may name tokens of its own: any ``…_token``, and the mappings ``extra_special_tokens`` and
+    ``model_specific_special_tokens``. Tokens that are built into a tokenizer's class are in no file, so they are
+    missing here. Also a note on each token for which the two files disagree.
+    """
+    is_older = ADDED not in config
+    used_map = token_map if is_older else {}
+    own = _own_tokens(config, used_map)
+    # All tokens with a text, the usual ones first. The map wins over the configuration, ``own`` over both.
+    found = {name: value for name, value in {**config, **used_map}.items() if name.endswith("_token")} | own
+    texts = {name: text for name in dict.fromkeys([*TOKENS, *found]) if (text := _text_of(found.get(name))) is not None}
+    for name in texts:
+        if not NAME.fullmatch(name) or name in OURS:
+            file = TOKENS_MAP if name in used_map or name in _mapping(used_map.get(EXTRA)) else TOKENIZER
+            problems.add(("file",), f"{file} has a token {shown(name)}, which cannot be a variable: rename it")
+    if is_older and "chat_template" in token_map:
+        problems.add(("file",), f"{TOKENS_MAP} has a chat_template, which belongs in {TOKENIZER}: move it there")
+    notes = []
+    for name in dict.fromkeys([*TOKENS, *texts]):
+        here, there = _text_of(config.get(name)), _text_of(token_map.get(name))
+        if name in token_map and here != there and (here is not None or not is_older):
+            reason = f"{TOKENIZER} has {'no ' if is_older else ''}{ADDED}"
+            notes.append(
+                f"{name} is {_shown(here)} in {TOKENIZER} and {_shown(there)} in {TOKENS_MAP}: "
+                f"{_shown(texts.get(name))} is used, as in transformers, because "
+                f"{'it is a token of its own in the folder' if name in own else reason}"
+            )
+    return texts, notes
+
+
+def _text_of(token: Any) -> str | None:
+    """A token as tokenizers write it, a text or an object with ``content``; None for anything else."""
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None
+
+
+def _own_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> dict[str, Any]:
+    """The folder's own tokens, which ``transformers`` keeps apart, and which win."""
+    # A text under a name of its own is kept apart before the map is read; an object is not.
+    own = {
+        name: value
+        for name, value in config.items()
+        if name.endswith("_token") and name not in TOKENS and isinstance(value, str)
+    }
+    extra, additional = config.get(EXTRA), _mapping(config.get(ADDITIONAL))
+    own |= _mapping(extra or additional)
+    own = own or _mapping(config.get(SPECIFIC))
+    own |= _mapping(token_map.get(EXTRA))
+    return {**additional, **own} if isinstance(extra, dict) else own
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _shown(text: str | None) -> str:
+    return "none" if text is None else shown(text)

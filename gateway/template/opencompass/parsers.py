@@ -1,0 +1,232 @@
+"""OpenCompass's parsers: the text or the messages that it makes of a prompt list.
+
+A prompt list is the form in which OpenCompass hands over a conversation: strings, turns (dicts with ``role`` and
+``prompt``) and section markers (dicts with ``section`` and ``pos``). The rules are ``docs/spec/opencompass.md`` 1, 4
+and 5. The conformance cases run on these parsers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gateway.core.errors import TemplateError
+
+Mode = Literal["gen", "ppl"]
+"""``gen`` stops where the model answers, ``ppl`` writes every turn and the meta ``end``."""
+Turn = Mapping[str, Any]
+Role = dict[str, Any]
+Entry = tuple[int, Any]
+"""(position in the prompt list, turn or string)."""
+Round = list[tuple[int, Turn, int | None]]
+"""(position in the prompt list, turn, place in the meta template's round) of each turn."""
+ApiMessage = tuple[tuple[int, ...], dict[str, Any]]
+"""(positions in the prompt list, ``{"role": api_role, "prompt": text}``)."""
+
+MARKER_KEYS = frozenset({"section", "pos"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the prompt and the item that it came from."""
+
+    text: str
+    kind: Literal["scaffold", "content", "generate"]
+    role: str = ""
+    item: int | None = None
+    """Position in the prompt list; None: the text is the meta template's."""
+
+
+def sections_of(items: Sequence[Any]) -> Iterator[tuple[str, list[Entry]]]:
+    """Split a prompt list whose sections nest into (section, entries), in order.
+
+    ``round`` and ``ice`` come complete when they close, a turn of ``begin`` or ``end`` comes alone, and so does a
+    string, with the section ``text``, inside of other sections too.
+    """
+    open_sections: list[tuple[str, list[Entry]]] = []
+    for position, item in enumerate(items):
+        if isinstance(item, str):
+            yield "text", [(position, item)]
+        elif item.keys() == MARKER_KEYS:
+            if item["pos"] == "begin":
+                open_sections.append((item["section"], []))
+                continue
+            section, entries = open_sections.pop()
+            if section in ("round", "ice"):
+                yield section, entries
+        elif open_sections[-1][0] in ("begin", "end"):
+            yield open_sections[-1][0], [(position, item)]
+        else:
+            open_sections[-1][1].append((position, item))
+
+
+class _Parser:
+    """A meta template's roles by name, and the order of its round."""
+
+    def __init__(self, meta_template: Mapping[str, Any]) -> None:
+        """``meta_template`` has the lists ``round`` and ``reserved_roles``; role names are unique."""
+        self._entries: list[str | Role] = meta_template["round"]
+        roles = [entry for entry in self._entries if isinstance(entry, dict)]
+        self._places: dict[str, int] = {role["role"]: self._entries.index(role) for role in roles}
+        """Role name → its place in the round; texts take places too."""
+        self._roles: dict[str, Role] = {role["role"]: role for role in (*roles, *meta_template["reserved_roles"])}
+
+    def _name_of(self, turn: Turn) -> Any:
+        """The turn's own role if it is defined, else its fallback, defined or not."""
+        name = turn["role"]
+        return name if name in self._roles else turn.get("fallback_role")
+
+    def _role_of(self, turn: Turn) -> Role:
+        """The role that writes this turn; the turn's keys override the role's. Raises TemplateError."""
+        name = self._name_of(turn)
+        if name not in self._roles:
+            raise _no_role(turn)
+        return {**self._roles[name], **turn}
+
+    def _place(self, turn: Turn) -> int | None:
+        """The place of the turn's role in the round; None for a role outside the round."""
+        return self._places.get(turn["role"])
+
+    def _rounds(self, turns: Sequence[Entry]) -> list[Round]:
+        """The turns of a section by rounds.
+
+        A round starts with a turn that does not come later in the round than the last one; turns without a place start
+        none.
+        """
+        rounds: list[Round] = [[]]
+        last = -1
+        for position, turn in turns:
+            place = self._place(turn)
+            if place is not None:
+                if place <= last:
+                    rounds.append([])
+                last = place
+            rounds[-1].append((position, turn, place))
+        return rounds
+
+
+class LMParser(_Parser):
+    """Turns prompt lists into text."""
+
+    def __init__(self, meta_template: Mapping[str, Any]) -> None:
+        """``meta_template``: see ``_Parser``; with the texts ``begin`` and ``end``."""
+        super().__init__(meta_template)
+        self._begin = Piece(meta_template["begin"], "scaffold")
+        self._end = Piece(meta_template["end"], "scaffold")
+
+    def pieces(self, items: Sequence[Any], mode: Mode = "gen") -> list[Piece]:
+        """The prompt in pieces, in order, without empty ones. Raises TemplateError for a turn without a usable role."""
+        pieces = [self._begin]
+        for piece in self._sections(items, mode):
+            pieces.append(piece)
+            if piece.kind == "generate":
+                break
+        else:
+            pieces.append(self._end)
+        return [piece for piece in pieces if piece.text or piece.kind == "generate"]
+
+    def _sections(self, items: Sequence[Any], mode: Mode) -> Iterator[Piece]:
+        for section, entries in sections_of(items):
+            if section == "text":
+                yield from (Piece(text, "content", item=item) for item, text in entries)
+            elif section in ("begin", "end"):
+                yield from (piece for item, turn in entries for piece in self._turn(item, turn))
+            else:
+                rounds = self._rounds(entries)
+                for number, turns in enumerate(rounds):
+                    is_last = number == len(rounds) - 1
+                    yield from self._round(deque(turns), generates=mode == "gen" and section == "round" and is_last)
+
+    def _round(self, turns: deque[tuple[int, Turn, int | None]], *, generates: bool) -> Iterator[Piece]:
+        """One whole round. A turn whose role is outside the round stands behind the turn before it.
+
+        The reference crashes on such a turn (section 12).
+        """
+        yield from self._turns_without_place(turns)
+        for place, entry in enumerate(self._entries):
+            if isinstance(entry, str):
+                yield Piece(entry, "scaffold")
+                continue
+            item, turn = turns.popleft()[:2] if turns and turns[0][2] == place else (None, {})
+            role = {**entry, **turn}
+            if generates and role.get("generate"):
+                yield Piece(role.get("begin", ""), "generate", role["role"])
+                return
+            yield from _role_pieces(role, turn, item)
+            yield from self._turns_without_place(turns)
+
+    def _turns_without_place(self, turns: deque[tuple[int, Turn, int | None]]) -> Iterator[Piece]:
+        while turns and turns[0][2] is None:
+            yield from self._turn(*turns.popleft()[:2])
+
+    def _turn(self, item: int, turn: Turn) -> Iterator[Piece]:
+        return _role_pieces(self._role_of(turn), turn, item)
+
+
+def _role_pieces(role: Role, turn: Turn, item: int | None) -> Iterator[Piece]:
+    """begin + prompt + end; the prompt is the role's default prompt if the turn has none."""
+    name = role["role"]
+    yield Piece(role.get("begin", ""), "scaffold", name, item)
+    if "prompt" in turn:
+        yield Piece(turn["prompt"], "content", name, item)
+    else:
+        yield Piece(role.get("prompt", ""), "scaffold", name)
+    yield Piece(role.get("end", ""), "scaffold", name, item)
+
+
+class APIParser(_Parser):
+    """Turns prompt lists into messages. Every role has ``api_role``, and the round holds roles only.
+
+    ``generate`` counts in rounds only: in ``begin`` the reference crashes on it (section 12).
+    """
+
+    def messages(self, items: Sequence[Any], mode: Mode = "gen") -> Iterator[ApiMessage]:
+        """The messages, neighbours of one role not yet merged. Raises TemplateError for a turn without a role."""
+        for section, entries in sections_of(items):
+            if section in ("begin", "end"):
+                yield from (((item,), self._message(self._role_of(turn))) for item, turn in entries)
+            elif section != "text":
+                rounds = self._rounds(entries)
+                for number, turns in enumerate(rounds):
+                    generates = mode == "gen" and section == "round" and number == len(rounds) - 1
+                    for positions, role in self._whole_round(turns):
+                        if generates and role.get("generate"):
+                            return
+                        yield positions, self._message(role)
+
+    def _whole_round(self, turns: Round) -> Iterator[ApiMessage]:
+        """The roles of the whole round; the keys of each turn override those of its role.
+
+        A turn of a reserved role has no place here and is dropped, as in the reference.
+        """
+        filled: dict[Any, ApiMessage] = {}
+        for position, turn, _ in turns:
+            name = self._name_of(turn)
+            _, role = filled.get(name, ((), self._roles.get(name, {})))
+            filled[name] = (position,), {**role, **turn}
+        yield from (filled.get(role["role"], ((), role)) for role in self._entries if isinstance(role, dict))
+
+    def _place(self, turn: Turn) -> int:
+        """The place of the turn's role in the round, or of its fallback."""
+        place = self._places.get(turn["role"], self._places.get(turn.get("fallback_role", "")))
+        if place is None:
+            raise _no_role(turn)
+        return place
+
+    def _message(self, role: Role) -> dict[str, Any]:
+        return {"role": role["api_role"], "prompt": self.prompt(role)}
+
+    def prompt(self, role: Role) -> Any:
+        """The message's content."""
+        return f"{role.get('begin', '')}{role.get('prompt', '')}{role.get('end', '')}"
+
+
+def _no_role(turn: Turn) -> TemplateError:
+    """The error for a turn without a usable role. It names the role, not the text."""
+    fallback = turn.get("fallback_role")
+    tried = f'role "{turn["role"]}"' + (f' and fallback_role "{fallback}"' if fallback else " and no fallback_role")
+    return TemplateError(
+        f"a turn has {tried}, and the meta template does not define them; add the role or give a fallback_role"
+    )
