@@ -23,7 +23,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError
 from gateway.core.prompt import Prompt, Segment
 from gateway.edge.provenance import rendering
-from gateway.template.full_text import full_segments
+from gateway.template.opencompass.renderer import full_segments
 from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
 

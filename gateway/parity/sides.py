@@ -10,7 +10,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.prompt import Bos, Prompt
 from gateway.template.base import Template
-from gateway.template.full_text import full_segments
+from gateway.template.opencompass.renderer import full_segments
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@
 - ``spec``         the keys of a template file, as frozen dataclasses
 - ``validation/``  from the content of a file to these dataclasses, with every mistake
 - ``meta/``        ``kind: meta``, messages in their own order
-- ``opencompass/`` ``kind: meta`` with ``turns: opencompass``: OpenCompass's parsers
+- ``opencompass/`` ``kind: meta`` with ``turns: opencompass``: OpenCompass's parsers; complete conversations
 - ``lazyllm/``     ``kind: prompter``
 - ``huggingface/`` ``kind: jinja``
 - ``passthrough``  ``kind: chat``
@@ -14,5 +14,4 @@
 - ``tools``        tools, calls and tool choice of a request
 - ``stops``        the end of an answer
 - ``layout``       fast path: a template's text around the messages, once for each order of roles
-- ``full_text``    the complete conversation, for perplexity
 """

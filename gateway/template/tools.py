@@ -54,17 +54,22 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
         param = f"tools[{number}]"
         if tool.get("type", "function") != "function":
             raise UnsupportedParameter(f"{param}.type: this model takes functions only", param=f"{param}.type")
-        function = tool.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise InvalidValue(
-                f"{param}.function.name must be 1 to 64 letters, digits, underscores, dots or dashes",
-                param=f"{param}.function.name",
-            )
+        name = _checked_name(_name_in(tool), f"{param}.function.name")
         if name in names:
             raise InvalidValue(f"{param}.function.name is used twice", param=f"{param}.function.name")
         names.add(name)
     return dialogue.options.tools
+
+
+def _name_in(tool: Mapping[str, Any]) -> Any:
+    function = tool.get("function")
+    return function.get("name") if isinstance(function, Mapping) else None
+
+
+def _checked_name(name: Any, param: str) -> str:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InvalidValue(f"{param} must be 1 to 64 letters, digits, underscores, dots or dashes", param=param)
+    return name
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
@@ -90,11 +95,8 @@ def _choice(raw: str | Mapping[str, Any]) -> ToolChoice:
         mode = MODES.get(raw)
         if mode is not None:
             return ToolChoice(mode)
-    elif raw.get("type") == "function":
-        function = raw.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if isinstance(name, str):
-            return ToolChoice("named", name)
+    elif raw.get("type") == "function" and isinstance(name := _name_in(raw), str):
+        return ToolChoice("named", name)
     raise InvalidValue(
         'tool_choice must be "none", "auto", "required" or {"type": "function", "function": {"name": …}}',
         param="tool_choice",
@@ -117,15 +119,8 @@ def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
 def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
     if raw.get("type", "function") != "function":
         raise UnsupportedParameter(f"{param}.type: this model takes functions only", param=f"{param}.type")
-    function = raw.get("function")
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
-        raise InvalidValue(f"{param}.function.name is missing", param=f"{param}.function.name")
-    if not NAME.fullmatch(function["name"]):
-        raise InvalidValue(
-            f"{param}.function.name must be 1 to 64 letters, digits, underscores, dots or dashes",
-            param=f"{param}.function.name",
-        )
-    text = function.get("arguments", "{}")
+    name = _checked_name(_name_in(raw), f"{param}.function.name")
+    text = raw["function"].get("arguments", "{}")
     arguments = _object(text) if isinstance(text, str) else None
     if arguments is None:
         raise InvalidValue(
@@ -133,7 +128,7 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
             param=f"{param}.function.arguments",
         )
     id_ = raw.get("id")
-    return ToolCall(function["name"], arguments, id_ if isinstance(id_, str) else "")
+    return ToolCall(name, arguments, id_ if isinstance(id_, str) else "")
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
+from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 from gateway.template.messages import CALL_FIELDS, UNREAD_FIELDS
@@ -21,8 +22,6 @@ from gateway.template.spec import JinjaSpec
 PLAIN_KEYS = frozenset({"role", "content"})
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names of the same field; templates read the first or the second."""
-MAX_DEPTH = 64
-"""Levels of a tool call's arguments: as many as a request's body may have."""
 MAX_CHANGED = 8
 """Notices of changed messages in one answer."""
 
@@ -63,30 +62,21 @@ def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
     function = call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
-    too_deep = InvalidValue(f"the arguments of a tool call nest deeper than {MAX_DEPTH} levels", param=param)
     try:
         arguments = json.loads(function["arguments"] or "{}")
+        is_too_deep = deeper_than(arguments, MAX_DEPTH)
     except ValueError:
-        arguments = None
+        arguments, is_too_deep = None, False
     except RecursionError:
-        raise too_deep from None
+        arguments, is_too_deep = None, True
+    if is_too_deep:
+        raise InvalidValue(f"the arguments of a tool call nest deeper than {MAX_DEPTH} levels", param=param)
     if not isinstance(arguments, dict):
         raise InvalidValue(
             "the arguments of a tool call must be a JSON object, because this model's template writes them out",
             param=param,
         )
-    level: list[Any] = [arguments]
-    for _ in range(MAX_DEPTH):
-        level = [inner for value in level for inner in _children(value)]
-    if level:
-        raise too_deep
     return {**call, "function": {**function, "arguments": arguments}}
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def check_call_fields(dialogue: Dialogue, template: CompiledTemplate) -> None:

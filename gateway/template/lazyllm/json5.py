@@ -65,25 +65,13 @@ def write_json5(value: Any) -> str:
     """The value as JSON5 on one line. Raises PrompterError for a value that JSON5 cannot hold."""
     if isinstance(value, str):
         return f'"{value.translate(WRITTEN_ESCAPES)}"'
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int):
-        return int.__repr__(value)
-    if isinstance(value, float):
-        return _written_float(value)
+    if value is None or isinstance(value, (int, float)):
+        return json.dumps(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join([f"{_written_key(key)}: {write_json5(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join([write_json5(item) for item in value]) + "]"
     raise PrompterError("TypeError", f"{value!r} is not JSON serializable")
-
-
-def _written_float(value: float) -> str:
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    return float.__repr__(value)
 
 
 def _written_key(key: Any) -> str:

@@ -42,9 +42,9 @@ class OpenCompassTemplate:
         metadata = replace(self._metadata, notices=self._notices(dialogue, segments, texts))
         return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
 
-    def full_segments(self, dialogue: Dialogue) -> list[Segment]:
+    def full_segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
         """The complete conversation: every turn closed, and the meta ``end`` (``ppl`` mode)."""
-        return self._segments(dialogue, self._texts(dialogue), "ppl")
+        return tuple(self._segments(dialogue, self._texts(dialogue), "ppl"))
 
     def _texts(self, dialogue: Dialogue) -> list[str]:
         check_dialogue(dialogue)
@@ -85,6 +85,29 @@ class OpenCompassTemplate:
                 notices.append(Notice("dropped_turn", f"messages[{number}]: after the generate point"))
             notices.extend(unread_fields(message, number))
         return tuple(notices)
+
+
+def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
+    """The segments of the complete conversation, as perplexity is scored on it (``docs/spec/opencompass.md`` 4.6).
+
+    A template without roles joins the messages with line breaks (4.7).
+    Raises InvalidValue for templates that make messages, and for tools; else what ``Template.render`` raises.
+    """
+    if spec.kind != "meta" or spec.api:
+        raise InvalidValue(
+            "the complete conversation can only be rendered with a meta template that makes a string", param="messages"
+        )
+    if spec.tools is not None and dialogue.options.tools:
+        raise InvalidValue("a complete conversation is rendered without tools; leave tools out", param="tools")
+    if spec.round or spec.reserved_roles:
+        return OpenCompassTemplate(spec).full_segments(dialogue)
+    check_dialogue(dialogue)
+    segments: list[Segment] = []
+    for number, message in enumerate(dialogue.messages):
+        if text := content_of(message, number, spec.media):
+            segments += [Segment("\n", "", "template", True)] if number else []
+            segments.append(Segment(text, "", origin_of(number), False))
+    return tuple(segments)
 
 
 def prompt_list(

@@ -14,8 +14,6 @@ META_KEYS = (
     "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",
     "bos", "bos_text", "turns", "media", "tools", "thinking",
 )  # fmt: skip
-TEXT_ONLY_KEYS = ("end", "bos", "bos_text", "media")
-"""Keys without effect in a template that makes messages."""
 NEEDED_ROLES = ("user", "assistant")
 
 Placed = list[tuple[Path, RoleSpec]]
@@ -39,7 +37,7 @@ def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *
     ]
     makes_messages = any(role.api_role is not None for _, role in placed)
     if makes_messages:
-        _check_api(keys, spec, placed, problems)
+        _check_api(spec, placed, problems)
     spec = replace(spec, begin=_begin(keys.get("begin", ""), problems, makes_messages=makes_messages))
     check_bos(spec, spec.begin, "begin", problems)
     _check_roles(placed, problems)
@@ -69,15 +67,12 @@ def check_bos(spec: TemplateSpec, text: str, key: str, problems: Problems) -> No
         problems.add(("bos_text",), f"must be the start of `{key}`: write {shown(spec.bos_text)} there")
 
 
-def _check_api(keys: Mapping[str, Any], spec: TemplateSpec, placed: Placed, problems: Problems) -> None:
+def _check_api(spec: TemplateSpec, placed: Placed, problems: Problems) -> None:
     for path, role in placed:
         if role.api_role is None:
             problems.add(
                 path, f"role {shown(role.role)} has no api_role, but others do: give one to every role or to none"
             )
-    for key in TEXT_ONLY_KEYS:
-        if keys.get(key, "") not in ("", "none"):
-            problems.add((key,), "has no effect in a template with api_role, which makes messages: remove it")
     for number, entry in enumerate(spec.round):
         if isinstance(entry, str):
             problems.add(("round", number), "bare text has no role, so it cannot become a message; remove it")

@@ -34,25 +34,10 @@ def check_tools(spec: TemplateSpec, problems: Problems) -> None:
 
 
 def _check_parts(tools: ToolsSpec, problems: Problems) -> None:
-    tokens, calls = tools.tokens, tools.calls
-    if tokens != ToolTokens():
-        if tools.parser != "lazyllm":
-            problems.add(
-                (*PATH, "tokens"), f"applies only to parser lazyllm; {tools.parser} has its own markers: remove it"
-            )
-        for key in [key for key in ("start", "end") if not getattr(tokens, key)]:
-            problems.add((*PATH, "tokens"), f"has no `{key}`: a call stands between `start` and `end`")
+    if tools.tokens != ToolTokens() and not (tools.tokens.start and tools.tokens.end):
+        problems.add((*PATH, "tokens"), "a call stands between `start` and `end`: write both")
     if tools.declare is not None and (tools.declare.indent or 0) > MAX_INDENT:
         problems.add((*PATH, "declare", "indent"), f"must be a number of spaces, 0 to {MAX_INDENT}")
-    if calls is not None and calls.key != "arguments" and calls.body != "json":
-        problems.add((*PATH, "calls", "key"), "applies only to body: json: remove it")
-    if calls is not None and calls.between and calls.body != "named":
-        problems.add(
-            (*PATH, "calls", "between"),
-            "applies only to body: named, where it stands between name and arguments: remove it",
-        )
-    if tools.results.separator and not tools.results.together:
-        problems.add((*PATH, "results", "separator"), "needs results in one turn: set together: true, or remove it")
 
 
 def _check_forced(spec: TemplateSpec, problems: Problems) -> None:
@@ -81,8 +66,6 @@ def _check_written(spec: TemplateSpec, tools: ToolsSpec, problems: Problems) -> 
         problems.add(PATH, "has no `declare`: write the form of the list of tools in the prompt")
     elif tools.declare.turn == "system" and SYSTEM not in roles:
         problems.add((*PATH, "declare", "turn"), "system needs a role SYSTEM: add it, or use first_user or last_user")
-    elif tools.declare.system and tools.declare.turn != "system":
-        problems.add((*PATH, "declare", "system"), "is the text of an added system turn, and none is added: remove it")
     if tools.calls is not None and role_names(spec).get("tool") not in roles:
         problems.add((*PATH, "calls"), "no role writes the results of calls: write `roles: {tool: …}`")
     if tools.results.together and any(not isinstance(entry, RoleSpec) or entry.prompt for entry in spec.round):

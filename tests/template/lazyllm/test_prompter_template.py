@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gateway.core.dialogue import Dialogue, Message, Part, RenderOptions
 from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Prompt
-from gateway.template.full_text import full_segments
+from gateway.template.opencompass.renderer import full_segments
 from gateway.template.registry import build
 from gateway.template.validation.template import SpecError, parse_spec
 from tests.reference.lazyllm.names import tokens_for
@@ -401,7 +401,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     ),
     "a call without a name": (
         TOOLS, Dialogue((message(A, "", tool_calls=[{"function": {}}]), message(U, "q"))),
-        InvalidValue, "messages[0].tool_calls[0].function.name", "is missing",
+        InvalidValue, "messages[0].tool_calls[0].function.name", "must be 1 to 64 letters",
     ),
     "arguments that are no JSON": (
         TOOLS,

@@ -271,11 +271,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
     "no system role": ({"tools": TOOLS, "reserved_roles": []}, "system needs a role SYSTEM"),
     "no role for results": ({"tools": TOOLS, "roles": {}}, "no role writes the results"),
     "turns of the reference": ({"tools": TOOLS, "turns": "opencompass"}, "turns: opencompass has no tools"),
-    "tokens of another format": (
-        {"tools": {**TOOLS, "tokens": {"start": "a", "end": "b"}}},
-        "applies only to parser lazyllm",
-    ),
-    "half the tokens": ({"tools": {**TOOLS, "parser": "lazyllm", "tokens": {"start": "a"}}}, "has no `end`"),
+    "half the tokens": ({"tools": {**TOOLS, "parser": "lazyllm", "tokens": {"start": "a"}}}, "write both"),
     "half a demand": ({"tools": {**TOOLS, "force": {"begin": "<"}}}, "has no `end`"),
     "a demand inside the reasoning": (
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": True}},
@@ -286,14 +282,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
         "write open: true or false",
     ),
     "a thinking that is neither": ({"thinking": {"begin": "a", "end": "b", "open": "yes"}}, "must be true or false"),
-    "a separator for nothing": ({"tools": {**TOOLS, "results": {"separator": "~"}}}, "set together: true"),
     "results together among own words": ({"tools": TOOLS, "round": [HUMAN, THOUGHTS, BOT]}, "its own texts"),
-    "a place for nothing": ({"tools": {**TOOLS, "calls": {"between": "@"}}}, "applies only to body: named"),
-    "a key for nothing": (
-        {"tools": {**TOOLS, "calls": {"body": "named", "key": "parameters"}}},
-        "applies only to body: json",
-    ),
-    "a text of no turn": ({"tools": declared(turn="last_user", system="x")}, "and none is added"),
     "an indent that is none": ({"tools": declared(indent=-1)}, "a whole number"),
     "thinking without an end": ({"thinking": {"begin": "<think>"}}, "thinking: has no `end`"),
     "thinking in no field": ({"thinking": {"begin": "a", "end": "b", "fields": []}}, "thinking.fields: is empty"),

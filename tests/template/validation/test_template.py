@@ -94,8 +94,6 @@ MISTAKES: dict[str, tuple[Any, tuple[str | int, ...], str]] = {  # name: (file, 
         "not one of HUMAN, BOT, SYSTEM, TOOL",
     ),
     "text in an api round": ({"round": [*API["round"], "x"]}, ("round", 2), "has no role"),
-    "an end for an API": ({**API, "end": "bye"}, ("end",), "no effect"),
-    "a bos for an API": ({**API, "bos": "engine"}, ("bos",), "no effect"),
     "a message of another role as begin": (
         {**API, "begin": {"role": "HUMAN", "prompt": "x"}},
         ("begin", "role"),

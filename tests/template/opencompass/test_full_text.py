@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from gateway.template.full_text import full_segments
+from gateway.template.opencompass.renderer import full_segments
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from tests.template.samples import BOT, HUMAN, SYSTEM, dialogue
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "d4"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "d4"
 
 SUMS = [("user", "1+1=?"), ("assistant", "2"), ("user", "2+2=?"), ("assistant", "4")]
 ASKED = [("system", "Solve the following math questions"), *SUMS]
