@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 from gateway.core import fast_paths
 from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, PlainMessages
@@ -24,8 +23,6 @@ MAX_MESSAGES = 512
 Roles = tuple[str, ...]
 Gap = int | tuple[str]
 """The text that belongs there: of ``messages[2]``, or of ``(variable,)``."""
-
-Layout = TypeVar("Layout")
 
 
 class PromptLayout:
@@ -49,26 +46,12 @@ class PromptLayout:
         return self._head + "".join(pieces)
 
 
-class LayoutCache(Generic[Layout]):
-    """The latest layouts of a template, by the order of roles."""
-
-    __slots__ = ("_cached", "_lay_out")
-
-    def __init__(self, lay_out: Callable[[Roles], Layout]) -> None:
-        self._lay_out = lay_out
-        self._cached = lru_cache(maxsize=MAX_LAYOUTS)(lay_out)
-
-    def get(self, roles: Roles) -> Layout:
-        """The layout of this order, made if it is not kept. Raises what ``lay_out`` raises."""
-        return self._cached(roles) if len(roles) <= MAX_MESSAGES else self._lay_out(roles)
-
-
 class LayoutTemplate(ABC):
     """A template that renders text messages without options by a layout, and every other dialogue in general."""
 
     def __init__(self, lay_out: Callable[[Roles], PromptLayout | None]) -> None:
         """``lay_out`` returns None for an order whose prompt depends on more than the texts."""
-        self._layouts = LayoutCache(lay_out)
+        self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(lay_out)
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
@@ -80,7 +63,9 @@ class LayoutTemplate(ABC):
         messages = dialogue.messages
         if dialogue.options is not DEFAULT_OPTIONS or not isinstance(messages, PlainMessages):
             return None
-        layout = self._layouts.get(messages.roles)
+        if len(messages.roles) > MAX_MESSAGES:
+            return None
+        layout = self._layouts(messages.roles)
         return Prompt(layout.fill(messages.texts), layout.metadata, dialogue) if layout is not None else None
 
     @abstractmethod

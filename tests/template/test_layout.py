@@ -21,7 +21,7 @@ from gateway.core.dialogue import (
 )
 from gateway.core.errors import RoleNotSupported
 from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, LayoutCache, PromptLayout
+from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, LayoutTemplate, PromptLayout
 from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
 from gateway.wire.requests import read_chat
@@ -124,41 +124,12 @@ def test_each_text_stands_in_its_gap(name: str) -> None:
 # ---------------------------------------------------------------- the cache
 
 
-class Counted:
-    """Lays out an order as its text, and counts how often."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def __call__(self, roles: tuple[str, ...]) -> str:
-        self.times += 1
-        return " ".join(roles)
-
-
-def test_an_order_is_laid_out_once() -> None:
-    lay_out = Counted()
-    layouts = LayoutCache(lay_out)
-    for _ in range(3):
-        for roles in ((U,), (U, A, U), (S, A, U), ()):
-            assert layouts.get(roles) == " ".join(roles)
-    assert lay_out.times == 4
-
-
-def test_the_latest_orders_are_kept_up_to_a_number() -> None:
-    lay_out = Counted()
-    layouts = LayoutCache(lay_out)
-    for length in (*range(MAX_LAYOUTS + 1), 0):
-        assert layouts.get((U,) * length) == " ".join((U,) * length)
-    assert lay_out.times == MAX_LAYOUTS + 2  # the first one had to be laid out again
-
-
-def test_a_long_order_is_not_kept() -> None:
-    lay_out = Counted()
-    layouts = LayoutCache(lay_out)
-    for _ in range(2):
-        for length in (MAX_MESSAGES, MAX_MESSAGES + 1):
-            assert layouts.get((U,) * length).count(U) == length
-    assert lay_out.times == 3
+def test_an_order_is_laid_out_once_unless_it_is_long() -> None:
+    made = template(PLAIN)
+    assert isinstance(made, LayoutTemplate)
+    for length in (1, 3, 1, MAX_MESSAGES + 1, MAX_MESSAGES + 1):
+        assert made.render(dialogue(*[(U, "q")] * length)).text.count("<HUMAN>: q") == length
+    assert made._layouts.cache_info()[:4] == (1, 2, MAX_LAYOUTS, 2)  # hits, misses, limit, kept
 
 
 def test_a_refusal_comes_every_time() -> None:
