@@ -59,8 +59,7 @@ class JinjaTemplate:
 
     def __init__(self, spec: TemplateSpec) -> None:
         """Raises ``TemplateError`` for a template that cannot be compiled."""
-        if spec.jinja is None:
-            raise ValueError("a spec of kind jinja needs its chat template")
+        assert spec.jinja is not None
         self.spec = spec
         self._jinja: JinjaSpec = spec.jinja
         self._names, sources = zip(*self._jinja.sources, strict=True)

@@ -42,8 +42,7 @@ class TransformersTemplate:
         """Raises ``TemplateError`` for a template that cannot be compiled, ``ImportError`` without the package."""
         from transformers import PreTrainedTokenizerBase
 
-        if spec.jinja is None:
-            raise ValueError("a spec of kind jinja needs its chat template")
+        assert spec.jinja is not None
         self.spec = spec
         self._jinja: JinjaSpec = spec.jinja
         self._templates = dict(

@@ -41,13 +41,6 @@ class FastLayouts:
         self._shared: Callable[[Any], Any] = lru_cache(maxsize=2 * MAX_TOOL_LISTS)(lambda value: value)
         """Returns one copy of equal lists of tools, as JSON and as text."""
 
-    def prompt_layout(self, roles: Roles) -> PromptLayout | None:
-        """The layout of conversations whose gaps hold all messages in order, and nothing else."""
-        found = self._words_and_gaps(roles, b"", has_variables=False)
-        if found is None or found[1] != [f"messages[{number}]" for number in range(len(roles))]:
-            return None
-        return PromptLayout(found[0], found[2])
-
     def render(self, dialogue: Dialogue) -> Prompt | None:
         """The prompt; None for a dialogue that takes the general form."""
         messages, options = dialogue.messages, dialogue.options

@@ -12,7 +12,6 @@ from gateway.core import fast_paths
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Pieces, Prompt, Segment, SegmentLabel, Segments
-from gateway.template.layout import LayoutTemplate, PromptLayout, Roles
 from gateway.template.lazyllm.assembly import GENERATE, Turn, assemble, pair_segments, turn_segments
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
 from gateway.template.lazyllm.exact_fill import fill, fold, prepared, split_parts, with_folded_place
@@ -56,12 +55,11 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
     return SafeInstruction.compiled(instruction, spec.tokens, tools=False).slots
 
 
-class PrompterTemplate(LayoutTemplate):
+class PrompterTemplate:
     """The template of one file of ``kind: prompter``."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        if spec.prompter is None:
-            raise ValueError("a prompter template without a prompter passed the checks")
+        assert spec.prompter is not None
         self.spec = spec
         self._prompter = spec.prompter
         self._dialect = DIALECTS[spec.prompter.dialect]
@@ -75,14 +73,11 @@ class PrompterTemplate(LayoutTemplate):
         self._fast: FastLayouts | None = None
         if fast_paths.ENABLED and not (spec.prompter.exact and self._slots):  # exact filling searches the texts
             self._fast = FastLayouts(self._render_general, [s for s in self._slots if s != spec.prompter.input_slot])
-        super().__init__(self._prompt_layout)
 
-    def _prompt_layout(self, roles: Roles) -> PromptLayout | None:
-        return self._fast.prompt_layout(roles) if self._fast else None
-
-    def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
-        prompt = super()._fast_render(dialogue)
-        return self._fast.render(dialogue) if prompt is None and self._fast is not None else prompt
+    def render(self, dialogue: Dialogue) -> Prompt:
+        """See ``base.Template``."""
+        prompt = self._fast.render(dialogue) if self._fast is not None else None
+        return self._render_general(dialogue) if prompt is None else prompt
 
     def _segments(self, dialogue: Dialogue) -> Segments:
         return self._render_general(dialogue).segments or ()

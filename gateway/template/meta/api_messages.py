@@ -35,8 +35,7 @@ class ApiTemplate:
     """Renders dialogues into OpenAI messages. Media and tool calls pass, because messages can carry them."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        if spec.generating is None:
-            raise ValueError("a meta template without a generating role passed the checks")
+        assert spec.generating is not None
         self.spec = spec
         self._roles = role_map(spec)
         self._names = role_names(spec)

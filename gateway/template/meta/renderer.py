@@ -7,10 +7,12 @@ closes a finished conversation, so a prompt for an answer never has it.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
-from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message, PlainMessages
+from gateway.core import fast_paths
+from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, PlainMessages
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
-from gateway.template.layout import LayoutTemplate, PromptLayout, Roles, split_at_gaps
+from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Roles
 from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.roles import RoleMapping, role_map
@@ -20,18 +22,31 @@ from gateway.template.stops import prompt_metadata
 TEMPLATE_LABEL: SegmentLabel = ("", "template", True)
 
 
-class MetaTemplate(LayoutTemplate):
+class MetaTemplate:
     """Renders dialogues into labelled pieces, messages in their own order."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        super().__init__(self._lay_out)
-        if spec.generating is None:
-            raise ValueError("a meta template without a generating role passed the checks")
+        assert spec.generating is not None
         self.spec = spec
         self.generating = spec.generating
         self.roles = role_map(spec)
         self.order = NaturalOrder(spec, self.generating, self.roles)
         self.metadata = prompt_metadata(spec, self._segments)
+        self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)
+
+    def render(self, dialogue: Dialogue) -> Prompt:
+        """See ``base.Template``."""
+        return (self._fast_render(dialogue) if fast_paths.ENABLED else None) or self._render_general(dialogue)
+
+    def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
+        """The prompt of text messages without options by its layout; None for every other dialogue."""
+        messages = dialogue.messages
+        if dialogue.options is not DEFAULT_OPTIONS or not isinstance(messages, PlainMessages):
+            return None
+        if len(messages.roles) > MAX_MESSAGES:
+            return None
+        layout = self._layouts(messages.roles)
+        return Prompt(layout.fill(messages.texts), layout.metadata, dialogue)
 
     def _render_general(self, dialogue: Dialogue) -> Prompt:
         check_dialogue(dialogue)
@@ -44,7 +59,12 @@ class MetaTemplate(LayoutTemplate):
         """The layout of the conversation in which every message is empty. Raises RoleNotSupported."""
         messages = PlainMessages(roles, [""] * len(roles), [EMPTY_MAPPING] * len(roles))
         empty = self._render_general(Dialogue(messages))
-        words, _ = split_at_gaps([segment.text if segment.scaffold else 0 for segment in empty.segments or ()])
+        words = [""]
+        for segment in empty.segments or ():
+            if segment.scaffold:
+                words[-1] += segment.text
+            else:
+                words.append("")
         return PromptLayout(words, empty.metadata)
 
 
