@@ -1,6 +1,6 @@
 """From a dialogue to a prompt, as a template file describes it. No I/O.
 
-- ``base``         the protocols of templates
+- ``base``         the protocol of templates
 - ``registry``     from a checked file to its renderer, and the examples inside the file
 - ``spec``         the keys of a template file, as frozen dataclasses
 - ``validation/``  from the content of a file to these dataclasses, with every mistake

@@ -1,4 +1,4 @@
-"""The protocols of templates."""
+"""The protocol of templates."""
 
 from __future__ import annotations
 
@@ -23,12 +23,4 @@ class Template(Protocol):
 
         Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue, each with ``param``.
         """
-        ...
-
-
-class AwaitedTemplate(Template, Protocol):
-    """A template that may wait for another process."""
-
-    async def render_awaited(self, dialogue: Dialogue) -> Prompt:
-        """``render`` without blocking the event loop. Also raises TemplateError and Overloaded."""
         ...

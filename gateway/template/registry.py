@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, render_options
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt
-from gateway.template.base import AwaitedTemplate, Template
+from gateway.template.base import Template
 from gateway.template.lazyllm.template import PrompterTemplate
 from gateway.template.meta.api_messages import ApiTemplate
 from gateway.template.meta.renderer import MetaTemplate
@@ -40,8 +40,9 @@ def build(spec: TemplateSpec) -> Template:
 
 
 def awaited(template: Template) -> Callable[[Dialogue], Awaitable[Prompt]] | None:
-    """``render_awaited`` of a template that may take long; None for all others."""
-    return cast(AwaitedTemplate, template).render_awaited if template.spec.kind == "jinja" else None
+    """``render_awaited`` of a template that may wait for another process; None for all others."""
+    render: Callable[[Dialogue], Awaitable[Prompt]] | None = getattr(template, "render_awaited", None)
+    return render
 
 
 def run_examples(template: Template) -> list[SpecProblem]:
@@ -93,9 +94,7 @@ def _text_difference(wanted: str, got: str) -> str:
     """Both texts, and the characters from the first difference on."""
     at = first_difference(wanted, got)
     return (
-        f"the example comes out differently from position {at} on\n"
-        f"  expected {wanted!r}\n"
-        f"  got      {got!r}\n"
+        f"the example comes out differently from position {at} on\n  expected {wanted!r}\n  got      {got!r}\n"
         f"  there    {wanted[at : at + SHOWN]!r} became {got[at : at + SHOWN]!r}"
     )
 

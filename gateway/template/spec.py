@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.prompt import Bos
@@ -18,7 +18,6 @@ Word = Annotated[str, "not empty"]
 ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
 """The roles of an API model, in OpenCompass's words."""
 Parser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
-PARSERS: tuple[str, ...] = get_args(Parser)
 """The formats of calls that ``stream/tool_calls`` reads; a test compares both."""
 
 

@@ -97,23 +97,14 @@ class _Placeholders:
 
     def replace_variables(self, variables: Mapping[str, Any], request_variables: Collection[str]) -> Mapping[str, Any]:
         """The variables with a placeholder for each text of the client."""
-        replaced = {
-            **variables,
-            **{name: self._replace(variables[name], f"chat_template_kwargs.{name}") for name in request_variables},
-            "messages": [
-                {
-                    self._replace_key(name, f"messages[{number}]", message["role"]): self._replace(
-                        value, f"messages[{number}]", message["role"], name
-                    )
-                    for name, value in message.items()
-                }
-                for number, message in enumerate(variables["messages"])
-            ],
-        }
-        for name in ("tools", "documents"):
+        replaced = dict(variables)
+        for name in request_variables:
+            replaced[name] = self._replace(variables[name], f"chat_template_kwargs.{name}")
+        for name in ("messages", "tools", "documents"):
             if isinstance(variables.get(name), (list, tuple)):
                 replaced[name] = [
-                    self._replace(value, f"{name}[{number}]") for number, value in enumerate(variables[name])
+                    self._replace(value, f"{name}[{number}]", value["role"] if name == "messages" else "")
+                    for number, value in enumerate(variables[name])
                 ]
         return replaced
 

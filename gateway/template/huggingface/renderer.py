@@ -79,7 +79,7 @@ class JinjaTemplate:
         return self._prompt(dialogue, job, self._rendered(job))
 
     async def render_awaited(self, dialogue: Dialogue) -> Prompt:
-        """As ``render``, without blocking the event loop."""
+        """As ``render``, without blocking the event loop. Also raises Overloaded."""
         job = self._job(dialogue)
         if job.in_process:
             return self._prompt(dialogue, job, self._rendered(job))

@@ -24,7 +24,7 @@ from gateway.template.lazyllm.instruction import (
     tool_names,
     write_tools,
 )
-from gateway.template.lazyllm.request import SlotValues, read_dialogue, slot_values
+from gateway.template.lazyllm.request import PrompterInput, SlotValues, read_dialogue, slot_values
 from gateway.template.lazyllm.safe_fill import SafeInstruction
 from gateway.template.lazyllm.segments import TOOLS, text_of
 from gateway.template.spec import PrompterSpec, TemplateSpec
@@ -91,7 +91,7 @@ class PrompterTemplate:
         segments: Segments = values.current
         if self._prompter.form != "empty":
             try:
-                segments = self._assembled(found.history, found.system, values, tools, found.current[0], found.answer)
+                segments = self._assembled(found, values, tools)
             except PrompterError as error:
                 shown = ascii(error.message[:MAX_SHOWN])[1:-1]
                 raise InvalidValue(
@@ -107,12 +107,10 @@ class PrompterTemplate:
         texts = tuple([segment.text for segment in segments])
         return Prompt("".join(texts), metadata, Pieces(texts, labels))
 
-    def _assembled(
-        self, history: tuple[Turn, ...], folded: tuple[Turn, ...], values: SlotValues, tools: list[Any], current: Turn,
-        answer: Turn | None,
-    ) -> Segments:  # fmt: skip
-        tokens, dialect = self._prompter.tokens, self._dialect
-        system, user, texts = (self._exact_fill if self._prompter.exact else self._safe_fill)(values, tools, folded)
+    def _assembled(self, found: PrompterInput, values: SlotValues, tools: list[Any]) -> Segments:
+        tokens, dialect, current = self._prompter.tokens, self._dialect, found.current[0]
+        fill = self._exact_fill if self._prompter.exact else self._safe_fill
+        system, user, texts = fill(values, tools, found.system)
         return assemble(
             self._prompter.form,
             tokens,
@@ -120,11 +118,11 @@ class PrompterTemplate:
             system=system,
             user=user,
             tools=write_tools(tools, dialect),
-            history=(*pair_segments(self._prompter.history, tokens), *turn_segments(history, tokens, dialect)),
+            history=(*pair_segments(self._prompter.history, tokens), *turn_segments(found.history, tokens, dialect)),
             current=texts,
             label=(current.role, current.origin, True),
-            in_environment=current.role == "tool" and dialect.modern,
-            answer=answer.text if answer is not None else None,
+            in_environment=found.in_environment and dialect.modern,
+            answer=found.answer.text if found.answer is not None else None,
         )
 
     def _safe_fill(
