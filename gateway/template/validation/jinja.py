@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -36,8 +35,6 @@ WORDS = ("file", "template", "variant", "sha256")
 FIXED_DAY = "2024-07-26"
 """The day of ``strftime_now`` unless the file sets ``clock``: the one that common templates fall back to."""
 NOW = "now"
-
-SHA256 = re.compile(r"[0-9a-f]{64}")
 
 PROBES = (
     (Message("user", "x"),),
@@ -83,22 +80,13 @@ def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: 
     """The named file and those beside it, or the text in the template's own file."""
     name = given.get("file", "")
     if "sha256" in given:
-        _check_sha256(given["sha256"].lower(), name, fetch, problems)
+        with suppress(TemplateError):  # becomes a problem when the file is read
+            data = fetch(name) if name else given.get("template", "").encode("utf-8", "replace")
+            if data is not None and (actual := hashlib.sha256(data).hexdigest()) != given["sha256"].lower():
+                changed = name or "the template"
+                problems.add(("sha256",), f"{changed} has changed: check it, then write its SHA-256, {actual}")
     files = read_chat_files(name, fetch, names, problems) if name else ChatFiles()
     return replace(files, templates={DEFAULT: given["template"]}) if "template" in given else files
-
-
-def _check_sha256(expected: str, name: str, fetch: Fetch, problems: Problems) -> None:
-    if not SHA256.fullmatch(expected):
-        problems.add(("sha256",), "must be the 64 hex digits of the file's SHA-256")
-        return
-    if not name:
-        problems.add(("sha256",), "is the digest of a `file`, but the template is written in this file: remove it")
-        return
-    with suppress(TemplateError):  # becomes a problem when the file is read
-        data = fetch(name)
-        if data is not None and (actual := hashlib.sha256(data).hexdigest()) != expected:
-            problems.add(("sha256",), f"{name} has changed: check the file, then write its SHA-256, {actual}")
 
 
 def _choose_sources(
@@ -130,17 +118,13 @@ def _choose_sources(
 
 
 def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problems) -> Mapping[str, str]:
-    tokens = dict(files.tokens)
-    given = problems.mapping(keys.get("special_tokens", {}), ("special_tokens",))
-    for name, text in given.items():
-        if not isinstance(name, str) or not NAME.fullmatch(name) or name in OURS:
-            problems.add(
-                ("special_tokens", str(name)),
-                "is not a valid token name: use a name such as bos_token, eos_token or image_token",
-            )
-        else:
-            tokens[name] = problems.value(str, text, ("special_tokens", name))
-    return tokens
+    given = problems.value(Mapping[str, str], keys.get("special_tokens", {}), ("special_tokens",))
+    for name in [name for name in given if not NAME.fullmatch(name) or name in OURS]:
+        problems.add(
+            ("special_tokens", name),
+            "is not a valid token name: use a name such as bos_token, eos_token or image_token",
+        )
+    return {**files.tokens, **given}
 
 
 def _check_variable(name: Any, path: Path, problems: Problems) -> None:

@@ -10,12 +10,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
-from gateway.template.lazyllm.instruction import USER_BEGINS, USER_ENDS
 from gateway.template.lazyllm.template import slots_in
 from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_tokens, family, family_names
 from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec, ToolTokens
 from gateway.template.validation.meta import check_bos
-from gateway.template.validation.problems import Path, Problems, kind_of, shown
+from gateway.template.validation.problems import Path, Problems, shown
 
 CLASSES = ("alpaca", "chat", "empty")
 PARTS = ("system", "user")
@@ -56,15 +55,17 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         form=cast(Any, form),
         tokens=tokens,
         instruction=_instruction(keys.get("instruction", ""), dialect, problems),
-        history=_history(keys, problems),
         tools="tools" in keys,
         stop_words=stop_words,
         dialect=dialect.name,
-        **problems.values(PrompterSpec, keys, (), ("extra_keys", "input_slot", "exact")),
+        **problems.values(PrompterSpec, keys, (), ("extra_keys", "input_slot", "history", "exact")),
     )
     for number, key in enumerate(spec.extra_keys):
         if key and not key.replace("_", "a").isalnum():
             problems.add(("extra_keys", number), f"{shown(key)} cannot be a slot: use letters, digits and _")
+    for number, pair in enumerate(spec.history):
+        if len(pair) != 2:
+            problems.add(("history", number), "must be a pair of texts, user and assistant")
     if not dialect.modern and not spec.exact:
         problems.add(("dialect",), f"dialect {dialect.name} repeats old outputs byte for byte: it needs exact: true")
     return spec
@@ -87,30 +88,12 @@ def _tokens(
 def _instruction(value: Any, dialect: PrompterDialect, problems: Problems) -> str | tuple[str, str]:
     path: Path = ("instruction",)
     if not isinstance(value, Mapping):
-        return _without_tags(value, path, problems)
+        return str(problems.value(str, value, path))
     problems.keys(value, PARTS, path)
     if dialect.parts == "none":
         problems.add(path, f"dialect {dialect.name} has no system and user parts; write one text")
-    system, user = (_without_tags(value.get(part) or "", (*path, part), problems) for part in PARTS)
+    system, user = (str(problems.value(str, value.get(part) or "", (*path, part))) for part in PARTS)
     return system, user
-
-
-def _without_tags(value: Any, path: Path, problems: Problems) -> str:
-    text = str(problems.value(str, value, path))
-    for tag in (USER_BEGINS, USER_ENDS):
-        if tag in text:
-            problems.add(path, f"holds {tag}, which LazyLLM writes itself; use {{system: …, user: …}}")
-    return text
-
-
-def _history(keys: Mapping[str, Any], problems: Problems) -> tuple[tuple[str, str], ...]:
-    found: list[tuple[str, str]] = []
-    for number, pair in enumerate(problems.items(keys.get("history", ()), ("history",))):
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-            problems.add(("history", number), f"must be a pair of texts, user and assistant, not {kind_of(pair)}")
-        else:
-            found.append((pair[0], pair[1]))
-    return tuple(found)
 
 
 def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) -> ToolsSpec:
@@ -126,8 +109,6 @@ def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) ->
 
 def _check_slots(spec: PrompterSpec, problems: Problems) -> None:
     slots = slots_in(spec)
-    if spec.extra_keys and spec.form == "chat" and not spec.instruction and DIALECTS[spec.dialect].modern:
-        problems.add(("extra_keys",), "have no effect without an instruction, as in LazyLLM: write an instruction")
     if spec.input_slot and spec.input_slot not in slots:
         problems.add(
             ("input_slot",),

@@ -458,11 +458,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "a mark that is no text": ({**CHAT, "marks": {"sos": 5}}, ("marks", "sos"), "must be text"),
     "a strange part": ({**CHAT, "instruction": {"sys": "x"}}, ("instruction", "sys"), 'did you mean "system"?'),
     "an instruction that is a list": ({**CHAT, "instruction": ["x"]}, ("instruction",), "must be text"),
-    "tags in the instruction": (
-        {**CHAT, "instruction": "a</!lazyllm-spliter!>"}, ("instruction",), "use {system: …, user: …}",
-    ),
     "an extra key that is no slot": ({**RAG, "extra_keys": ["a b"]}, ("extra_keys", 0), "cannot be a slot"),
-    "extra keys without an instruction": ({**CHAT, "extra_keys": ["a"]}, ("extra_keys",), "have no effect without"),
     "an input slot that is none": ({**RAG, "input_slot": "x"}, ("input_slot",), "there are context"),
     "a history that is no pair": ({**CHAT, "history": [["a"]]}, ("history", 0), "must be a pair"),
     "alpaca with a history": ({**ALPACA, "history": [["a", "b"]]}, ("history",), "it has only one turn"),
