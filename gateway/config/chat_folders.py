@@ -26,7 +26,6 @@ from gateway.template.huggingface.folder import (
 )
 from gateway.template.registry import build
 from gateway.template.spec import JinjaSpec, SpecProblem, TemplateSpec, ToolsSpec
-from gateway.template.validation.problems import Problems
 from gateway.template.validation.template import SpecError, parse_spec
 
 TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
@@ -116,7 +115,10 @@ def _option_of(problem: SpecProblem) -> str:
 def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
     """Return the named template that ``like`` uses, if the folder has one of that name."""
     ours = like.sources[0][0]
-    there = read_chat_files(name, files.fetch, files.names, Problems()).templates
+    try:
+        there = read_chat_files(name, files.fetch, files.names).templates
+    except TemplateError:  # reported when the folder is read
+        return None
     return ours if ours != DEFAULT and ours in there else None
 
 

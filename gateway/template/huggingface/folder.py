@@ -26,7 +26,7 @@ from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
-from gateway.template.validation.problems import Problems, as_name, as_names, shown
+from gateway.template.validation.problems import as_name, as_names, shown
 
 TEMPLATE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
@@ -108,25 +108,19 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
             f"the folder has {NAMED}/ and no {TEMPLATE}, so transformers finds {as_names(named)} and no default "
             f"template, and does not read {TOKENIZER}: name the file to be used"
         )
-    problems = Problems()
-    reader = _FolderReader(fetch, names, problems)
-    for name in (TOKENIZER, *PROCESSORS):
-        if reader.object(name).get(KEY) is not None:
-            return name
-        if problems.found:
-            raise TemplateError(problems.found[0].message)
-    return None
+    reader = _FolderReader(fetch, names)
+    return next((name for name in (TOKENIZER, *PROCESSORS) if reader.object(name).get(KEY) is not None), None)
 
 
-def read_chat_files(name: str, fetch: Fetch, names: Names, problems: Problems) -> ChatFiles:
-    """The content of the folder of the template's file ``name``; mistakes are added to ``problems``."""
-    reader = _FolderReader(fetch, names, problems)
-    if reader.data(name, required=True) is None:
-        return ChatFiles()
+def read_chat_files(name: str, fetch: Fetch, names: Names) -> ChatFiles:
+    """The content of the folder of the template's file ``name``. Raises ``TemplateError`` for the first mistake."""
+    reader = _FolderReader(fetch, names)
+    if reader.data(name) is None:
+        raise TemplateError(f"there is no {name} beside the template: the path begins at its folder")
     folder = folder_of(name)
     config = reader.object(join(folder, TOKENIZER))
     templates = _templates_of(name, reader)
-    tokens, token_notes = _special_tokens(config, reader.object(join(folder, TOKENS_MAP)), problems)
+    tokens, token_notes = _special_tokens(config, reader.object(join(folder, TOKENS_MAP)))
     end_ids = _end_ids(reader.object(join(folder, GENERATION)))
     added: Any = config.get(ADDED)
     used = [*_template_files(name, reader), join(folder, TOKENIZER), join(folder, GENERATION)]
@@ -175,78 +169,49 @@ def shortened(config: bytes, generation: bytes | None) -> bytes:
 
 
 class _FolderReader:
-    """Files by their paths. What is wrong with a file is added to the problems once."""
+    """Files by their paths, each read once. Raises ``TemplateError`` for a file that cannot be used."""
 
-    def __init__(self, fetch: Fetch, names: Names, problems: Problems) -> None:
+    def __init__(self, fetch: Fetch, names: Names) -> None:
         self._fetch = fetch
         self._names = names
-        self._problems = problems
         self._files: dict[str, bytes | None] = {}
-        self._objects: dict[str, Mapping[str, Any]] = {}
         self.notes: list[str] = []
         """Decisions between files that the operator should know."""
 
-    def data(self, name: str, *, required: bool = False) -> bytes | None:
-        """A file's bytes; None if the file does not exist or cannot be used."""
+    def data(self, name: str) -> bytes | None:
+        """A file's bytes; None if the file does not exist."""
         if name not in self._files:
-            self._files[name] = self._read(name, required=required)
+            data = self._files[name] = self._fetch(name)
+            if data is not None and len(data) > MOST_BYTES:
+                raise TemplateError(
+                    f"{as_name(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file"
+                )
         return self._files[name]
 
     def named(self, folder: str) -> tuple[str, ...]:
         """The names of the templates in ``additional_chat_templates/``."""
-        try:
-            return names_in(self._names(join(folder, NAMED)))
-        except TemplateError as error:
-            self.add_problem(error.message)
-            return ()
+        return names_in(self._names(join(folder, NAMED)))
 
     def text(self, name: str) -> str:
         """A file's text."""
         try:
             return (self.data(name) or b"").decode("utf-8")
         except UnicodeDecodeError as error:
-            self.add_problem(f"{as_name(name)} is not UTF-8 at byte {error.start}")
-            return ""
+            raise TemplateError(f"{as_name(name)} is not UTF-8 at byte {error.start}") from None
 
     def object(self, name: str) -> Mapping[str, Any]:
         """A file's JSON object; empty if there is no file."""
-        if name not in self._objects:
-            data = self.data(name)
-            self._objects[name] = {} if data is None else self._parse(name, data)
-        return self._objects[name]
-
-    def add_problem(self, message: str) -> None:
-        """Add a problem with the files."""
-        self._problems.add(("file",), message)
-
-    def _read(self, name: str, *, required: bool) -> bytes | None:
+        data = self.data(name)
         try:
-            data = self._fetch(name)
-        except TemplateError as error:
-            self.add_problem(error.message)
-            return None
-        if data is None and required:
-            self.add_problem(f"there is no {name} beside the template: the path begins at its folder")
-        if data is not None and len(data) > MOST_BYTES:
-            self.add_problem(f"{as_name(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file")
-            return None
-        return data
-
-    def _parse(self, name: str, data: bytes) -> Mapping[str, Any]:
-        try:
-            value = json.loads(data)
+            value = json.loads(b"{}" if data is None else data)
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            self.add_problem(
-                f"{name} contains {error.object[error.start]!a}, half of a character: write the whole character"
-            )
-            return {}
+            half = ascii(error.object[error.start])
+            raise TemplateError(f"{name} contains {half}, half of a character: write the whole character") from None
         except (ValueError, RecursionError) as error:
-            self.add_problem(f"{name} is not JSON: {error}")
-            return {}
+            raise TemplateError(f"{name} is not JSON: {error}") from None
         if not isinstance(value, dict):
-            self.add_problem(f"{name} must contain a JSON object")
-            return {}
+            raise TemplateError(f"{name} must contain a JSON object")
         return value
 
 
@@ -280,8 +245,7 @@ def _templates_of(name: str, reader: _FolderReader) -> Templates:
         return {DEFAULT: reader.text(name)}
     value = reader.object(name).get(KEY)
     if value is None:
-        reader.add_problem(f"{name} has no {KEY}: name the file that has it")
-        return {}
+        raise TemplateError(f"{name} has no {KEY}: name the file that has it")
     return _in_json(name, value, reader)
 
 
@@ -297,10 +261,7 @@ def _in_files(folder: str, reader: _FolderReader) -> Templates:
     for name in reader.named(folder):
         path = join(folder, NAMED, name + JINJA)
         if name == MISTAKEN:
-            reader.add_problem(f"{path}: transformers mistakes a template of this name for {TEMPLATE}: rename it")
-            continue
-        if reader.data(path) is None:
-            continue  # such as a broken link, which is a problem already
+            raise TemplateError(f"{path}: transformers mistakes a template of this name for {TEMPLATE}: rename it")
         source = reader.text(path)
         if name == DEFAULT and _normalized(sources.get(DEFAULT, source)) != _normalized(source):
             reader.notes.append(f"{TEMPLATE} is not used: {NAMED}/{DEFAULT}{JINJA} replaces it, as in transformers")
@@ -317,8 +278,7 @@ def _in_json(name: str, value: Any, reader: _FolderReader) -> Templates:
     sources: dict[str, str] = {}
     for entry in value if isinstance(value, list) else (None,):
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "template")):
-            reader.add_problem(f"{name}: {KEY} must be a text, or a list of {{name, template}}")
-            return {}
+            raise TemplateError(f"{name}: {KEY} must be a text, or a list of {{name, template}}")
         if sources.get(entry["name"], entry["template"]) != entry["template"]:
             reader.notes.append(
                 f"{basename(name)} has {shown(entry['name'])} twice: the last one is used, as in transformers"
@@ -377,9 +337,7 @@ def _normalized(source: str) -> str:
 # ---------------------------------------------------------------- special tokens
 
 
-def _special_tokens(
-    config: Mapping[str, Any], token_map: Mapping[str, Any], problems: Problems
-) -> tuple[Mapping[str, str], list[str]]:
+def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> tuple[Mapping[str, str], list[str]]:
     """The tokens of ``tokenizer_config.json`` and ``special_tokens_map.json`` that a template gets as variables.
 
     A folder may name tokens of its own: any ``…_token``, and the mappings ``extra_special_tokens`` and
@@ -395,9 +353,9 @@ def _special_tokens(
     for name in texts:
         if not NAME.fullmatch(name) or name in OURS:
             file = TOKENS_MAP if name in used_map or name in _mapping(used_map.get(EXTRA)) else TOKENIZER
-            problems.add(("file",), f"{file} has a token {shown(name)}, which cannot be a variable: rename it")
+            raise TemplateError(f"{file} has a token {shown(name)}, which cannot be a variable: rename it")
     if is_older and "chat_template" in token_map:
-        problems.add(("file",), f"{TOKENS_MAP} has a chat_template, which belongs in {TOKENIZER}: move it there")
+        raise TemplateError(f"{TOKENS_MAP} has a chat_template, which belongs in {TOKENIZER}: move it there")
     notes = []
     for name in dict.fromkeys([*TOKENS, *texts]):
         here, there = _text_of(config.get(name)), _text_of(token_map.get(name))

@@ -85,7 +85,11 @@ def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: 
             if data is not None and (actual := hashlib.sha256(data).hexdigest()) != given["sha256"].lower():
                 changed = name or "the template"
                 problems.add(("sha256",), f"{changed} has changed: check it, then write its SHA-256, {actual}")
-    files = read_chat_files(name, fetch, names, problems) if name else ChatFiles()
+    files = ChatFiles()
+    try:
+        files = read_chat_files(name, fetch, names) if name else files
+    except TemplateError as error:
+        problems.add(("file",), error.message)
     return replace(files, templates={DEFAULT: given["template"]}) if "template" in given else files
 
 
