@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
@@ -133,15 +133,11 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text, parse_constant=_refuse)
-        as_json(value).encode()  # fails on a lone surrogate, and on a number too large for a float
+        value = json.loads(text)
+        as_json(value).encode()  # fails on a lone surrogate, and on a number that JSON does not have
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def as_json(value: Any, indent: int | None = None) -> str:

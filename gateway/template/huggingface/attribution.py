@@ -197,21 +197,16 @@ def _joined(segments: list[Segment]) -> list[Segment]:
 
 def _with_generation_prompt(
     segments: list[Segment], text: str, variables: Mapping[str, Any], render: Render
-) -> Iterator[Segment]:
+) -> list[Segment]:
     """The segments, with the beginning of the model's turn at the end as a segment of origin ``generate``."""
-    last = segments[-1] if segments else None
-    if last is None or not last.scaffold or not variables["add_generation_prompt"]:
-        yield from segments
-        return
+    if not segments or not segments[-1].scaffold or not variables["add_generation_prompt"]:
+        return segments
     try:
         without = render({**variables, "add_generation_prompt": False})
     except GatewayError:
-        without = text
-    opening = text[len(without) :] if text.startswith(without) else ""
-    yield from segments[:-1]
-    if not opening or len(opening) > len(last.text):
-        yield last
-        return
-    if len(opening) < len(last.text):
-        yield Segment(last.text[: -len(opening)], "", "template", True)
-    yield Segment(opening, "", "generate", True)
+        return segments
+    last, opening = segments[-1].text, text[len(without) :] if text.startswith(without) else ""
+    if not opening or len(opening) > len(last):
+        return segments
+    before = [Segment(last[: -len(opening)], "", "template", True)] if len(opening) < len(last) else []
+    return [*segments[:-1], *before, Segment(opening, "", "generate", True)]

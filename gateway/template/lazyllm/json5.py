@@ -10,24 +10,18 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from gateway.template.lazyllm.dialects import PrompterError
 
 MAX_DEPTH = 100
 """Containers within containers that are read."""
-MAX_CACHED_KEY = 64
-"""Characters of a key whose check is cached; keys come from clients."""
 
-RESERVED = frozenset(
-    [
-        "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do", "else",
-        "enum", "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof",
-        "new", "null", "return", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void",
-        "while", "with",
-    ]
-)  # fmt: skip
+RESERVED = frozenset({
+    "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do", "else", "enum",
+    "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof", "new", "null",
+    "return", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void", "while", "with",
+})  # fmt: skip
 """Words that need quotes as keys."""
 FIRST = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
 """Unicode categories that begin an identifier."""
@@ -76,8 +70,7 @@ def write_json5(value: Any) -> str:
 
 def _written_key(key: Any) -> str:
     text = key if isinstance(key, str) else write_json5(key)
-    bare = _cached_is_bare(text) if len(text) <= MAX_CACHED_KEY else is_bare(text)
-    return text if bare else f'"{text.translate(WRITTEN_ESCAPES)}"'
+    return text if is_bare(text) else f'"{text.translate(WRITTEN_ESCAPES)}"'
 
 
 def is_bare(key: str) -> bool:
@@ -87,9 +80,6 @@ def is_bare(key: str) -> bool:
     if key.isascii():
         return key.replace("$", "_").isidentifier()
     return _is_in(key[0], FIRST) and all(_is_in(character, FURTHER) for character in key[1:])
-
-
-_cached_is_bare = lru_cache(maxsize=1024)(is_bare)
 
 
 def _is_in(character: str, categories: frozenset[str]) -> bool:

@@ -42,15 +42,11 @@ class SpecialTokens:
     @property
     def tool_tokens(self) -> tuple[tuple[str, str | None], ...]:
         """The three tokens of a call by name, in the order in which LazyLLM substitutes them."""
-        return (
-            ("tool_start_token", self.tool_start_token),
-            ("tool_args_token", self.tool_args_token),
-            ("tool_end_token", self.tool_end_token),
-        )
+        return tuple([(name, getattr(self, name)) for name in TOOL_TOKENS])
 
 
 TOKEN_NAMES = tuple(field.name for field in fields(SpecialTokens))
-TOOL_TOKENS = frozenset({"tool_start_token", "tool_end_token", "tool_args_token"})
+TOOL_TOKENS = ("tool_start_token", "tool_args_token", "tool_end_token")
 
 
 @cache
