@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.prompt import Segment
 from gateway.template.spec import ForceForm, ToolsSpec
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -145,13 +146,13 @@ def as_json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
-def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice) -> tuple[str, str, str]:
+def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) -> tuple[Segment, ...]:
     """The end of the prompt for this choice: the opening of a call, the tool's name, and the text behind it.
 
-    All are empty without a forced call. Raises UnsupportedParameter if the template cannot force one.
+    Empty without a forced call. Raises UnsupportedParameter if the template cannot force one.
     """
     if choice.mode not in ("required", "named"):
-        return "", "", ""
+        return ()
     force: ForceForm | None = tools.force
     if force is None:
         raise UnsupportedParameter(
@@ -163,4 +164,7 @@ def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice) -> tuple[st
         raise InvalidValue(
             "tool_choice cannot force a call inside a message that is to be continued", param="tool_choice"
         )
-    return (force.begin, choice.name, force.end) if choice.name else (force.begin, "", "")
+    segments = [Segment(force.begin, role, "generate", True)]
+    if choice.name:
+        segments += [Segment(choice.name, role, "tool_choice", False), Segment(force.end, role, "generate", True)]
+    return tuple([segment for segment in segments if segment.text])

@@ -46,7 +46,7 @@ class _Job:
     """Index into ``JinjaTemplate.compiled``."""
     variables: Mapping[str, Any]
     in_process: bool
-    forced_call: tuple[str, str, str] = ("", "", "")
+    forced_call: tuple[Segment, ...] = ()
     """Written behind the rendered text where a tool call is demanded; see ``tools.forced``."""
     request_variables: tuple[str, ...] = ()
     """Names of the variables that the request has set."""
@@ -99,9 +99,8 @@ class JinjaTemplate:
 
     def _job(self, dialogue: Dialogue) -> _Job:
         refuse_variables(dialogue)
-        tools, forced_call = (
-            self._tools(dialogue) if dialogue.options.tools or dialogue.options.tool_choice else ((), ("", "", ""))
-        )
+        options = dialogue.options
+        tools, forced_call = self._tools(dialogue) if options.tools or options.tool_choice else ((), ())
         index = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
         check_call_fields(dialogue, self.compiled[index])
         messages = template_messages(dialogue, self._jinja)
@@ -132,15 +131,15 @@ class JinjaTemplate:
             end_mark=end_mark,
         )
 
-    def _tools(self, dialogue: Dialogue) -> tuple[Sequence[Mapping[str, Any]], tuple[str, str, str]]:
+    def _tools(self, dialogue: Dialogue) -> tuple[Sequence[Mapping[str, Any]], tuple[Segment, ...]]:
         """The tools that the template writes, and the text behind the prompt if one of them must be called."""
         declared = self.spec.tools
         if dialogue.options.tools and declared is None:
             check_dialogue(dialogue)  # raises the error
         choice = choice_of(dialogue)
         if choice.mode == "none" or declared is None:
-            return (), ("", "", "")
-        return tools_of(dialogue), forced(declared, dialogue, choice)
+            return (), ()
+        return tools_of(dialogue), forced(declared, dialogue, choice, "")
 
     def _request_variables(self, dialogue: Dialogue) -> Mapping[str, Any]:
         for name in dialogue.options.template_kwargs:
@@ -159,7 +158,7 @@ class JinjaTemplate:
         if job.end_mark:
             _check_unchanged(dialogue, text)
             text = _cut(text, job.end_mark)
-        forced_call = "".join(job.forced_call)
+        forced_call = "".join([segment.text for segment in job.forced_call])
         metadata = PromptMetadata(
             stops=self._stops,
             stop_token_ids=self._stop_token_ids,
@@ -187,12 +186,6 @@ class JinjaTemplate:
             rendered = self._rendered(replace(job, variables=variables)).text
             return _cut(rendered, job.end_mark) if job.end_mark else rendered
 
-        begin, name, end = job.forced_call
-        forced_call = (
-            Segment(begin, "", "generate", True),
-            Segment(name, "", "tool_choice", False),
-            Segment(end, "", "generate", True),
-        )
         segments = segments_of(
             text,
             job.variables,
@@ -201,7 +194,7 @@ class JinjaTemplate:
             end_mark=job.end_mark.strip(),
             render=render,
         )
-        return (*segments, *[segment for segment in forced_call if segment.text])
+        return (*segments, *job.forced_call)
 
 
 def _short(name: str) -> str:

@@ -6,7 +6,8 @@ segments show where the texts stand, and each further request puts its texts int
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
@@ -26,8 +27,20 @@ MAX_TOOLS_BYTES = 64 * 1024
 STAND_IN = "x"
 """The text of every message and variable of the dialogue that is rendered for a layout."""
 
+Tools = tuple[Mapping[str, Any], ...]
 FilledLayout = tuple[PromptLayout, Callable[[list[str]], Sequence[str]], str]
 """(layout, the choice of the texts for its gaps from slot values, tools' text and messages, the tools' text)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListKey:
+    """A list of tools, known by its JSON."""
+
+    json: bytes = b""
+    tools: Tools = field(default=(), compare=False)
+
+
+NO_TOOLS = ToolListKey()
 
 
 class FastLayouts:
@@ -39,7 +52,7 @@ class FastLayouts:
         self._slots = slots
         self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)
         self._shared: Callable[[Any], Any] = lru_cache(maxsize=2 * MAX_TOOL_LISTS)(lambda value: value)
-        """Returns one copy of equal lists of tools, as JSON and as text."""
+        """Returns one copy of equal lists of tools, as key and as text."""
 
     def render(self, dialogue: Dialogue) -> Prompt | None:
         """The prompt; None for a dialogue that takes the general form."""
@@ -48,15 +61,15 @@ class FastLayouts:
             return None
         if options.tool_choice not in (None, "auto"):
             return None
-        tools = b""
+        tools = NO_TOOLS
         if options.tools:
             try:
-                tools = orjson.dumps(options.tools)
+                json = orjson.dumps(options.tools)
             except orjson.JSONEncodeError:  # such as a lone surrogate half
                 return None
-            if len(tools) > MAX_TOOLS_BYTES:
+            if len(json) > MAX_TOOLS_BYTES:
                 return None
-            tools = self._shared(tools)
+            tools = self._shared(ToolListKey(json, options.tools))
         values: list[str] = []
         if options.variables:
             if len(options.variables) != len(self._slots):
@@ -72,8 +85,8 @@ class FastLayouts:
         layout, pick, tools_text = found
         return Prompt(layout.fill(pick([*values, tools_text, *messages.texts])), layout.metadata, dialogue)
 
-    def _lay_out(self, tools: bytes, has_variables: bool, roles: Roles) -> FilledLayout | None:
-        found = self._words_and_gaps(roles, tools, has_variables)
+    def _lay_out(self, tools: ToolListKey, has_variables: bool, roles: Roles) -> FilledLayout | None:
+        found = self._words_and_gaps(roles, tools.tools, has_variables)
         if found is None:
             return None
         words, gaps, metadata, tools_text = found
@@ -84,15 +97,15 @@ class FastLayouts:
         return PromptLayout(words, metadata), pick, self._shared(tools_text)
 
     def _words_and_gaps(
-        self, roles: Roles, tools: bytes, has_variables: bool
+        self, roles: Roles, tools: Tools, has_variables: bool
     ) -> tuple[list[str], list[str], PromptMetadata, str] | None:
-        """The words around the gaps, the origin of each gap's text, and the tools' text. ``tools``: JSON, or nothing.
+        """The words around the gaps, the origin of each gap's text, and the tools' text.
 
         None: the general form refuses these roles, or the words depend on the texts.
         """
         variables = dict.fromkeys(self._slots, STAND_IN) if has_variables else EMPTY_MAPPING
         messages = tuple([Message(role, STAND_IN) for role in roles])
-        options = RenderOptions(tools=tuple(orjson.loads(tools or b"[]")), variables=variables)
+        options = RenderOptions(tools=tools, variables=variables)
         try:
             prompt = self._render_general(Dialogue(messages, options))
         except RequestError:

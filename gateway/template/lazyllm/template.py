@@ -11,8 +11,8 @@ from typing import Any
 from gateway.core import fast_paths
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
-from gateway.core.prompt import Pieces, Prompt, Segment, SegmentLabel, Segments
-from gateway.template.lazyllm.assembly import GENERATE, Turn, assemble, pair_segments, turn_segments
+from gateway.core.prompt import Pieces, Prompt, Segment, Segments
+from gateway.template.lazyllm.assembly import Turn, assemble, pair_segments, turn_segments
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
 from gateway.template.lazyllm.exact_fill import fill, fold, prepared, split_parts, with_folded_place
 from gateway.template.lazyllm.fast_layouts import FastLayouts
@@ -31,7 +31,6 @@ from gateway.template.spec import PrompterSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 from gateway.template.tools import choice_of, forced, tools_of
 
-TOOL_CHOICE: SegmentLabel = ("assistant", "tool_choice", False)
 REST = "the input"
 """The key of the current turn beside the slots' values. LazyLLM takes any key; slot names hold no blank."""
 MAX_SHOWN = 80
@@ -97,10 +96,9 @@ class PrompterTemplate:
                 raise InvalidValue(
                     f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages"
                 ) from error
-        begin, name, end = forced(self.spec.tools, dialogue, choice) if self.spec.tools else ("", "", "")
-        segments += (Segment(begin, *GENERATE), Segment(name, *TOOL_CHOICE), Segment(end, *GENERATE))
-        segments = tuple([segment for segment in segments if segment.text])
-        metadata = replace(self._metadata, notices=found.notices, opened=begin + name + end)
+        opened = forced(self.spec.tools, dialogue, choice, "assistant") if self.spec.tools else ()
+        segments = tuple([segment for segment in (*segments, *opened) if segment.text])
+        metadata = replace(self._metadata, notices=found.notices, opened=text_of(opened))
         if tools and self._prompter.exact and self._prompter.tokens.tool_end_token:
             metadata = replace(metadata, stops=(*metadata.stops, self._prompter.tokens.tool_end_token))
         labels = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.prompt import Prompt, SegmentLabel
+from gateway.core.prompt import Prompt, Segment, SegmentLabel
 from gateway.template.messages import check_open_turn, origin_of, text_of
 from gateway.template.meta.renderer import MetaTemplate, Rendering
 from gateway.template.roles import RoleMapping
@@ -42,7 +42,8 @@ class ToolTemplate(MetaTemplate):
             return super()._render_general(Dialogue(dialogue.messages, without))
         check_open_turn(dialogue)
         tools = () if choice.mode == "none" else tools_of(dialogue)
-        return ToolRendering(self, dialogue, self.tools, tools, forced(self.tools, dialogue, choice)).prompt()
+        opened = forced(self.tools, dialogue, choice, self.generating.role)
+        return ToolRendering(self, dialogue, self.tools, tools, opened).prompt()
 
 
 class ToolRendering(Rendering):
@@ -54,7 +55,7 @@ class ToolRendering(Rendering):
         dialogue: Dialogue,
         spec: ToolsSpec,
         tools: Sequence[Mapping[str, Any]],
-        forced: tuple[str, str, str],
+        forced: tuple[Segment, ...],
     ) -> None:
         super().__init__(template, dialogue)
         assert spec.declare is not None
@@ -64,7 +65,7 @@ class ToolRendering(Rendering):
         self._list_number = self._number_of_list() if tools else None
         """The number of the message that has the list of tools; None: no message has it."""
         self._forced = forced
-        self.opened = "".join(forced)
+        self.opened = "".join([segment.text for segment in forced])
 
     def before_turns(self) -> None:
         """Write a system turn for the tools if there are tools and no message has them."""
@@ -81,9 +82,8 @@ class ToolRendering(Rendering):
 
     def after_turns(self) -> None:
         """Write the opening of the demanded call."""
-        begin, name, end = self._forced
-        pieces = ((begin, "generate", True), (name, "tool_choice", False), (end, "generate", True))
-        self._write(pieces, self.generating.role)
+        for segment in self._forced:
+            self.add(segment.text, (segment.role, segment.origin, segment.scaffold))
 
     def turn(self, mapping: RoleMapping, number: int) -> None:
         """Write ``messages[number]``, with the list of tools before or behind it if it belongs there."""
