@@ -50,13 +50,6 @@ class Problems:
             if key not in names:
                 self.add((*path, str(key)), f"unknown key {shown(key)}{suggestion(key, names)}")
 
-    def items(self, value: Any, path: Path) -> list[Any]:
-        """The list."""
-        if isinstance(value, (list, tuple)):
-            return list(value)
-        self.add(path, f"must be a list, not {kind_of(value)}")
-        return []
-
     def choice(self, value: Any, path: Path, choices: tuple[str, ...]) -> str:
         """One of a few words; the first of them for another value."""
         if value in choices:
@@ -99,7 +92,10 @@ class Problems:
         for option in options:
             origin, arguments = get_origin(option), get_args(option)
             if origin is tuple:
-                listed = [value] if arguments[0] is Word and isinstance(value, str) else self.items(value, path)
+                listed = [value] if arguments[0] is Word and isinstance(value, str) else value
+                if not isinstance(listed, (list, tuple)):
+                    self.add(path, f"must be a list, not {kind_of(value)}")
+                    return ()
                 return tuple([self.value(arguments[0], item, (*path, number)) for number, item in enumerate(listed)])
             if is_dataclass(option) or origin is Mapping:
                 if str in options and not isinstance(value, Mapping):
