@@ -28,8 +28,8 @@ from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
 from gateway.calls.route import Route
-from gateway.config.files.locate import locate
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
+from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, Problem

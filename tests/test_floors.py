@@ -43,7 +43,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "uvicorn": ("server/uvicorn_server.py",),
     "prometheus_client": ("telemetry/metrics.py", "telemetry/instruments.py", "telemetry/merge.py"),
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
-    "pydantic": ("wire/",),
+    "pydantic": ("wire/", "config/"),
 }
 
 

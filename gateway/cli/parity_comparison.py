@@ -11,7 +11,7 @@ from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
 from gateway.cli.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
-from gateway.config.chat_folders import TEMPLATES, chat_template_in, folder_of, read_reference
+from gateway.config.chat_folders import TEMPLATES, chat_template_in, folder_of, read_chat_folder
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, UnsupportedParameter
@@ -170,7 +170,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, options: Namespace) -> _Refe
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
         raise CommandError(f"{path} has no chat template: it is in none of {', '.join(TEMPLATES)}")
-    spec = read_reference(file, ours.jinja, options.kwargs or {}, options.variant)
+    spec = read_chat_folder(file, ours.jinja, options.kwargs, options.variant).spec
     assert spec.jinja is not None
     template, engine = chat_template_renderer(spec, options.engine)
     tokens = {name: text for name, text in spec.jinja.special_tokens.items() if text}

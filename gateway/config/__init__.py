@@ -7,6 +7,5 @@
 ``sections/``     one file for each part of the configuration
 ``snapshot``      the frozen result
 ``chat_folders``  a model's own chat template, for comparison and import
-``shipped``       the folders that come with the package
 ``cores``         how many cores the process may use
 """

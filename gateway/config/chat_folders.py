@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files.reader import digest_of, folder_names, resolve_links
+from gateway.config.files.reader import FolderFiles, digest_of
 from gateway.core.errors import ConfigError, Problem, TemplateError
 from gateway.template.huggingface.folder import (
     DEFAULT,
@@ -24,7 +24,6 @@ from gateway.template.huggingface.folder import (
     shortened,
     template_in,
 )
-from gateway.template.registry import build
 from gateway.template.spec import JinjaSpec, SpecProblem, TemplateSpec, ToolsSpec
 from gateway.template.validation.template import SpecError, parse_spec
 
@@ -68,21 +67,16 @@ def folder_of(path: Path) -> Path:
     return above.parent if above.name == NAMED else path.parent
 
 
-def read_reference(
-    path: Path, like: JinjaSpec | None, kwargs: Mapping[str, Any], variant: str | None = None
-) -> TemplateSpec:
-    """Return the chat template of a file as a spec of ``kind: jinja``. Raises ``ConfigError``.
+def read_chat_folder(
+    path: Path, like: JinjaSpec | None = None, kwargs: Mapping[str, Any] | None = None, variant: str | None = None
+) -> ChatFolder:
+    """Return the chat template of a file, with the files of its folder. Raises ``ConfigError``.
 
     ``like``: a chat template whose clock, content form, argument form and named template are used here too.
     ``kwargs``: variables for the template. ``variant``: the named template to use.
     """
-    return read_chat_folder(path, like, kwargs, variant).spec
+    from gateway.template.huggingface.renderer import JinjaTemplate
 
-
-def read_chat_folder(
-    path: Path, like: JinjaSpec | None = None, kwargs: Mapping[str, Any] | None = None, variant: str | None = None
-) -> ChatFolder:
-    """Like ``read_reference``, with the files of the folder."""
     folder = folder_of(path)
     name = path.absolute().relative_to(folder.absolute()).as_posix()
     files = _Files(folder)
@@ -101,7 +95,7 @@ def read_chat_folder(
     used = {name: files.read[name] for name in spec.jinja.files}
     spec = replace(spec, digest=digest_of(used)[:12])
     # The parser of tool calls does not matter here; that the template accepts tools does.
-    if any("tools" in compiled.names for compiled in _compiled(spec)):
+    if any("tools" in compiled.names for compiled in JinjaTemplate(spec).compiled):
         spec = replace(spec, tools=ToolsSpec(parser="json"))
     return ChatFolder(spec, folder, name, used, tuple([name for name in used if name in files.shortened]))
 
@@ -122,62 +116,29 @@ def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
     return ours if ours != DEFAULT and ours in there else None
 
 
-def _compiled(spec: TemplateSpec) -> Any:
-    from gateway.template.huggingface.renderer import JinjaTemplate
-
-    template = build(spec)
-    assert isinstance(template, JinjaTemplate)
-    return template.compiled
-
-
-class _Files:
-    """The files of a folder; each is read once."""
+class _Files(FolderFiles):
+    """The files of a model's folder, or of the blob store of the surrounding Hugging Face cache."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.read: dict[str, bytes] = {}
+        super().__init__(folder, self._whole, {}, (Path(os.path.realpath(folder)).parent.parent / BLOBS,))
         self.shortened: list[str] = []
 
-    def fetch(self, name: str) -> bytes | None:
-        """Return a file's bytes, or None if it does not exist. Raises ``ConfigError`` for an unreadable file."""
-        if name not in self.read:
-            path = self._inside(name)
-            if not os.path.lexists(path):
-                return None
-            if not path.is_file():
-                raise TemplateError(
-                    f"{name} is not a regular file, or is a broken link: remove it, or replace it with a file"
-                )
-            data = _whole(path)
-            if name == TOKENIZER:
-                kept = shortened(data, self.fetch(GENERATION))
-                self.shortened += [name] if kept is not data else []
-                data = kept
-            self.read[name] = data
-        return self.read[name]
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """Return the names in a subfolder."""
-        return folder_names(self._inside(name), name)
-
-    def _inside(self, name: str) -> Path:
-        """Return a path inside the folder, or inside the blob store of the surrounding Hugging Face cache."""
-        path, folder = self._folder / name, resolve_links(self._folder)
-        target = resolve_links(path)
-        if not any(target.is_relative_to(one) for one in (folder, folder.parent.parent / BLOBS)):
-            raise TemplateError(f"{name} is a link that leads out of the folder: put the file itself there")
-        return path
-
-
-def _whole(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise _refusal(path, f"cannot be read ({error.strerror or error})") from None
-    if len(data) > MOST_BYTES:
-        raise _refusal(path, f"has more than {MOST_BYTES} bytes")
-    return data
+    def _whole(self, path: Path, name: str) -> bytes:
+        if not path.is_file():
+            raise TemplateError(
+                f"{name} is not a regular file, or is a broken link: remove it, or replace it with a file"
+            )
+        try:
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise _refusal(path, f"cannot be read ({error.strerror or error})") from None
+        if len(data) > MOST_BYTES:
+            raise _refusal(path, f"has more than {MOST_BYTES} bytes")
+        if name != TOKENIZER or (kept := shortened(data, self.fetch(GENERATION))) is data:
+            return data
+        self.shortened.append(name)
+        return kept
 
 
 def _refusal(path: Path, message: str) -> ConfigError:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
-from gateway.config import shipped
-from gateway.config.files.reader import Files, ProblemMaker
+from gateway.config.files.reader import POLICIES, TEMPLATES, Blame, Files
 from gateway.config.schema.names import FILE_NAME, quote, suggest
 from gateway.config.sections.policies import read_policy
 from gateway.config.sections.templates import CHAT, read_template
-from gateway.config.shipped import POLICIES, TEMPLATES
 from gateway.config.snapshot import PolicySpec
 from gateway.template.spec import TemplateSpec
 
 NOUN = {TEMPLATES: "template", POLICIES: "policy"}
+
+
+@cache
+def shipped_folder(name: str) -> Path:
+    """Return the folder ``meta_templates`` or ``policies`` that comes with the gateway.
+
+    A wheel holds them in ``gateway/data``; a checkout at the root of the repository.
+    """
+    package = Path(str(resources.files("gateway")))
+    packed = package / "data" / name
+    return packed if packed.is_dir() else package.parent / name
 
 
 class Library:
@@ -22,58 +33,46 @@ class Library:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.templates: dict[Path, TemplateSpec | None] = {}
-        self.policies: dict[Path, PolicySpec | None] = {}
+        self._templates: dict[Path, TemplateSpec | None] = {}
+        self._policies: dict[Path, PolicySpec | None] = {}
 
-    def template(self, name: str, blame: ProblemMaker) -> TemplateSpec | None:
+    def template(self, name: str, blame: Blame) -> TemplateSpec | None:
         """Return the template of that name; None, and a problem, if it is missing or invalid."""
-        path = self.find(TEMPLATES, name, blame) if name != CHAT.name else None
+        path = self._find(TEMPLATES, name, blame) if name != CHAT.name else None
         if path is None:
             return CHAT if name == CHAT.name else None
-        if path not in self.templates:
-            self.templates[path] = read_template(self.files, path, name, blame)
-        return self.templates[path]
+        if path not in self._templates:
+            self._templates[path] = read_template(self.files, path, name, blame)
+        return self._templates[path]
 
-    def policy(self, name: str, blame: ProblemMaker) -> PolicySpec | None:
+    def policy(self, name: str, blame: Blame) -> PolicySpec | None:
         """Return the policy of that name; None, and a problem, if it is missing or invalid."""
-        path = self.find(POLICIES, name, blame)
+        path = self._find(POLICIES, name, blame)
         if path is None:
             return None
-        if path not in self.policies:
-            self.policies[path] = read_policy(self.files, path, name, blame)
-        return self.policies[path]
+        if path not in self._policies:
+            self._policies[path] = read_policy(self.files, path, name, blame)
+        return self._policies[path]
 
-    def find(self, folder: str, name: str, blame: ProblemMaker) -> Path | None:
+    def _find(self, folder: str, name: str, blame: Blame) -> Path | None:
         """Return the file of a name: first beside ``gateway.yaml``, then among the shipped files."""
         if not FILE_NAME.fullmatch(name):
-            self.files.problems.append(
-                blame(
-                    f"{quote(name)} is not a {NOUN[folder]} name: a file in {folder}/ without its .yaml, "
-                    'of lower-case letters, digits, ".", "_" and "-"',
-                ),
+            blame(
+                f"{quote(name)} is not a {NOUN[folder]} name: a file in {folder}/ without its .yaml, "
+                'of lower-case letters, digits, ".", "_" and "-"'
             )
             return None
-        for base in self.bases(folder):
+        bases = (self.files.home / folder, shipped_folder(folder))
+        for base in bases:
             path = base / f"{name}.yaml"
-            if not os.path.lexists(path):
-                continue
-            if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base)):
-                return path
-            self.files.problems.append(
+            if os.path.lexists(path):
+                if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base)):
+                    return path
                 blame(f"{folder}/{name}.yaml leads out of its folder: put the file itself there")
-            )
-            return None
-        self.files.problems.append(blame(f"no {NOUN[folder]} {quote(name)}{suggest(name, self.names(folder))}"))
+                return None
+        known = {path.stem for base in bases for path in base.glob("*.yaml")}
+        blame(f"no {NOUN[folder]} {quote(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}")
         return None
-
-    def bases(self, folder: str) -> tuple[Path, ...]:
-        """Return the folders in which names are looked up, in order."""
-        return (self.files.home / folder, shipped.folder(folder))
-
-    def names(self, folder: str) -> list[str]:
-        """Return all valid names."""
-        found = {path.stem for base in self.bases(folder) for path in base.glob("*.yaml")}
-        return sorted(found | {CHAT.name} if folder == TEMPLATES else found)
 
     def check_folders(self) -> None:
         """Read every file in the folders beside ``gateway.yaml``, also those that no model uses."""
@@ -82,10 +81,8 @@ class Library:
             for path in sorted(base.iterdir()) if base.is_dir() else ():
                 blame = self.files.blame(path)
                 if path.suffix == ".yml":
-                    self.files.problems.append(blame("is not read: rename it to end in .yaml"))
+                    blame("is not read: rename it to end in .yaml")
                 elif path.suffix == ".yaml" and folder == TEMPLATES and path.stem == CHAT.name:
-                    self.files.problems.append(
-                        blame(f'is never used: "{CHAT.name}" means messages as they are; rename it')
-                    )
+                    blame(f'is never used: "{CHAT.name}" means messages as they are; rename it')
                 elif path.suffix == ".yaml":
                     read(path.stem, blame)

@@ -12,7 +12,7 @@ from gateway.config.files.reader import Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.settings import GATEWAY
-from gateway.config.schema.validation import check
+from gateway.config.schema.validation import INVALID, check
 from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
 from gateway.config.sections.server import ServerSection
@@ -30,10 +30,10 @@ class LoadResult:
     """Ordered by file and line."""
     files: tuple[Path, ...]
     """Every file that was needed, unreadable ones included, so that the watcher notices their repair."""
-    notes: tuple[Problem, ...] = ()
-    """Notes for the operator that are not errors."""
-    looked_at: tuple[Path, ...] = ()
+    looked_at: tuple[Path, ...]
     """Paths without a file, and folders, for the watcher: a file that appears there may matter."""
+    notes: tuple[Problem, ...]
+    """Notes for the operator that are not errors."""
 
 
 def load(path: Path, env: Mapping[str, str]) -> Snapshot:
@@ -58,26 +58,26 @@ def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool =
     snapshot = _snapshot(document, library, env) if document is not None else None
     if everything:
         library.check_folders()
-    problems = files.in_order()
-    snapshot = None if problems else snapshot
-    return LoadResult(snapshot, problems, tuple(files.contents), tuple(files.notes), tuple(files.looked_at))
+    return LoadResult(
+        snapshot=None if files.problems else snapshot,
+        problems=files.in_order(),
+        files=tuple(files.contents),
+        looked_at=tuple(files.looked_at),
+        notes=tuple(files.notes),
+    )
 
 
 def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) -> Snapshot | None:
-    files = library.files
-    checked = check(document, GATEWAY)
-    files.problems.extend(checked.problems)
-    if document.value is not None and not isinstance(document.value, dict):
+    files, values = library.files, check(document, GATEWAY)
+    if values is INVALID:
         return None
-    values = checked.values
-    name = values["keys"]["file"]
     keys: tuple[KeySpec, ...] = ()
-    if name:
-        blame = partial(document.problem, ("keys", "file"))
-        keys = read_keys(files, files.home / name, list(values.get("models") or ()), blame)
-    server = ServerSection(document, values["server"], files)
-    server.override(env)
-    server.guard(has_keys=name is not None)
+    key_file = values["keys"]["file"]
+    if key_file:
+        blame = partial(document.refuse, ("keys", "file"))
+        keys = read_keys(files, files.home / key_file, list(values["models"] or ()), blame)
+    server = ServerSection(document, values["server"], env)
+    server.guard(has_keys=key_file is not None)
     models = read_models(document, values["models"], library, env)
     if files.problems:
         return None

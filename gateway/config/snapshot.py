@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.config.schema.secrets import Secret
+from pydantic import SecretStr
+
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
 from gateway.template.spec import TemplateSpec
@@ -55,7 +56,7 @@ class TargetSpec:
     model: str = ""
     """The model's name at the target; defaults to the configured name."""
     engine: Engine = "openai"
-    key: Secret | None = None
+    key: SecretStr | None = None
     adds_bos: bool | None = None
     """Whether the engine puts a BOS before a string prompt; None: the engine's default."""
     path: Path | None = None

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import SecretStr
+
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.chat import ChatBackend
 from gateway.backend.openai.completions import CompletionsBackend
-from gateway.config.schema.secrets import Secret
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
@@ -53,7 +54,7 @@ class Heard:
 
 def target(url: str, **changes: Any) -> TargetSpec:
     return TargetSpec(
-        **{"label": "m/0", "speaks": "completions", "url": url, "model": "tiny", "key": Secret("sk-op"), **changes}
+        **{"label": "m/0", "speaks": "completions", "url": url, "model": "tiny", "key": SecretStr("sk-op"), **changes}
     )
 
 

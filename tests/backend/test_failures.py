@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from pydantic import SecretStr
 
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.completions import CompletionsBackend
-from gateway.config.schema.secrets import Secret
 from tests.backend.ask import chat, complete, exchange, listen, target
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
 from tests.upstream.server import RudeServer, blackhole_url, refused_url
@@ -139,7 +139,7 @@ def test_keys_and_internal_names_in_a_servers_words_are_removed(up: RudeServer, 
 
 
 def test_a_configured_key_of_any_form_is_removed(up: RudeServer) -> None:
-    heard = complete(up.url("400-echo", said="no: hunter2hunter2"), spec={"key": Secret("hunter2hunter2")})
+    heard = complete(up.url("400-echo", said="no: hunter2hunter2"), spec={"key": SecretStr("hunter2hunter2")})
     assert heard.error is not None
     assert heard.error.message.endswith("no: …")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.chat_folders import chat_template_in, read_reference
+from gateway.config.chat_folders import chat_template_in, read_chat_folder
 from gateway.core.errors import ConfigError
 from gateway.parity.cases import matrix
 from gateway.parity.sides import chat_reference
@@ -82,21 +82,21 @@ TOKENS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("files", "text"), TOKENS.values(), ids=TOKENS)
 def test_the_tokens_are_those_of_the_folder(tmp_path: Path, files: dict[str, Any], text: str) -> None:
     write(tmp_path, {"chat_template.jinja": PLAIN, **files})
-    spec = read_reference(tmp_path / "chat_template.jinja", None, {})
+    spec = read_chat_folder(tmp_path / "chat_template.jinja").spec
     assert build(spec).render(ONE.dialogue).text == text
 
 
 def test_variables_are_given_to_the_template(tmp_path: Path) -> None:
     write(tmp_path, {"chat_template.jinja": "{% if deep %}deep{% endif %}{{ messages[0].content }}"})
     path = tmp_path / "chat_template.jinja"
-    assert build(read_reference(path, None, {"deep": True})).render(ONE.dialogue).text == "deepWhat is 1+1?"
-    assert build(read_reference(path, None, {})).render(ONE.dialogue).text == "What is 1+1?"
+    assert build(read_chat_folder(path, None, {"deep": True}).spec).render(ONE.dialogue).text == "deepWhat is 1+1?"
+    assert build(read_chat_folder(path).spec).render(ONE.dialogue).text == "What is 1+1?"
 
 
 @pytest.mark.parametrize("speaks", [True, False])
 def test_tools_are_written_by_a_template_that_speaks_of_them(tmp_path: Path, speaks: bool) -> None:
     write(tmp_path, {"chat_template.jinja": f"{'{{ tools | length }}' if speaks else ''}{{{{ messages[0].content }}}}"})
-    spec = read_reference(tmp_path / "chat_template.jinja", None, {})
+    spec = read_chat_folder(tmp_path / "chat_template.jinja").spec
     assert (spec.tools is not None) == speaks
     template = build(spec)
     asked = next(case for case in matrix() if case.name == "two tools")
@@ -111,11 +111,11 @@ def test_another_chat_template_is_given_what_ours_is_given(tmp_path: Path) -> No
     write(tmp_path, {"chat_template.jinja": "{{ strftime_now('%Y') }} {{ messages[0].content is string }}"})
     path = tmp_path / "chat_template.jinja"
     parts = next(case for case in matrix() if case.name == "content in parts")
-    assert build(read_reference(path, None, {})).render(parts.dialogue).text == "2024 True"
-    like = read_reference(path, None, {}).jinja
+    assert build(read_chat_folder(path).spec).render(parts.dialogue).text == "2024 True"
+    like = read_chat_folder(path).spec.jinja
     assert like is not None
     ours = replace(like, clock="2031-01-02", content="parts")
-    assert build(read_reference(path, ours, {})).render(parts.dialogue).text == "2031 False"
+    assert build(read_chat_folder(path, ours, {}).spec).render(parts.dialogue).text == "2031 False"
 
 
 BROKEN: dict[str, tuple[str, bytes, str]] = {
@@ -132,5 +132,5 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, name: str, data: bytes, words: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ConfigError, match=words) as caught:
-        read_reference(tmp_path / name, None, {})
+        read_chat_folder(tmp_path / name)
     assert caught.value.problems[0].file == str(tmp_path / name)

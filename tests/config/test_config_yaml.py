@@ -47,7 +47,7 @@ def test_a_scalar_means_what_it_looks_like(written: str) -> None:
     document = parse(f"key: {written}\n".encode(), "a.yaml")
     value = document.value["key"]
     assert (value, type(value)) == (SCALARS[written], type(SCALARS[written]))
-    assert document.problems == ()
+    assert document.problems == []
 
 
 def test_keys_are_text_whatever_they_look_like() -> None:
@@ -125,7 +125,7 @@ def test_what_is_not_plain_data_is_refused_quickly_at_its_line(name: str) -> Non
 
 def test_the_alias_limit_is_exact() -> None:
     text = "a: &a x\nb: [" + ", ".join(["*a"] * MAX_ALIASES) + "]\n"
-    assert parse(text.encode(), "a.yaml").problems == ()
+    assert parse(text.encode(), "a.yaml").problems == []
     assert parse((text + "c: *a\n").encode(), "a.yaml").problems
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from gateway.config.load import load, read_configuration
-from gateway.config.schema.secrets import Secret
 from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, PolicySpec, ServerSpec, TargetSpec
 from gateway.core.errors import ConfigError
 
@@ -85,7 +85,7 @@ def test_a_full_configuration_becomes_a_snapshot(write: Write) -> None:
     local = snapshot.models["org/local"]
     assert local.targets == (
         TargetSpec("org/local/0", "completions", "http://127.0.0.1:8101/v1", "base", "vllm", adds_bos=True),
-        TargetSpec("org/local/1", "completions", "http://127.0.0.1:8102/v1", "org/local", key=Secret(CANARY)),
+        TargetSpec("org/local/1", "completions", "http://127.0.0.1:8102/v1", "org/local", key=SecretStr(CANARY)),
     )
     assert local.policy == PolicySpec(
         "mine",
@@ -96,7 +96,7 @@ def test_a_full_configuration_becomes_a_snapshot(write: Write) -> None:
     assert (local.description, local.max_model_len, local.tokenizer) == ("Two replicas.", 2048, home / "tokenizer.json")
     assert (local.template.name, local.template.digest) == ("plain", hashlib.sha256(PLAIN.encode()).hexdigest()[:12])
     assert snapshot.models["hosted"].template.kind == "chat"
-    assert snapshot.models["hosted"].targets[0].key == Secret("hosted")
+    assert snapshot.models["hosted"].targets[0].key == SecretStr("hosted")
     assert snapshot.models["hosted"].targets[0].options == {"api_version": "2"}
     assert snapshot.models["played"].targets[0].path == home / "play.yaml"
     (key,) = snapshot.keys
@@ -246,7 +246,7 @@ def test_secrets_are_never_shown(write: Write) -> None:
         assert "canary" not in text
     key = snapshot.models["hosted"].targets[0].key
     assert key is not None
-    assert key.reveal() == CANARY
+    assert key.get_secret_value() == CANARY
 
 
 MISPLACED = {

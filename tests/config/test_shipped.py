@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.files.reader import Files
-from gateway.config.library import Library
+from gateway.config.files.reader import POLICIES, TEMPLATES, Files
+from gateway.config.library import Library, shipped_folder
 from gateway.config.schema.names import FILE_NAME
-from gateway.config.shipped import FOLDERS, POLICIES, TEMPLATES, folder
 
-NAMES = [(kind, path.stem) for kind in FOLDERS for path in sorted(folder(kind).glob("*.yaml"))]
+FOLDERS = (TEMPLATES, POLICIES)
+NAMES = [(kind, path.stem) for kind in FOLDERS for path in sorted(shipped_folder(kind).glob("*.yaml"))]
 
 
 @pytest.mark.parametrize(("kind", "name"), NAMES, ids=lambda value: str(value))
@@ -27,8 +27,8 @@ def test_a_shipped_file_loads_and_its_examples_come_out(kind: str, name: str, tm
 
 def test_the_folders_hold_nothing_else() -> None:
     for kind in FOLDERS:
-        for path in folder(kind).iterdir():
+        for path in shipped_folder(kind).iterdir():
             assert path.suffix == ".yaml"
             assert FILE_NAME.fullmatch(path.stem)
-    assert "chat" not in {path.stem for path in folder(TEMPLATES).iterdir()}
-    assert {"default", "eval", "production"} <= {path.stem for path in folder(POLICIES).iterdir()}
+    assert "chat" not in {path.stem for path in shipped_folder(TEMPLATES).iterdir()}
+    assert {"default", "eval", "production"} <= {path.stem for path in shipped_folder(POLICIES).iterdir()}

@@ -16,7 +16,7 @@ SOURCES = Path(__file__).parent / "sources"
 def parse_yaml(data: bytes, name: str) -> Any:
     document = yaml.parse(data, name)
     if document.problems:
-        raise ConfigError(document.problems)
+        raise ConfigError(tuple(document.problems))
     return document.value
 
 

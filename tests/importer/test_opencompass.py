@@ -151,7 +151,7 @@ MADE_OF_ROLES = [name for name in FILES if not {preset(name).kind} - {"meta"} an
 def test_a_preset_that_is_exported_comes_back_the_same(name: str) -> None:
     (draft,) = read_opencompass(source(f"{name}.py", exported(name)))
     document = parse_yaml(write_yaml(draft).encode(), "made.yaml")
-    assert document.problems == ()
+    assert document.problems == []
     back, spec = parse_spec(document.value, name=name), preset(name)
     for field in ("begin", "end", "round", "reserved_roles", "eos_token_id", "stop"):
         assert getattr(back, field) == getattr(spec, field), field

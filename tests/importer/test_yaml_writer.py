@@ -37,7 +37,7 @@ KEYS: Any = st.fixed_dictionaries(
 def test_a_file_is_read_back_as_it_was(keys: dict[str, Any], notes: list[str], origin: str) -> None:
     draft = Draft("x", origin, "0" * 64, keys, tuple(notes))
     document = parse(write_yaml(draft, [origin, *notes]).encode(), "x.yaml")
-    assert document.problems == ()
+    assert document.problems == []
     assert document.value == keys
 
 

@@ -31,7 +31,7 @@ ROWS = [json.loads(line) for line in (Path(__file__).parent / "lazyllm.jsonl").r
 @cache
 def preset(name: str, **changes: Any) -> TemplateSpec:
     document = parse(FILES[name].read_bytes(), FILES[name].name)
-    assert document.problems == ()
+    assert document.problems == []
     return parse_spec({**document.value, **changes}, name=name)
 
 

@@ -49,7 +49,7 @@ def preset(name: str) -> TemplateSpec:
     """A preset, through the same checks as at start."""
     data = FILES[name].read_bytes()
     document = parse(data, FILES[name].name)
-    assert document.problems == ()
+    assert document.problems == []
     return parse_spec(document.value, name=name)
 
 

@@ -101,7 +101,7 @@ class LiteLLMBackend:
         }
 
     def _address(self) -> dict[str, Any]:
-        key = self._target.key.reveal() if self._target.key is not None else None
+        key = self._target.key.get_secret_value() if self._target.key is not None else None
         if key is None and self._target.url:
             key = "none"  # a private server needs no key; without one LiteLLM reads the environment
         return {

@@ -68,6 +68,6 @@ def open_endpoint(
     headers = {"content-type": "application/json", "accept": accept, "user-agent": "meta-gateway"}
     secrets: tuple[str, ...] = ()
     if target.key is not None:
-        secrets = (target.key.reveal(),)
+        secrets = (target.key.get_secret_value(),)
         headers["authorization"] = f"Bearer {secrets[0]}"
     return client.endpoint(url, headers, connect_timeout, secrets)

@@ -163,7 +163,7 @@ def _read(path: Path) -> bytes:
 def _parse_yaml(data: bytes, name: str) -> Any:
     document = yaml.parse(data, name)
     if document.problems:
-        raise ConfigError(document.problems)
+        raise ConfigError(tuple(document.problems))
     return document.value
 
 

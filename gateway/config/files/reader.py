@@ -11,13 +11,14 @@ from gateway.config.files import yaml
 from gateway.config.files.yaml import YamlDocument
 from gateway.core.errors import Problem, TemplateError
 
-ProblemMaker = Callable[[str], Problem]
-"""Makes a problem of a message, at the place that needs the file."""
+Blame = Callable[[str], None]
+"""Adds a problem with this message, at the place that needs the file."""
+TEMPLATES, POLICIES = "meta_templates", "policies"
+"""The folders beside ``gateway.yaml``."""
+Load = Callable[[Path, str], bytes | None]
 
 ENVIRONMENT = "environment"
 """Used instead of a file name in problems with environment variables."""
-
-TRIES = 3
 
 
 class Files:
@@ -38,42 +39,91 @@ class Files:
         """Return the path as messages show it: relative to ``gateway.yaml`` if it lies below."""
         return str(path.relative_to(self.home)) if path.is_relative_to(self.home) else str(path)
 
-    def blame(self, path: Path) -> ProblemMaker:
-        """Return a function that makes problems with the file as a whole."""
-        return lambda message: Problem(self.shown(path), 0, "", message)
+    def blame(self, path: Path) -> Blame:
+        """Return a function that adds problems with the file as a whole."""
+        return lambda message: self.problems.append(Problem(self.shown(path), 0, "", message))
 
-    def read(self, path: Path, blame: ProblemMaker) -> bytes | None:
-        """Return a file's bytes; if it cannot be read, add a problem (``blame``) and return None."""
+    def read(self, path: Path, blame: Blame) -> bytes | None:
+        """Return the bytes of a regular file; if it cannot be read, add a problem and return None."""
         if self.contents.get(path) is None:
+            self.contents[path] = None
             try:
-                self.contents[path] = _whole(path)
+                if path.is_file():
+                    with path.open("rb") as file:
+                        self.contents[path] = file.read(yaml.MAX_BYTES + 1)
+                    return self.contents[path]
+                reason = "it is not a file" if path.exists() else "there is no such file"
             except OSError as error:
-                self.contents[path] = None
                 reason = error.strerror or str(error)
-                self.problems.append(blame(f"cannot read {self.shown(path)} ({reason})"))
+            blame(f"cannot read {self.shown(path)} ({reason})")
         return self.contents[path]
 
-    def document(self, path: Path, blame: ProblemMaker) -> YamlDocument | None:
+    def document(self, path: Path, blame: Blame) -> YamlDocument | None:
         """Return a parsed YAML file; None if nothing of it is usable."""
         data = self.read(path, blame)
         if data is None:
             return None
-        document = yaml.parse(data, self.shown(path))
-        self.problems.extend(document.problems)
-        return None if document.value is None and document.problems else document
+        before = len(self.problems)
+        document = yaml.parse(data, self.shown(path), self.problems)
+        return None if document.value is None and len(self.problems) > before else document
 
     def revision(self) -> str:
         """Return 12 hex digits of a SHA-256 over the names and contents of all files."""
-        whole = hashlib.sha256()
-        for path in sorted(self.contents):
-            whole.update(f"{self.shown(path)}\0{digest(self.contents[path] or b'')}\n".encode())
-        return whole.hexdigest()[:12]
+        return digest_of({self.shown(path): self.contents[path] or b"" for path in sorted(self.contents)})[:12]
 
     def in_order(self) -> tuple[Problem, ...]:
         """Return the problems ordered by file (in reading order) and line; those of the environment last."""
         order = {self.shown(path): position for position, path in enumerate(self.contents)}
         found = dict.fromkeys(self.problems)  # a problem found twice is reported once
         return tuple(sorted(found, key=lambda problem: (order.get(problem.file, len(order)), problem.line)))
+
+
+class FolderFiles:
+    """The files of a template's folder, each read once. Paths and links lead nowhere else."""
+
+    def __init__(self, folder: Path, load: Load, looked_at: dict[Path, None], also: tuple[Path, ...] = ()) -> None:
+        """``load``: returns the bytes of a path, for the name given. ``looked_at``: as in ``Files``.
+
+        ``also``: other folders that links may lead to.
+        """
+        self._folder = folder
+        self._load = load
+        self._looked_at = looked_at
+        self._allowed = [os.path.realpath(one) for one in (folder, *also)]
+        self.read: dict[str, bytes] = {}
+        """Contents of the files read, by their paths in the folder."""
+
+    def fetch(self, name: str) -> bytes | None:
+        """Return a file's bytes, or None. Raises ``TemplateError`` for a path outside the folder."""
+        if name not in self.read:
+            path = self._inside(name)
+            if not os.path.lexists(path):
+                self._looked_at[path] = None
+                return None
+            data = self._load(path, name)
+            if data is None:
+                return None
+            self.read[name] = data
+        return self.read[name]
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the sorted names in a subfolder, empty if it does not exist. Raises ``TemplateError`` on failure."""
+        path = self._inside(name)
+        self._looked_at[path] = None
+        try:
+            return tuple(sorted(os.listdir(path))) if path.is_dir() else ()
+        except OSError as error:
+            raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
+
+    def _inside(self, name: str) -> Path:
+        path = self._folder / name
+        try:
+            target = Path(os.path.realpath(path))
+        except ValueError:
+            raise TemplateError(f"{path.name!a} is not a valid file name") from None
+        if not any(target.is_relative_to(one) for one in self._allowed):
+            raise TemplateError(f"{name} leads out of the folder: put the file itself there")
+        return path
 
 
 def digest(data: bytes) -> str:
@@ -84,39 +134,3 @@ def digest(data: bytes) -> str:
 def digest_of(files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 over the names and contents of several files, in hex."""
     return digest("".join([f"{name}\0{digest(data)}\n" for name, data in files.items()]).encode())
-
-
-def resolve_links(path: Path) -> Path:
-    """Return the path with links resolved. Raises ``TemplateError`` for an impossible file name."""
-    try:
-        return Path(os.path.realpath(path))
-    except ValueError:
-        raise TemplateError(f"{path.name!a} is not a valid file name") from None
-
-
-def folder_names(folder: Path, name: str) -> tuple[str, ...]:
-    """Return the sorted names in a folder; empty if it does not exist. Raises ``TemplateError`` on failure."""
-    try:
-        return tuple(sorted(os.listdir(folder))) if folder.is_dir() else ()
-    except OSError as error:
-        raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
-
-
-def _whole(path: Path) -> bytes:
-    """Return a regular file's bytes, or raise ``OSError``.
-
-    If the file changes while it is read, the bytes may be half of a new version
-    (``docs/spec/reliability.md`` E08), so it is read again.
-    """
-    for _ in range(TRIES):
-        if not path.is_file():
-            reason = "it is not a file" if path.exists() else "there is no such file"
-            raise OSError(0, reason)
-        with path.open("rb") as file:
-            before = os.fstat(file.fileno())
-            data = file.read(yaml.MAX_BYTES + 1)
-            after = os.fstat(file.fileno())
-        size = min(after.st_size, yaml.MAX_BYTES + 1)
-        if before.st_mtime_ns == after.st_mtime_ns and len(data) == size:
-            return data
-    raise OSError(0, "it is being written; try again when that is done")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gateway.config.shipped import FOLDERS
+from gateway.config.files.reader import POLICIES, TEMPLATES
 
 FileState = tuple[int, int, int]
 """Inode, modification time in ns and size of a file or folder."""
@@ -24,44 +24,36 @@ class FileWatcher:
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
-        self.files = tuple(files)
-        self.known = self.look()
-        self.pending: Mapping[Path, FileState] | None = None
+        self._files = tuple(files)
+        self._known = self._look()
+        self._pending: Mapping[Path, FileState] | None = None
 
     def follow(self, files: Iterable[Path]) -> None:
         """Watch other files from now on; the recorded state of files watched before is kept."""
-        self.files = (*self.files[:1], *files)
-        self.known = {path: self.known.get(path, mark) for path, mark in self.look().items()}
-        self.pending = None
+        self._files = (*self._files[:1], *files)
+        self._known = {path: self._known.get(path, state) for path, state in self._look().items()}
+        self._pending = None
 
     def changed(self) -> bool:
         """Return True once for each change, when two polls in a row saw the same new state.
 
         So a reload does not read a file that is still being written (``docs/spec/reliability.md`` E08).
         """
-        now = self.look()
-        if now == self.known:
-            self.pending = None
-            return False
-        if now != self.pending:
-            self.pending = now
-            return False
-        self.known, self.pending = now, None
-        return True
+        now = self._look()
+        is_settled = now != self._known and now == self._pending
+        self._pending = now
+        if is_settled:
+            self._known = now
+        return is_settled
 
-    def look(self) -> Mapping[Path, FileState]:
-        """Return the state of all watched paths."""
-        return {path: _mark(path) for path in {*self.files, *self._neighbours()}}
-
-    def _neighbours(self) -> Iterator[Path]:
-        folders = {path.parent for path in self.files}
-        if self.files:
-            folders |= {self.files[0].parent / name for name in FOLDERS}
-        for folder in folders:
-            yield from folder.glob("*.yaml")
+    def _look(self) -> Mapping[Path, FileState]:
+        home = self._files[0].parent
+        folders = {*(path.parent for path in self._files), home / TEMPLATES, home / POLICIES}
+        neighbours = [path for folder in folders for path in folder.glob("*.yaml")]
+        return {path: _state(path) for path in {*self._files, *neighbours}}
 
 
-def _mark(path: Path) -> FileState:
+def _state(path: Path) -> FileState:
     try:
         found = os.stat(path)
     except OSError:

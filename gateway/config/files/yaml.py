@@ -57,14 +57,15 @@ HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class YamlDocument:
-    """A parsed YAML file: values, line numbers and syntax problems."""
+    """A parsed YAML file: values, line numbers, and the list that its problems are added to."""
 
     file: str
+    problems: list[Problem]
+    """Problems of syntax, and those that later checks ``refuse``; a load has one list for all of its files."""
     value: Any = None
-    lines: Mapping[Path, int] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    lines: dict[Path, int] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
         """Return the 1-based line of a key or list entry; for an absent one the line of its nearest parent."""
@@ -72,29 +73,27 @@ class YamlDocument:
             path = path[:-1]
         return self.lines.get(path, 0)
 
-    def at(self, path: Path) -> Any:
-        """Return the value at ``path``, or None."""
+    def has(self, path: Path) -> bool:
+        """Return whether the file gives a value at ``path``."""
         value = self.value
         for key in path:
-            if isinstance(value, dict):
-                value = value.get(str(key))
-            elif isinstance(value, list) and isinstance(key, int) and key < len(value):
-                value = value[key]
-            else:
-                return None
-        return value
+            found = (isinstance(value, dict) and key in value) or (isinstance(value, list) and key in range(len(value)))
+            value = value[key] if found else None
+        return value is not None
 
     def problem(self, path: Path, message: str) -> Problem:
         """Return a problem with the value at ``path``."""
         return Problem(self.file, self.line(path), dotted(path), message)
 
+    def refuse(self, path: Path, message: str) -> None:
+        """Add a problem with the value at ``path``."""
+        self.problems.append(self.problem(path, message))
+
 
 def dotted(path: Path) -> str:
     """Return a path in dotted form: ``models.my-model.targets[0].url``."""
-    text = ""
-    for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
-    return escaped(text)
+    text = "".join([f"[{key}]" if isinstance(key, int) else f".{key}" for key in path])
+    return escaped(text.removeprefix("."))
 
 
 def parse_scalar(text: str) -> str | int | float | bool | None:
@@ -103,39 +102,34 @@ def parse_scalar(text: str) -> str | int | float | bool | None:
         return WORDS[text]
     if INT.fullmatch(text):
         return int(text)
-    if FLOAT.fullmatch(text):
-        number = float(text)
-        return number if math.isfinite(number) else text
+    if FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
+        return number
     return text
 
 
-def parse(data: bytes, file: str) -> YamlDocument:
-    """Parse one YAML document. Never raises: syntax errors are in ``problems``.
+def parse(data: bytes, file: str, problems: list[Problem] | None = None) -> YamlDocument:
+    """Parse one YAML document. Never raises: ``problems`` gets the errors of syntax.
 
     ``file``: the name shown in problems.
     """
-    if len(data) > MAX_BYTES:
-        return _refused(file, 0, f"larger than {MAX_BYTES // 1024} KiB; configuration files are small")
+    document = YamlDocument(file, [] if problems is None else problems)
     try:
+        if len(data) > MAX_BYTES:
+            raise _Refused(0, f"larger than {MAX_BYTES // 1024} KiB; configuration files are small")
         text = data.decode("utf-8-sig")
+        document.value = _Builder(document, yaml.parse(text, Loader=yaml.CSafeLoader)).document()
     except UnicodeDecodeError as error:
-        return _refused(file, data.count(b"\n", 0, error.start) + 1, "not UTF-8; save the file as UTF-8")
-    builder = _Builder(file, yaml.parse(text, Loader=yaml.CSafeLoader))
-    try:
-        value = builder.document()
-    except _TooMuch as error:
-        return YamlDocument(file, None, {}, (*builder.problems, Problem(file, error.line, "", str(error))))
+        line = data.count(b"\n", 0, error.start) + 1
+        document.problems.append(Problem(file, line, "", "not UTF-8; save the file as UTF-8"))
+    except _Refused as error:
+        document.problems.append(Problem(file, error.line, "", str(error)))
     except yaml.YAMLError as error:
-        return _refused(file, *_explain(error, text))
-    return YamlDocument(file, value, builder.lines, tuple(builder.problems))
+        document.problems.append(Problem(file, *_explain(error, text)))
+    return document
 
 
-def _refused(file: str, line: int, message: str) -> YamlDocument:
-    return YamlDocument(file, problems=(Problem(file, line, "", message),))
-
-
-def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str]:
-    """Return line and message of a syntax error; libyaml's messages contain no text of the file."""
+def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
+    """Return line, key and message of a syntax error; libyaml's messages contain no text of the file."""
     if isinstance(error, yaml.MarkedYAMLError):
         what = error.problem or "cannot be read"
         line = error.problem_mark.line + 1 if error.problem_mark else 0
@@ -144,11 +138,11 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str]:
         what = str(getattr(error, "reason", "cannot be read"))
         line = text.count("\n", 0, int(getattr(error, "position", 0))) + 1
     hint = next((hint for phrase, hint in HINTS.items() if phrase in what), "check indentation and quotes")
-    return line, f"not valid YAML ({what}): {hint}"
+    return line, "", f"not valid YAML ({what}): {hint}"
 
 
-class _TooMuch(Exception):
-    """The file exceeds a limit; the rest of it is not read."""
+class _Refused(Exception):
+    """The rest of the file is not read: it exceeds a limit, or is no single document of plain values."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -158,97 +152,88 @@ class _TooMuch(Exception):
 class _Builder:
     """Builds values and their line numbers from libyaml's events."""
 
-    def __init__(self, file: str, events: Iterator[Any]) -> None:
-        self.file = file
-        self.events = events
-        self.lines: dict[Path, int] = {}
-        self.problems: list[Problem] = []
-        self.anchors: dict[str, tuple[Any, int]] = {}
-        self.aliases = 0
-        self.values = 0
+    def __init__(self, document: YamlDocument, events: Iterator[Any]) -> None:
+        self._document = document
+        self._lines = document.lines
+        self._events = events
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        """Anchor → its value, and the number of values in it."""
+        self._aliases = 0
+        self._values = 0
 
     def document(self) -> Any:
-        next(self.events)  # stream start
-        if isinstance(next(self.events), yaml.StreamEndEvent):
+        """Return the value of the only document."""
+        next(self._events)  # stream start
+        if isinstance(next(self._events), yaml.StreamEndEvent):
             return None
-        value = self.node(next(self.events), ())
-        next(self.events)  # document end
-        following = next(self.events)
+        value = self._node(next(self._events), ())
+        next(self._events)  # document end
+        following = next(self._events)
         if isinstance(following, yaml.DocumentStartEvent):
-            raise _TooMuch(_line(following), 'a second document begins here ("---"); a file holds one')
+            raise _Refused(_line(following), 'a second document begins here ("---"); a file holds one')
         return value
 
-    def node(self, event: Any, path: Path) -> Any:
+    def _node(self, event: Any, path: Path) -> Any:
         line = _line(event)
-        self.lines.setdefault(path, line)
+        self._lines.setdefault(path, line)
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(event, path)
+            return self._alias(event, path)
         if len(path) > MAX_DEPTH:
-            raise _TooMuch(line, f"nested deeper than {MAX_DEPTH} levels")
+            raise _Refused(line, f"nested deeper than {MAX_DEPTH} levels")
         if event.tag is not None:
-            self.complain(line, path, 'YAML tags ("!…") are not read; write the plain value')
-        before = self.values
-        self.count(1, line)
-        value = self.content(event, path)
+            self._complain(line, path, 'YAML tags ("!…") are not read; write the plain value')
+        before = self._values
+        self._count(1, line)
+        if isinstance(event, yaml.MappingStartEvent):
+            value: Any = self._mapping(path)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = []
+            while not isinstance(entry := next(self._events), yaml.SequenceEndEvent):
+                value.append(self._node(entry, (*path, len(value))))
+        else:
+            value = parse_scalar(event.value) if event.implicit[0] or event.tag else event.value
         if event.anchor is not None:
-            self.anchors[event.anchor] = (value, self.values - before)
+            self._anchors[event.anchor] = (value, self._values - before)
         return value
 
-    def content(self, event: Any, path: Path) -> Any:
-        if isinstance(event, yaml.MappingStartEvent):
-            return self.mapping(path)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self.sequence(path)
-        return parse_scalar(event.value) if event.implicit[0] or event.tag else event.value
-
-    def sequence(self, path: Path) -> list[Any]:
-        items: list[Any] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            items.append(self.node(event, (*path, len(items))))
-        return items
-
-    def mapping(self, path: Path) -> dict[str, Any]:
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        """Return a mapping; its keys are always text: ``no: 1`` has the key "no"."""
         found: dict[str, Any] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            key = self.key(event, path)
-            here = (*path, key)
-            first = self.lines.get(here) if key in found else None
-            self.lines.setdefault(here, _line(event))
-            value = self.node(next(self.events), here)
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            line = _line(event)
+            if not isinstance(event, yaml.ScalarEvent):
+                raise _Refused(line, "a key must be plain text; put a value that begins with { [ or * in quotes")
+            self._count(1, line)
+            key, here = event.value, (*path, event.value)
+            self._lines.setdefault(here, line)
+            value = self._node(next(self._events), here)
             if key == "<<" and event.implicit[0]:
-                self.complain(_line(event), here, 'merges ("<<") are not read; write the keys out')
-            elif first is not None:
-                self.complain(_line(event), here, f"given twice, first on line {first}; keep one")
+                self._complain(line, here, 'merges ("<<") are not read; write the keys out')
+            elif key in found:
+                self._complain(line, here, f"given twice, first on line {self._lines[here]}; keep one")
             else:
                 found[key] = value
         return found
 
-    def key(self, event: Any, path: Path) -> str:
-        """Return a key; keys are always text: ``no: 1`` has the key "no"."""
-        if not isinstance(event, yaml.ScalarEvent):
-            raise _TooMuch(_line(event), "a key must be plain text; put a value that begins with { [ or * in quotes")
-        self.count(1, _line(event))
-        return str(event.value)
-
-    def alias(self, event: Any, path: Path) -> Any:
+    def _alias(self, event: Any, path: Path) -> Any:
         line = _line(event)
-        self.aliases += 1
-        if self.aliases > MAX_ALIASES:
-            raise _TooMuch(line, f'more than {MAX_ALIASES} aliases ("*name"); write the values out')
-        if event.anchor not in self.anchors:
-            self.complain(line, path, "this alias names no finished anchor; write the value out")
+        self._aliases += 1
+        if self._aliases > MAX_ALIASES:
+            raise _Refused(line, f'more than {MAX_ALIASES} aliases ("*name"); write the values out')
+        if event.anchor not in self._anchors:
+            self._complain(line, path, "this alias names no finished anchor; write the value out")
             return None
-        value, size = self.anchors[event.anchor]
-        self.count(size, line)
+        value, size = self._anchors[event.anchor]
+        self._count(size, line)
         return value
 
-    def count(self, size: int, line: int) -> None:
-        self.values += size
-        if self.values > MAX_VALUES:
-            raise _TooMuch(line, f"holds more than {MAX_VALUES} values")
+    def _count(self, size: int, line: int) -> None:
+        self._values += size
+        if self._values > MAX_VALUES:
+            raise _Refused(line, f"holds more than {MAX_VALUES} values")
 
-    def complain(self, line: int, path: Path, message: str) -> None:
-        self.problems.append(Problem(self.file, line, dotted(path), message))
+    def _complain(self, line: int, path: Path, message: str) -> None:
+        self._document.problems.append(Problem(self._document.file, line, dotted(path), message))
 
 
 def _line(event: Any) -> int:

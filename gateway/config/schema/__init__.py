@@ -4,5 +4,4 @@
 ``kinds``       the kinds of values: how each is parsed and checked
 ``validation``  checks a parsed file against the rows
 ``names``       rules for names, and suggestions
-``secrets``     a string that hides its value
 """

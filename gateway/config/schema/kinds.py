@@ -7,9 +7,9 @@ Kinds that may receive a secret (``url``, ``secret``, ``digest``) never repeat t
 from __future__ import annotations
 
 import datetime
-import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,20 +74,18 @@ def describe(value: object) -> str:
 # ---------------------------------------------------------------- plain values
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected text, got {describe(value)}: put it in quotes")
-    if not value.strip():
-        raise ValueError("is empty: write a value, or leave the line out")
-    if any(ord(char) < 32 or ord(char) == 127 for char in value):
-        raise ValueError("holds a control character: write it on one line, without escapes")
-    return value
-
-
 def _prose(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected text, got {describe(value)}: put it in quotes")
     return value.strip()
+
+
+def _text(value: Any) -> str:
+    if not _prose(value):
+        raise ValueError("is empty: write a value, or leave the line out")
+    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise ValueError("holds a control character: write it on one line, without escapes")
+    return str(value)
 
 
 def _switch(value: Any) -> bool:
@@ -96,36 +94,31 @@ def _switch(value: Any) -> bool:
     return value
 
 
-def integer(low: int, high: int | None = None) -> Kind:
-    """A whole number within a range."""
-    span = f"a whole number from {low} to {high}" if high is not None else f"a whole number, at least {low}"
+def integer(low: int, high: int | None = None, *, auto: Callable[[], int] | None = None) -> Kind:
+    """A whole number within a range. ``auto``: returns the number that the word ``auto`` stands for."""
+    span = f"whole number from {low} to {high}" if high is not None else f"whole number, at least {low}"
+    span += ", or auto" if auto is not None else ""
 
     def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
-            raise ValueError(f"expected {span}, got {describe(value)}")
+        if auto is not None and value == "auto":
+            return auto()
+        if type(value) is not int or value < low or (high is not None and value > high):
+            raise ValueError(f"expected a {span}, got {describe(value)}")
         return value
 
-    return Kind(span.removeprefix("a "), read)
+    return Kind(span, read)
 
 
 def choice(*words: str) -> Kind:
     """One of several words."""
 
     def read(value: Any) -> str:
-        if value not in words or not isinstance(value, str):
+        if not isinstance(value, str) or value not in words:
             hint = suggest(value, words) if isinstance(value, str) else f" (known: {', '.join(sorted(words))})"
             raise ValueError(f"{describe(value)} is not an accepted value{hint}")
         return value
 
     return Kind("one of " + ", ".join(words), read, literal=True)
-
-
-def _workers(value: Any) -> int:
-    if value == "auto":
-        return min(usable_cores(), MOST_WORKERS)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_WORKERS:
-        raise ValueError(f"expected a whole number from 1 to {MOST_WORKERS}, or auto, got {describe(value)}")
-    return value
 
 
 def duration(*, positive: bool = False) -> Kind:
@@ -144,7 +137,7 @@ def duration(*, positive: bool = False) -> Kind:
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    if type(value) is int and value > 0:
         return value
     match = A_SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[1]) == 0:
@@ -160,13 +153,13 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _bounds(value: Any) -> dict[str, float]:
     for name, bound in _mapping(value).items():
-        if isinstance(bound, bool) or not isinstance(bound, int | float):
+        if type(bound) not in (int, float):
             raise ValueError(f"the upper bound of {quote(name)} must be a number, got {describe(bound)}")
     return dict(value)
 
 
 def list_of(kind: Kind) -> Kind:
-    """A list of values of one kind; an environment variable separates them by commas."""
+    """A list of values of one kind."""
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -240,21 +233,18 @@ def _digest(value: Any) -> str:
 
 def _moment(value: Any) -> float:
     """Return seconds since the epoch; a date means its end in UTC, so that a key works on that day."""
-    try:
-        if isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
-            day = datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)
-            return (day + datetime.timedelta(days=1)).timestamp()
-        moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else None
-    except (ValueError, OverflowError):
-        moment = None
-    if moment is None or moment.tzinfo is None or not math.isfinite(moment.timestamp()):
-        raise ValueError(
-            f"expected a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {describe(value)}"
-        )
-    return moment.timestamp()
+    with suppress(TypeError, ValueError, OverflowError):
+        moment = datetime.datetime.fromisoformat(value)
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+            return (moment.replace(tzinfo=datetime.UTC) + datetime.timedelta(days=1)).timestamp()
+        if moment.tzinfo is not None:
+            return moment.timestamp()
+    raise ValueError(
+        f"expected a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {describe(value)}"
+    )
 
 
-WORKERS = Kind(f"whole number from 1 to {MOST_WORKERS}, or auto", _workers)
+WORKERS = integer(1, MOST_WORKERS, auto=lambda: min(usable_cores(), MOST_WORKERS))
 TEXT = Kind("text", _text, literal=True)
 PROSE = Kind("text", _prose, literal=True)
 SWITCH = Kind("true or false", _switch)

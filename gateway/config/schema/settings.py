@@ -36,6 +36,11 @@ class Row:
         """Whether the file must give this setting."""
         return self.default is REQUIRED
 
+    @property
+    def default_value(self) -> Any:
+        """The default as a converted value."""
+        return self.default if self.default is None else self.kind.read(self.default)
+
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from gateway.config.files.reader import Files, ProblemMaker
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
@@ -19,50 +19,45 @@ from gateway.template.spec import TemplateSpec
 FORM_WORDS = {"text": "one string", "messages": "messages"}
 
 
-def read_models(
-    document: YamlDocument,
-    values: Mapping[str, Any],
-    library: Library,
-    env: Mapping[str, str],
-) -> dict[str, ModelSpec]:
-    """Return the valid models; problems are added to the library's files."""
-    if not document.at(("models",)):
+def read_models(document: YamlDocument, values: Any, library: Library, env: Mapping[str, str]) -> dict[str, ModelSpec]:
+    """Return the valid models; problems are added to the document. ``values``: the checked section, or ``INVALID``."""
+    if values == {}:
         message = "names no model: give at least one, with its template and targets (docs/configuration.md)"
-        library.files.problems.append(document.problem(("models",), message))
-        return {}
-    found = {name: _model(document, name, section, library, env) for name, section in values.items()}
+        document.refuse(("models",), message)
+    found = {name: _model(document, name, section, library, env) for name, section in (values or {}).items()}
     return {name: model for name, model in found.items() if model is not None}
 
 
 def _model(
-    document: YamlDocument,
-    name: str,
-    values: Mapping[str, Any],
-    library: Library,
-    env: Mapping[str, str],
+    document: YamlDocument, name: str, values: Any, library: Library, env: Mapping[str, str]
 ) -> ModelSpec | None:
+    """Return a model, or None after a problem with its template or policy."""
     files, path = library.files, ("models", name)
-    _name(files, document, name)
+    # The name is used in headers, paths (``/{model}/v1/…``) and metric labels.
+    if not MODEL_NAME.fullmatch(name):
+        what = "use 1 to 128 ASCII letters, digits and signs, without spaces"
+        document.refuse(path, f"is not a valid model name: {what}")
+    elif "" in name.split("/"):
+        document.refuse(path, "is not a valid model name: a slash must have a name before and after it")
     template = policy = None
     if values["template"]:
-        template = library.template(values["template"], _problem_at(document, (*path, "template")))
+        template = library.template(values["template"], partial(document.refuse, (*path, "template")))
     if values["policy"]:
-        policy = library.policy(values["policy"], _problem_at(document, (*path, "policy")))
+        policy = library.policy(values["policy"], partial(document.refuse, (*path, "policy")))
     entries = [
         TargetEntry(document, files, (*path, "targets", position), target)
         for position, target in enumerate(values["targets"] or ())
     ]
     if values["targets"] == []:
-        message = "has no targets: add at least one entry with speaks"
-        files.problems.append(document.problem((*path, "targets"), message))
+        document.refuse((*path, "targets"), "has no targets: add at least one entry with speaks")
     for entry in entries:
         entry.check()
-    _forms(document, path, files, entries, template)
+    _check_forms(document, path, entries, template)
     targets = [entry.spec(name, f"{name}/{position}", env) for position, entry in enumerate(entries)]
     for parameter in values["omit"] or ():
         if parameter in RESERVED:
             message = f"{quote(parameter)} cannot be left out: omit takes parameters such as temperature"
-            files.problems.append(document.problem((*path, "omit"), message))
+            document.refuse((*path, "omit"), message)
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
         return None
@@ -73,35 +68,15 @@ def _model(
         targets=tuple(target for target in targets if target is not None),
         tokenizer=tokenizer,
         max_model_len=values["max_model_len"],
-        omit=tuple(values["omit"] or ()),
+        omit=values["omit"] or (),
         description=values["description"],
         source=document.file,
         line=document.line(path),
     )
 
 
-def _problem_at(document: YamlDocument, path: KeyPath) -> ProblemMaker:
-    return lambda message: document.problem(path, message)
-
-
-def _name(files: Files, document: YamlDocument, name: str) -> None:
-    """Check a model name; it is used in headers, paths (``/{model}/v1/…``) and metric labels."""
-    path = ("models", name)
-    if not MODEL_NAME.fullmatch(name):
-        message = "is not a valid model name: use 1 to 128 ASCII letters, digits and signs, without spaces"
-    elif name[0] == "/" or name[-1] == "/" or "//" in name:
-        message = "is not a valid model name: a slash must have a name before and after it"
-    else:
-        return
-    files.problems.append(document.problem(path, message))
-
-
-def _forms(
-    document: YamlDocument,
-    path: KeyPath,
-    files: Files,
-    entries: list[TargetEntry],
-    template: TemplateSpec | None,
+def _check_forms(
+    document: YamlDocument, path: KeyPath, entries: list[TargetEntry], template: TemplateSpec | None
 ) -> None:
     """Check that template and targets of a model use the same form: one string, or messages."""
     known = [entry for entry in entries if entry.form is not None]
@@ -117,18 +92,11 @@ def _forms(
             )
     if template is None or output_form(template) == first.form:
         return
-    files.problems.append(document.problem((*path, "template"), _mismatch(template, first)))
-
-
-def _mismatch(template: TemplateSpec, target: TargetEntry) -> str:
-    name = quote(template.name)
-    if target.form == "messages":
-        return (
-            f"{name} makes one string, but speaks: {target.speaks} takes messages: "
-            f"write template: {CHAT.name}, or set the target to speaks: completions"
-        )
-    makes = "leaves messages as they are" if template.name == CHAT.name else "makes messages (its roles carry api_role)"
-    return (
-        f"{name} {makes}, but speaks: {target.speaks} takes one string: "
-        "name the template the model was trained on, or set the target to speaks: chat"
-    )
+    if first.form == "messages":
+        makes, instead = "makes one string", f"write template: {CHAT.name}, or set the target to speaks: completions"
+    else:
+        instead = "name the template the model was trained on, or set the target to speaks: chat"
+        is_chat = template.name == CHAT.name
+        makes = "leaves messages as they are" if is_chat else "makes messages (its roles carry api_role)"
+    takes = f"speaks: {first.speaks} takes {FORM_WORDS[first.form or '']}"
+    document.refuse((*path, "template"), f"{quote(template.name)} {makes}, but {takes}: {instead}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.config.files.reader import Files, ProblemMaker
+from gateway.config.files.reader import Blame, Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.names import quote
 from gateway.config.schema.settings import POLICY
-from gateway.config.schema.validation import INVALID, check
+from gateway.config.schema.validation import check
 from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec
 from gateway.wire.fields import FORBIDDEN
 
@@ -26,68 +26,54 @@ RESERVED: Mapping[str, str] = {
     **dict.fromkeys(("timeout", "max_retries", "num_retries"), "timeouts and attempts are set under delivery"),
     **dict.fromkeys(("extra_body", "gateway"), "name the parameters themselves"),
 }
-ESSENTIAL = ("model", "messages", "prompt", "input")
-"""Every call needs these parameters, so a policy cannot forbid them."""
-
-NEVER_ALLOWED: Mapping[str, str] = dict.fromkeys(FORBIDDEN, "no policy can allow it")
+ESSENTIAL = dict.fromkeys(("model", "messages", "prompt", "input"), "every call needs it")
+NEVER_ALLOWED = dict.fromkeys(FORBIDDEN, "no policy can allow it")
 
 
-def read_policy(files: Files, path: Path, name: str, blame: ProblemMaker) -> PolicySpec | None:
+def read_policy(files: Files, path: Path, name: str, blame: Blame) -> PolicySpec | None:
     """Return the policy of a file; None if it has problems."""
     before = len(files.problems)
     document = files.document(path, blame)
     if document is None:
         return None
-    checked = check(document, POLICY)
-    files.problems.extend(checked.problems)
-    values = checked.values
-    _params(files, document, values["params"])
-    _check_timeouts(files, document, values["delivery"]["timeout"])
-    return _spec(name, values) if len(files.problems) == before else None
-
-
-def _params(files: Files, document: YamlDocument, params: Mapping[str, Any]) -> None:
-    def refuse(section: str, names: Iterable[str], why: Mapping[str, str]) -> None:
-        for name in names:
-            if name in why:
-                message = f"{quote(name)} is not allowed here: {why[name]}"
-                path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
-                files.problems.append(document.problem(path, message))
-
-    refuse("force", params["force"] or (), RESERVED)
-    refuse("default", params["default"] or (), RESERVED)
-    refuse("clamp", params["clamp"] or (), RESERVED)
-    refuse("forbid", params["forbid"] or (), dict.fromkeys(ESSENTIAL, "every call needs it"))
-    refuse("allow", params["allow"] or (), NEVER_ALLOWED)
-    refuse("allow", params["allow"] or (), dict.fromkeys(params["forbid"] or (), "params.forbid refuses it; keep one"))
-    for name in params["default"] or ():
-        if params["force"] is not INVALID and name in params["force"]:
-            message = "is never used: params.force gives the same parameter; keep one"
-            files.problems.append(document.problem(("params", "default", name), message))
-
-
-def _check_timeouts(files: Files, document: YamlDocument, timeout: Mapping[str, Any]) -> None:
-    """Refuse a timeout that is longer than the total."""
+    values = check(document, POLICY)
+    params, timeout = values["params"], values["delivery"]["timeout"]
+    _check_params(document, params)
     total = timeout["total"]
-    for name in ("connect", "first_token", "idle"):
-        path = ("delivery", "timeout", name)
-        given = timeout[name] if document.at(path) is not None else INVALID
-        if given and total and given > total:
-            files.problems.append(document.problem(path, f"is longer than total ({total:g}s): it has no effect"))
-
-
-def _spec(name: str, values: Mapping[str, Any]) -> PolicySpec:
-    params, delivery = dict(values["params"]), values["delivery"]
-    for section in ("force", "default", "clamp"):
-        params[section] = MappingProxyType(params[section])
+    for clock in ("connect", "first_token", "idle"):
+        where = ("delivery", "timeout", clock)
+        if document.has(where) and timeout[clock] and total and timeout[clock] > total:
+            document.refuse(where, f"is longer than total ({total:g}s): it has no effect")
+    if len(files.problems) > before:
+        return None
+    frozen = {section: MappingProxyType(params[section]) for section in ("force", "default", "clamp")}
     return PolicySpec(
         name=name,
         description=values["description"],
-        params=ParamsPolicy(**params),
+        params=ParamsPolicy(**{**params, **frozen}),
         media=MediaPolicy(**values["media"]),
         delivery=DeliveryPolicy(
-            **delivery["timeout"],
-            attempts=delivery["retry"]["attempts"],
-            stream_upstream=delivery["stream_upstream"],
+            **timeout,
+            attempts=values["delivery"]["retry"]["attempts"],
+            stream_upstream=values["delivery"]["stream_upstream"],
         ),
     )
+
+
+def _check_params(document: YamlDocument, params: Mapping[str, Any]) -> None:
+    forbidden = dict.fromkeys(params["forbid"] or (), "params.forbid refuses it; keep one")
+    for section, reasons in (
+        ("force", RESERVED),
+        ("default", RESERVED),
+        ("clamp", RESERVED),
+        ("forbid", ESSENTIAL),
+        ("allow", {**forbidden, **NEVER_ALLOWED}),
+    ):
+        for name in params[section] or ():
+            if name in reasons:
+                path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
+                document.refuse(path, f"{quote(name)} is not allowed here: {reasons[name]}")
+    for name in params["default"] or ():
+        if name in (params["force"] or ()):
+            message = "is never used: params.force gives the same parameter; keep one"
+            document.refuse(("params", "default", name), message)

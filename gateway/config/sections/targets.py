@@ -1,23 +1,27 @@
-"""One entry of ``targets``, checked against the settings of its kind."""
+"""One entry of ``targets``: checked against the settings of its kind, with its secret and its files."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.config.files.reader import Files
-from gateway.config.files.secret_files import read_secret
+from pydantic import SecretStr
+
+from gateway.config.files.reader import Blame, Files
 from gateway.config.files.yaml import Path as KeyPath
-from gateway.config.files.yaml import YamlDocument
-from gateway.config.schema.backend_kinds import BACKEND_KINDS, BackendKind
+from gateway.config.files.yaml import YamlDocument, dotted
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
+from gateway.config.schema.kinds import SecretReference
 from gateway.config.schema.names import quote, suggest
-from gateway.config.schema.secrets import Secret
 from gateway.config.schema.settings import ROWS
 from gateway.config.schema.validation import INVALID
-from gateway.config.snapshot import TargetSpec
+from gateway.config.snapshot import ModelSpec, TargetSpec
+from gateway.core.errors import Problem
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key: "env:NAME"'),
@@ -33,48 +37,41 @@ DESCRIPTIONS = {
     row.name.rpartition(".")[2]: row.description for row in ROWS if row.name.startswith("models.<name>.targets[]")
 }
 
+TOKEN_CHARACTERS = re.compile(r"[!-~]+")
+"""The characters of a bearer token."""
+
 
 class TargetEntry:
     """One entry of ``targets`` during validation."""
 
-    def __init__(self, document: YamlDocument, files: Files, path: KeyPath, values: Mapping[str, Any]) -> None:
-        self.document = document
-        self.files = files
-        self.path = path
-        self.values = values
-
-    @property
-    def speaks(self) -> str:
+    def __init__(self, document: YamlDocument, files: Files, path: KeyPath, values: Any) -> None:
+        self._document = document
+        self._files = files
+        self._path = path
+        self._values = values
+        """The settings of the entry, or ``INVALID``."""
+        self.speaks = str(values["speaks"] or "")
         """The kind of target; empty if missing or unknown."""
-        return str(self.values["speaks"] or "")
-
-    @property
-    def kind(self) -> BackendKind | None:
-        """The row of ``speaks``; None if missing or unknown."""
-        return BACKEND_KINDS.get(self.speaks)
-
-    @property
-    def form(self) -> str | None:
+        self.form = BACKEND_KINDS[self.speaks].form if self.speaks else None
         """``text``, ``messages``, or None if it takes either or is unknown."""
-        return None if self.kind is None else self.kind.form
 
     def blame(self, setting: str, message: str) -> None:
         """Add a problem with one setting of this entry."""
-        self.files.problems.append(self.document.problem((*self.path, setting), message))
+        self._document.refuse((*self._path, setting), message)
 
     def check(self) -> None:
         """Check the settings in combination."""
-        kind = self.kind
-        if kind is None:
+        if not self.speaks:
             return
+        kind = BACKEND_KINDS[self.speaks]
         for setting in SETTINGS:
-            given = self.document.at((*self.path, setting)) is not None
+            given = self._document.has((*self._path, setting))
             if given and setting not in kind.settings:
                 takers = [row.name for row in BACKEND_KINDS.values() if setting in row.settings]
                 self.blame(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; remove it")
             if not given and setting in kind.required:
                 self.blame(setting, f"is missing: speaks: {kind.name} needs it. {DESCRIPTIONS[setting]}")
-        for option in self.values["options"] or ():
+        for option in self._values["options"] or ():
             if option in NOT_OPTIONS:
                 self.blame("options", f"{option} is not allowed here: write {NOT_OPTIONS[option]} beside speaks")
             elif kind.options is not None and option not in kind.options:
@@ -86,10 +83,13 @@ class TargetEntry:
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
         """Return the entry as a value, with its secret and existing files; None after a problem."""
-        path = self._existing("path") or self._existing("script")
-        key = self._secret(env)
-        values = self.values
-        if any(value is INVALID for value in values.values()):
+        values = self._values
+        setting = "path" if values["path"] else "script"
+        path = existing(self._files, self._document, (*self._path, setting), values[setting])
+        key = None
+        if values["key"]:
+            key = _secret(values["key"], self._files, env, partial(self.blame, "key"))
+        if values is INVALID or INVALID in values.values():
             return None
         return TargetSpec(
             label=label,
@@ -101,18 +101,8 @@ class TargetEntry:
             adds_bos=values["adds_bos"],
             path=path,
             options=MappingProxyType(values["options"]),
-            line=self.document.line(self.path),
+            line=self._document.line(self._path),
         )
-
-    def _existing(self, setting: str) -> Path | None:
-        return existing(self.files, self.document, (*self.path, setting), self.values[setting])
-
-    def _secret(self, env: Mapping[str, str]) -> Secret | None:
-        reference = self.values["key"]
-        if not reference:
-            return None
-        where = (*self.path, "key")
-        return read_secret(reference, self.files, env, lambda message: self.document.problem(where, message))
 
 
 def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -> Path | None:
@@ -121,6 +111,37 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
         return None
     path = files.home / str(value)
     if not os.path.exists(path):  # ``Path.exists`` raises for some names
-        message = f"there is nothing at {value}: the path is relative to {document.file}"
-        files.problems.append(document.problem(where, message))
+        document.refuse(where, f"there is nothing at {value}: the path is relative to {document.file}")
     return path
+
+
+def _secret(reference: SecretReference, files: Files, env: Mapping[str, str], blame: Blame) -> SecretStr | None:
+    """Return a secret; a failure becomes a problem that names the place, never the value."""
+    if reference.where == "env":
+        text, source = env.get(reference.name), f"the variable {reference.name}"
+        if text is None:
+            blame(f"the environment has no variable {reference.name}: set it and start again")
+            return None
+    else:
+        data, source = files.read(files.home / reference.name, blame), f"the file {reference.name}"
+        if data is None:
+            return None
+        text = data.decode("latin-1")
+    # A file usually ends with a line break that does not belong to the secret.
+    text = text.strip()
+    if not TOKEN_CHARACTERS.fullmatch(text):
+        what = "holds blanks or characters that cannot stand in a header" if text else "is empty"
+        blame(f"{source} {what}: it must hold the key and nothing else")
+    return SecretStr(text)
+
+
+def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:
+    """Return the problem of an engine, script or tokenizer with the place in ``gateway.yaml`` that names it."""
+    target = model.targets[position]
+    if problem.key == "tokenizer":
+        where = dotted(("models", model.name, "tokenizer"))
+        return Problem(model.source, model.line, where, f"{problem.file}: {problem.message}")
+    where = dotted(("models", model.name, "targets", position))
+    if problem.file == target.label:  # a problem with the entry itself
+        return Problem(model.source, target.line, f"{where}.{problem.key}", problem.message)
+    return Problem(model.source, target.line, f"{where}.{BACKEND_KINDS[target.speaks].file_setting}", str(problem))

@@ -15,7 +15,7 @@ import pytest
 from gateway.cli.importing.build import build_file
 from gateway.cli.importing.output import write_files
 from gateway.cli.importing.sources import ImportOptions, read_drafts
-from gateway.config.chat_folders import chat_template_in, read_reference
+from gateway.config.chat_folders import chat_template_in, read_chat_folder
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from gateway.core.errors import ConfigError, GatewayError
@@ -62,7 +62,7 @@ def of_yaml(folder: Path, keys: str) -> tuple[TemplateSpec | None, Files]:
 def by_parity(folder: Path, home: Path) -> TemplateSpec:
     file = chat_template_in(folder)
     assert file is not None
-    return read_reference(file, None, {})
+    return read_chat_folder(file).spec
 
 
 def by_kind_jinja(folder: Path, home: Path) -> TemplateSpec:
@@ -97,7 +97,7 @@ def test_a_folder_is_read_as_transformers_reads_it(name: str, reads: Any, tmp_pa
 def test_a_folder_without_a_default_template_is_refused(name: str, tmp_path: Path) -> None:
     folder = folders.write(tmp_path, folders.FOLDERS[name])
     with pytest.raises(ConfigError, match=REFUSALS[name]):
-        read_reference(chat_template_in(folder) or folder / CONFIG, None, {})
+        read_chat_folder(chat_template_in(folder) or folder / CONFIG)
 
 
 def test_the_goldens_are_those_of_these_folders() -> None:
@@ -198,7 +198,7 @@ def test_a_named_file_stands_for_itself_with_the_folders_tokens(tmp_path: Path) 
     assert spec is not None, files.problems
     assert files.notes == []
     assert outcomes(spec)["plain"].startswith("=[bos_token=<s>]")
-    assert outcomes(read_reference(folder / NAMED / "rag.jinja", None, {})) == outcomes(spec)
+    assert outcomes(read_chat_folder(folder / NAMED / "rag.jinja").spec) == outcomes(spec)
 
 
 ANOTHER: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -319,7 +319,7 @@ def test_a_folder_that_cannot_be_read_says_why(tmp_path: Path, files: dict[str, 
     assert spec is None
     assert any(words in problem.message for problem in read.problems), read.problems
     with pytest.raises(GatewayError, match=re.escape(words)):
-        read_reference(folder / JINJA, None, {})
+        read_chat_folder(folder / JINJA)
 
 
 def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
@@ -339,21 +339,21 @@ def test_a_link_that_leads_nowhere_is_told_as_such(tmp_path: Path, name: str) ->
     folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/rag.jinja": "other"})
     (folder / name).symlink_to("gone")
     with pytest.raises(ConfigError, match=f"{name} is not a regular file, or is a broken link") as caught:
-        read_reference(folder / JINJA, None, {})
+        read_chat_folder(folder / JINJA)
     assert len(caught.value.problems) == 1
 
 
 def test_a_relative_path_inside_the_folder_sees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/rag.jinja": TELLS, CONFIG: {"bos_token": "<s>"}})
     monkeypatch.chdir(folder / NAMED)
-    assert outcomes(read_reference(Path("rag.jinja"), None, {}))["plain"].startswith("=[bos_token=<s>]")
+    assert outcomes(read_chat_folder(Path("rag.jinja")).spec)["plain"].startswith("=[bos_token=<s>]")
 
 
 def test_half_of_a_character_in_a_large_configuration_is_refused(tmp_path: Path) -> None:
     config = {"bos_token": "\ud800", "x": "x" * 1_100_000}
     folder = folders.write(tmp_path / "m", {JINJA: TELLS, CONFIG: config})
     with pytest.raises(ConfigError, match=r"tokenizer_config.json contains '.ud800', half of a character"):
-        read_reference(folder / JINJA, None, {})
+        read_chat_folder(folder / JINJA)
 
 
 def test_a_large_configuration_stays_a_newer_one(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere.json").write_text("{}", encoding="utf-8")
     (folder / CONFIG).symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(ConfigError, match="leads out of the folder"):
-        read_reference(folder / JINJA, None, {})
+        read_chat_folder(folder / JINJA)
 
 
 def test_the_links_of_a_hubs_cache_are_followed(tmp_path: Path) -> None:

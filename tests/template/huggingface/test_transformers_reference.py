@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.chat_folders import read_reference
+from gateway.config.chat_folders import read_chat_folder
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.parity.cases import matrix
 from gateway.parity.compare import compare
@@ -39,7 +39,7 @@ def test_most_templates_write_no_date() -> None:
 def original(folder: Path, source: str) -> TransformersTemplate:
     (folder / "chat_template.jinja").write_text(source, encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps(cases.TOKENS), encoding="utf-8")
-    return TransformersTemplate(read_reference(folder / "chat_template.jinja", None, {}))
+    return TransformersTemplate(read_chat_folder(folder / "chat_template.jinja").spec)
 
 
 @asked
@@ -81,6 +81,6 @@ def test_a_refusal_is_told_in_our_words(
 def test_a_template_for_tools_is_taken_with_tools(tmp_path: Path) -> None:
     named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "{{ tools | length }} tools"}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}), encoding="utf-8")
-    theirs = TransformersTemplate(read_reference(tmp_path / "tokenizer_config.json", None, {}))
+    theirs = TransformersTemplate(read_chat_folder(tmp_path / "tokenizer_config.json").spec)
     texts = {case.name: theirs.render(case.dialogue).text for case in matrix() if case.name in ("one turn", "one tool")}
     assert texts == {"one turn": "plain", "one tool": "1 tools"}
