@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import uvloop
+from prometheus_client import CollectorRegistry
 
 from gateway.server.lifecycle import create_server
 from gateway.server.runtime import Runtime
@@ -40,7 +41,9 @@ class Gateway:
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of a series; 0 if there is none yet."""
-        value = self.runtime.metrics.registry.get_sample_value(name, labels)
+        registry = CollectorRegistry()
+        registry.register(self.runtime.metrics.snapshot())
+        value = registry.get_sample_value(name, labels)
         return 0.0 if value is None else value
 
     def settled(self, seconds: float = PATIENCE) -> bool:

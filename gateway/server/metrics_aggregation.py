@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.server.worker_handle import WorkerHandle
-from gateway.telemetry.merge import MetricsSnapshot, exposition, merge, take_snapshot, without_gauges
+from gateway.telemetry.merge import MetricsSnapshot, merge, without_gauges
 from gateway.telemetry.metrics import Metrics
 
 GATHER_SECONDS = 0.25
@@ -36,7 +36,7 @@ class MetricsAggregator:
         tasks = [self._fetch(worker) for worker in self._workers if worker.serving and worker.pending < MAX_PENDING]
         if tasks:
             await asyncio.wait(tasks, timeout=GATHER_SECONDS)
-        return exposition(merge([take_snapshot(self._own), self._ended, *(worker.metrics for worker in self._workers)]))
+        return merge([self._own.snapshot(), self._ended, *(worker.metrics for worker in self._workers)]).exposition()
 
     async def poll(self) -> None:
         """Fetch the metrics of all workers again and again, so that a killed one loses little."""

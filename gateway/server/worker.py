@@ -18,7 +18,6 @@ from gateway.core.errors import CONFIG_FAILED, GatewayError
 from gateway.server.lifecycle import Listeners, serve
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel, receive
 from gateway.server.runtime import Runtime
-from gateway.telemetry.merge import take_snapshot
 
 LOG = logging.getLogger("gateway.worker")
 
@@ -61,7 +60,7 @@ class WorkerRuntime(Runtime):
         assert self._channel is not None
         try:
             async with asyncio.timeout(RESPONSE_SECONDS):
-                await self._channel.call("ended", take_snapshot(self.metrics))
+                await self._channel.call("ended", self.metrics.snapshot())
         except (ChannelClosed, TimeoutError):
             LOG.warning("the supervisor has ended; the last metrics of this worker are lost")
         await super().stop()
@@ -89,7 +88,7 @@ class WorkerRuntime(Runtime):
     async def _handle(self, method: str, payload: Any) -> Any:
         match method:
             case "metrics_snapshot":
-                return take_snapshot(self.metrics)
+                return self.metrics.snapshot()
             case "prepare":
                 return await self._try_prepare(payload)
             case "activate":

@@ -1,27 +1,27 @@
-"""The metrics of several processes as one exposition: each series once.
+"""The metrics of a process as plain numbers, and those of several processes as one: each series once.
 
-A process sends a snapshot of its plain numbers: families of samples would cost a worker with twenty models 20 ms each
-time, plain numbers cost 0.2 ms. Counters and histograms are added, gauges too unless ``COMBINE`` lists them. What an
-ended process had counted stays in the sum (``without_gauges``).
+A process sends a snapshot: families of samples would cost a worker with twenty models 20 ms each time, plain numbers
+cost 0.2 ms. Counters and histograms are added, gauges too unless ``COMBINE`` lists them. What an ended process had
+counted stays in the sum (``without_gauges``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import accumulate
+from operator import add
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
-from gateway.telemetry.instruments import Histogram, Labels, Number
-from gateway.telemetry.metric_definitions import METRICS
-from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.instruments import Labels
+from gateway.telemetry.metric_definitions import METRICS, Metric
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+Values = dict[Labels, list[float]]
+"""The series of one metric: the value of a number, or the counts of a histogram's buckets and then its sum."""
 
 COMBINE: dict[str, Callable[[float, float], float]] = {
     # All others are added: calls under way, CPU seconds and memory are those of all processes together.
@@ -34,97 +34,68 @@ COMBINE: dict[str, Callable[[float, float], float]] = {
 GAUGES = frozenset(row.name for row in METRICS if row.kind == "gauge")
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSnapshot:
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricsSnapshot(Collector):
     """The metrics of one process, or of several together; all values can be pickled."""
 
-    numbers: dict[str, dict[Labels, float]] = field(default_factory=dict)
-    histograms: dict[str, dict[Labels, list[float]]] = field(default_factory=dict)
-    """In the form of ``Histogram.snapshot``."""
+    series: dict[str, Values] = field(default_factory=dict)
+    """By metric."""
     process: list[Family] = field(default_factory=list)
     """The metrics of the operating system about the process."""
 
+    def collect(self) -> Iterator[Family]:
+        """prometheus-client: every family, ours in the order of the rows."""
+        yield from self.process
+        for row in METRICS:
+            yield _family(row, self.series.get(row.name, {}))
 
-def take_snapshot(metrics: Metrics) -> MetricsSnapshot:
-    """The present metrics of this process."""
-    numbers, histograms = metrics.snapshot()
-    return MetricsSnapshot(numbers=numbers, histograms=histograms, process=list(metrics.process.collect()))
+    def exposition(self) -> bytes:
+        """The body of ``/metrics``."""
+        return generate_latest(self)
 
 
 def without_gauges(snapshot: MetricsSnapshot) -> MetricsSnapshot:
     """What an ended process adds to the sum for ever: its counters and histograms."""
     return MetricsSnapshot(
-        numbers={name: values for name, values in snapshot.numbers.items() if name not in GAUGES},
-        histograms=snapshot.histograms,
+        series={name: values for name, values in snapshot.series.items() if name not in GAUGES},
         process=[family for family in snapshot.process if family.type == "counter"],
     )
 
 
 def merge(snapshots: Sequence[MetricsSnapshot]) -> MetricsSnapshot:
     """All snapshots as one; series stand in the order of their first appearance."""
-    numbers: dict[str, dict[Labels, float]] = {}
-    histograms: dict[str, dict[Labels, list[float]]] = {}
+    series: dict[str, Values] = {}
+    families: dict[str, Family] = {}
+    samples: Values = {}
     for snapshot in snapshots:
-        for name, values in snapshot.numbers.items():
-            _combine(numbers.setdefault(name, {}), values, COMBINE.get(name, _add))
-        for name, series in snapshot.histograms.items():
-            _combine(histograms.setdefault(name, {}), series, _add_each)
-    process = _merge_process([family for snapshot in snapshots for family in snapshot.process])
-    return MetricsSnapshot(numbers=numbers, histograms=histograms, process=process)
+        for name, values in snapshot.series.items():
+            _combine(series.setdefault(name, {}), values, COMBINE.get(name, add))
+        for family in snapshot.process:  # of at most one sample each, without labels
+            families.setdefault(family.name, family)
+            for sample in family.samples:
+                _combine(samples, {(sample.name,): [sample.value]}, COMBINE.get(sample.name, add))
+    process = []
+    for family in families.values():
+        process.append(Family(family.name, family.documentation, family.type, family.unit))
+        process[-1].samples = [sample._replace(value=samples[sample.name,][0]) for sample in family.samples]
+    return MetricsSnapshot(series=series, process=process)
 
 
-def exposition(snapshot: MetricsSnapshot) -> bytes:
-    """The body of ``/metrics``."""
-    registry = CollectorRegistry()
-    registry.register(_SnapshotCollector(snapshot))
-    return generate_latest(registry)
+def _combine(into: Values, values: Values, combine: Callable[[float, float], float]) -> None:
+    for labels, numbers in values.items():
+        into[labels] = list(map(combine, into[labels], numbers)) if labels in into else numbers
 
 
-def _add(one: float, other: float) -> float:
-    return one + other
-
-
-def _add_each(one: list[float], other: list[float]) -> list[float]:
-    return [a + b for a, b in zip(one, other, strict=True)]
-
-
-def _combine(into: dict[Key, Value], values: dict[Key, Value], combine: Callable[[Value, Value], Value]) -> None:
-    for key, value in values.items():
-        into[key] = combine(into[key], value) if key in into else value
-
-
-def _merge_process(families: Sequence[Family]) -> list[Family]:
-    """Families of one sample each, each family once."""
-    first: dict[str, Family] = {}
-    values: dict[str, float] = {}
-    for family in families:
-        first.setdefault(family.name, family)
-        for sample in family.samples:
-            _combine(values, {sample.name: sample.value}, COMBINE.get(sample.name, _add))
-    return [_with_values(family, values) for family in first.values()]
-
-
-def _with_values(family: Family, values: dict[str, float]) -> Family:
-    copy = Family(family.name, family.documentation, family.type, family.unit)
-    copy.samples = [Sample(sample.name, {}, values[sample.name]) for sample in family.samples]
-    return copy
-
-
-class _SnapshotCollector(Collector):
-    """prometheus-client: a snapshot as families, in the order of a lone process."""
-
-    def __init__(self, snapshot: MetricsSnapshot) -> None:
-        self._snapshot = snapshot
-
-    def collect(self) -> Iterator[Family]:
-        """The families."""
-        yield from self._snapshot.process
-        for row in METRICS:
-            if row.kind == "histogram":
-                histogram = Histogram(row)
-                histogram.restore(self._snapshot.histograms.get(row.name, {}))
-                yield histogram.family()
-            else:
-                number = Number(row)
-                number.restore(self._snapshot.numbers.get(row.name, {}))
-                yield number.family()
+def _family(row: Metric, values: Values) -> Family:
+    if row.kind == "histogram":
+        histogram = HistogramMetricFamily(row.name, row.help, labels=row.labels)
+        edges = [*map(str, row.buckets), "+Inf"]
+        for labels, (*counts, total) in values.items():
+            histogram.add_metric(labels, list(zip(edges, accumulate(counts), strict=True)), total)
+        return histogram
+    family = (CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily)(
+        row.name, row.help, labels=row.labels
+    )
+    for labels, (value,) in values.items():
+        family.add_metric(labels, value)
+    return family

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
 
 from gateway.core.record import Record
-from gateway.telemetry.instruments import Histogram, HistogramSeries, Labels, Number, NumberSeries
+from gateway.telemetry.instruments import HistogramSeries, Labels, NumberSeries
+from gateway.telemetry.merge import MetricsSnapshot
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,37 +44,42 @@ Series = TypeVar("Series", NumberSeries, HistogramSeries)
 class BoundSeries(dict[str, Series]):
     """By metric, the series of calls with the same labels; a series is created when it is first moved."""
 
-    def __init__(self, find: Callable[[str, Labels], Series], labels: Mapping[str, str]) -> None:
+    def __init__(self, series: Mapping[str, defaultdict[Labels, Series]], labels: Mapping[str, str]) -> None:
         super().__init__()
-        self._find: Callable[[str, Labels], Series] = find
+        self._series: Mapping[str, defaultdict[Labels, Series]] = series
         self._labels = labels
 
     def __missing__(self, key: str) -> Series:
         name, further = SPLIT_SERIES.get(key, (key, {}))
         labels = {**self._labels, **further}
-        series = self[key] = self._find(name, tuple([labels[label] for label in LABELS[name]]))
+        series = self[key] = self._series[name][tuple([labels[label] for label in LABELS[name]])]
         return series
 
 
 class InFlight(dict[str, NumberSeries]):
     """The number of calls under way, by endpoint; a series is created when it is first moved."""
 
-    def __init__(self, number: Number) -> None:
+    def __init__(self, series: dict[Labels, NumberSeries]) -> None:
         super().__init__()
-        self._number = number
+        self._series = series
 
     def __missing__(self, key: str) -> NumberSeries:
-        series = self[key] = self._number.labels((key,))
+        series = self[key] = self._series[key,]
         return series
 
 
-class Metrics(Collector):
-    """Every metric of ``names.py``; one thread writes."""
+class Metrics:
+    """Every metric of ``metric_definitions.py``; one thread writes."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._numbers = {row.name: Number(row) for row in METRICS if row.kind != "histogram"}
-        self._histograms = {row.name: Histogram(row) for row in METRICS if row.kind == "histogram"}
+        self._numbers = {
+            row.name: defaultdict[Labels, NumberSeries](NumberSeries) for row in METRICS if row.kind != "histogram"
+        }
+        self._histograms = {
+            row.name: defaultdict[Labels, HistogramSeries](partial(HistogramSeries, row.buckets))
+            for row in METRICS
+            if row.kind == "histogram"
+        }
         self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
         """By the labels of a call; these are names of the configuration, so their number is bounded."""
         self.in_flight = InFlight(self._numbers["gateway_in_flight"])
@@ -83,43 +88,39 @@ class Metrics(Collector):
                 self.count(name, value, by=0)
         for name in ("gateway_worker_restarts_total", "gateway_log_lines_dropped_total"):
             self.count(name, by=0)
-        self.process = ProcessCollector(registry=self.registry)
+        self._process = ProcessCollector(registry=None)
         """The metrics of the operating system about this process."""
-        self.registry.register(self)
 
-    def collect(self) -> Iterator[Family]:
-        """prometheus-client: every family, in the order of its row."""
-        for row in METRICS:
-            yield (self._numbers.get(row.name) or self._histograms[row.name]).family()
+    def snapshot(self) -> MetricsSnapshot:
+        """The present values; cheap enough for every second."""
+        series: Mapping[str, Mapping[Labels, NumberSeries | HistogramSeries]] = {**self._numbers, **self._histograms}
+        return MetricsSnapshot(
+            series={
+                name: {labels: one.numbers() for labels, one in tuple(found.items())} for name, found in series.items()
+            },
+            process=list(self._process.collect()),
+        )
 
     def exposition(self) -> bytes:
         """The body of ``/metrics``."""
-        return generate_latest(self.registry)
-
-    def snapshot(self) -> tuple[dict[str, dict[Labels, float]], dict[str, dict[Labels, list[float]]]]:
-        """Our own counters and gauges, and our histograms, by name; cheap enough for every second."""
-        return (
-            {name: number.snapshot() for name, number in self._numbers.items()},
-            {name: histogram.snapshot() for name, histogram in self._histograms.items()},
-        )
+        return self.snapshot().exposition()
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         """Increment a counter; labels in the order of its row."""
-        self._numbers[name].labels(labels).value += by
+        self._numbers[name][labels].value += by
 
     def workers(self, number: int) -> None:
         """Set the number of processes that serve."""
-        self._numbers["gateway_workers"].labels(()).value = float(number)
+        self._numbers["gateway_workers"][()].value = float(number)
 
     def built(self, version: str, revision: str) -> None:
         """Set which build and configuration serve; the series of an older one is removed."""
-        self._numbers["gateway_build_info"].series = {(version, revision): NumberSeries(1.0)}
+        self._numbers["gateway_build_info"].clear()
+        self.count("gateway_build_info", version, revision)
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
         """Count one attempt at one target, which has failed or begun to answer."""
-        labels = (model, target, outcome)
-        number = self._numbers["gateway_attempts_total"]
-        (number.series.get(labels) or number.labels(labels)).value += 1
+        self._numbers["gateway_attempts_total"][model, target, outcome].value += 1
 
     def record(self, record: Record) -> None:
         """Count a finished call."""
@@ -157,18 +158,10 @@ class Metrics(Collector):
 
     def _bind(self, key: Labels, record: Record) -> tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]:
         labels = {
-            "endpoint": record.endpoint,
-            "model": record.model,
-            "outcome": record.outcome,
-            "template": record.template,
-            "kind": record.kind,
-            "target": record.target,
-            "source": record.usage_source,
+            name: getattr(record, name) for name in ("endpoint", "model", "outcome", "template", "kind", "target")
         }
-        bound = self._bound[key] = (
-            BoundSeries(lambda name, values: self._numbers[name].labels(values), labels),
-            BoundSeries(lambda name, values: self._histograms[name].labels(values), labels),
-        )
+        labels["source"] = record.usage_source
+        bound = self._bound[key] = BoundSeries(self._numbers, labels), BoundSeries(self._histograms, labels)
         return bound
 
     def _record_stream(
@@ -191,12 +184,8 @@ class Metrics(Collector):
         if record.bos_anomaly:
             self.count("gateway_bos_anomalies_total", record.model)
         if record.tool_parse_failures:
-            self.count(
-                "gateway_tool_parse_failures_total",
-                record.model,
-                record.tool_parser,
-                by=record.tool_parse_failures,
-            )
+            name, failures = "gateway_tool_parse_failures_total", record.tool_parse_failures
+            self.count(name, record.model, record.tool_parser, by=failures)
         if record.outcome in REJECTIONS:
             self.count("gateway_param_rejections_total", record.outcome)
         if record.gone_phase:

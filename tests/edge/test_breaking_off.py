@@ -123,7 +123,7 @@ def tell(folder: Path, asked: Spoken, batches: Sequence[Sequence[Event]], then: 
             assert asked.task.done()
         finally:
             await runtime.stop()
-        families = [one for one in runtime.metrics.registry.collect() if one.name == "gateway_requests"]
+        families = [one for one in runtime.metrics.snapshot().collect() if one.name == "gateway_requests"]
         return [sample.labels["outcome"] for one in families for sample in one.samples if sample.value == 1]
 
     return asyncio.run(run())

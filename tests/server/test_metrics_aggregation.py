@@ -9,7 +9,6 @@ from typing import Any
 from gateway.server.metrics_aggregation import MAX_PENDING, MetricsAggregator
 from gateway.server.rpc import RpcChannel
 from gateway.server.worker_handle import WorkerHandle
-from gateway.telemetry.merge import take_snapshot
 from gateway.telemetry.metrics import Metrics
 
 
@@ -34,7 +33,7 @@ def test_a_worker_that_hangs_is_asked_a_few_times_and_its_last_counts_stand_for_
         ours, theirs = socket.socketpair()
         with theirs, socket.socket() as port:
             worker = WorkerHandle(
-                0, port, channel=await RpcChannel.over(ours, nothing), serving=True, metrics=take_snapshot(counted(3))
+                0, port, channel=await RpcChannel.over(ours, nothing), serving=True, metrics=counted(3).snapshot()
             )
             assert worker.channel is not None
             reading = asyncio.create_task(worker.channel.run())
@@ -52,10 +51,10 @@ def test_a_worker_that_hangs_is_asked_a_few_times_and_its_last_counts_stand_for_
 
 def test_what_a_dead_worker_has_counted_stays_in_the_sum() -> None:
     with socket.socket() as port:
-        worker = WorkerHandle(0, port, metrics=take_snapshot(counted(2)))
+        worker = WorkerHandle(0, port, metrics=counted(2).snapshot())
         counts = MetricsAggregator([worker], counted(1))
         counts.process_ended(worker)
         assert restarts(asyncio.run(counts.exposition())) == 3
-        worker.metrics = take_snapshot(counted(1))
+        worker.metrics = counted(1).snapshot()
         counts.process_ended(worker)
         assert restarts(asyncio.run(counts.exposition())) == 4

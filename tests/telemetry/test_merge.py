@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.record import Record
-from gateway.telemetry.merge import MetricsSnapshot, exposition, merge, take_snapshot, without_gauges
+from gateway.telemetry.merge import MetricsSnapshot, merge, without_gauges
 from gateway.telemetry.metrics import Metrics
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -17,7 +17,7 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def series(told: MetricsSnapshot) -> Series:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(exposition(told).decode())
+        for family in text_string_to_metric_families(told.exposition().decode())
         for sample in family.samples
     }
 
@@ -39,14 +39,12 @@ def worker(*models: str) -> Metrics:
 def test_one_tally_is_told_as_its_process_would_tell_it() -> None:
     metrics = worker("a", "b")
     own = [line for line in metrics.exposition().decode().splitlines() if "process_" not in line]
-    told = [
-        line for line in exposition(merge([take_snapshot(metrics)])).decode().splitlines() if "process_" not in line
-    ]
+    told = [line for line in merge([metrics.snapshot()]).exposition().decode().splitlines() if "process_" not in line]
     assert told == own
 
 
 def test_counts_and_observations_are_added_and_the_build_is_told_once() -> None:
-    told = ours(merge([take_snapshot(worker("a", "b")), take_snapshot(worker("b"))]))
+    told = ours(merge([worker("a", "b").snapshot(), worker("b").snapshot()]))
     calls = {dict(labels)["model"]: value for (name, labels), value in told.items() if name == "gateway_requests_total"}
     assert calls == {"a": 1, "b": 2}
     b = (("endpoint", "chat"), ("model", "b"))
@@ -59,8 +57,8 @@ def test_counts_and_observations_are_added_and_the_build_is_told_once() -> None:
 
 
 def test_of_a_dead_process_stays_what_it_counted_and_not_what_it_was_doing() -> None:
-    dead = take_snapshot(worker("a", "b"))
-    told = ours(merge([take_snapshot(Metrics()), without_gauges(dead)]))
+    dead = worker("a", "b").snapshot()
+    told = ours(merge([Metrics().snapshot(), without_gauges(dead)]))
     assert told["gateway_requests_total", (("endpoint", "chat"), ("model", "a"), ("outcome", "ok"))] == 1
     assert told["gateway_request_seconds_sum", (("endpoint", "chat"), ("model", "b"))] == 0.5
     assert not [key for key in told if key[0] in ("gateway_in_flight", "gateway_build_info")]
@@ -69,7 +67,7 @@ def test_of_a_dead_process_stays_what_it_counted_and_not_what_it_was_doing() -> 
 def test_the_remains_of_many_add_up() -> None:
     gone = MetricsSnapshot()
     for _ in range(3):
-        gone = merge([gone, without_gauges(take_snapshot(worker("a")))])
+        gone = merge([gone, without_gauges(worker("a").snapshot())])
     calls = ours(gone)["gateway_requests_total", (("endpoint", "chat"), ("model", "a"), ("outcome", "ok"))]
     assert calls == 3
 
@@ -88,7 +86,7 @@ PROCESS = {  # one process, another, both
 @pytest.mark.parametrize("order", [1, -1], ids=["one first", "other first"])
 def test_what_the_processes_tell_of_themselves_is_combined_by_its_meaning(name: str, order: int) -> None:
     *each, both = PROCESS[name]
-    tallies = [take_snapshot(Metrics()) for _ in each]
+    tallies = [Metrics().snapshot() for _ in each]
     for told, value in zip(tallies, each[::order], strict=True):
         for family in told.process:
             family.samples = [sample._replace(value=value) for sample in family.samples if sample.name == name]
@@ -96,12 +94,12 @@ def test_what_the_processes_tell_of_themselves_is_combined_by_its_meaning(name: 
 
 
 def test_a_tally_travels_between_processes() -> None:
-    told = take_snapshot(worker("a"))
+    told = worker("a").snapshot()
     assert series(pickle.loads(pickle.dumps(told))) == series(told)
 
 
 def test_merging_leaves_the_tallies_as_they_are() -> None:
-    one, other = take_snapshot(worker("a")), take_snapshot(worker("a"))
+    one, other = worker("a").snapshot(), worker("a").snapshot()
     before = series(one), series(other)
     merge([one, other])
     assert (series(one), series(other)) == before
