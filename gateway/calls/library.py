@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.backend.tokenizer import LocalTokenizer
-from gateway.config.files.reader import Files
-from gateway.config.library import Library
-from gateway.config.sections.templates import read_template
+from gateway.config.library import find_template
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import ConfigError
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.prompt import Prompt, Segment
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
@@ -124,17 +120,7 @@ def load_template(name: str | Path) -> PromptTemplate:
 
     Raises ``ConfigError`` with every problem of the file.
     """
-    path = Path(name)
-    is_file = path.suffix in (".yaml", ".yml") or os.sep in str(name)
-    files = Files(path.parent.absolute() if is_file else Path.cwd())
-    blame = files.blame(path.absolute() if is_file else path)
-    spec = (
-        read_template(files, path.absolute(), path.stem, blame)
-        if is_file
-        else Library(files).template(str(name), blame)
-    )
-    if spec is None:
-        raise ConfigError(files.in_order())
+    spec = find_template(str(name))
     return PromptTemplate(build(spec), output_parsing(spec))
 
 

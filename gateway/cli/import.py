@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from gateway.cli.importing.build import build_file
@@ -37,7 +38,7 @@ EXAMPLES = r"""examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
-    parser.add_argument("source", metavar="SOURCE", help="a folder or a file")
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder or a file")
     parser.add_argument("--kind", choices=("auto", *KINDS), default="auto",
                         help="the source's format (default: recognised by its name and content)")  # fmt: skip
     parser.add_argument("--name", metavar="NAME", help="the template's name (default: the source's)")
@@ -58,19 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import and write."""
-    options = ImportOptions(
-        source=Path(args.source),
-        kind=args.kind,
-        name=args.name,
-        out=args.out,
-        force=args.force,
-        model=args.model,
-        form=args.form,
-        without=tuple(dict.fromkeys(args.without)),
-        marks_of=args.marks_of,
-        turns=args.turns,
-        variant=args.variant,
-    )
+    args.without = tuple(dict.fromkeys(args.without))
+    options = ImportOptions(**{field.name: getattr(args, field.name) for field in fields(ImportOptions)})
     try:
         drafts = read_drafts(options)
         paths = output_paths(options, drafts)

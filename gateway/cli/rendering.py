@@ -6,25 +6,20 @@ import asyncio
 import json
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.route import Route
 from gateway.cli.options import CommandError
-from gateway.config.files.reader import Files
-from gateway.config.library import Library
+from gateway.config.library import find_template, is_template_file
 from gateway.config.schema.names import suggest
-from gateway.config.sections.templates import read_template
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import ConfigError
 from gateway.core.prompt import Prompt, Segment
 from gateway.edge.provenance import rendering
 from gateway.template.opencompass.renderer import full_segments
-from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
 
 
@@ -37,7 +32,9 @@ def find_model(
     """
     if model is None:
         assert template is not None
-        spec = _find_template(template, generates)
+        if is_template_file(template) and not os.path.exists(template):
+            raise CommandError(f"{template}: no such file")
+        spec = find_template(template, generates=generates)
         target = TargetSpec(label=f"{spec.name}/0", speaks="scripted", model=spec.name)
         return ModelSpec(spec.name, spec, PolicySpec("default"), (target,))
     assert snapshot is not None
@@ -51,25 +48,6 @@ def find_any(name: str, snapshot: Snapshot | None) -> ModelSpec:
     if snapshot is not None and name in snapshot.models:
         return snapshot.models[name]
     return find_model(None, name, None)
-
-
-def _find_template(name: str, generates: bool) -> TemplateSpec:
-    """A template's file by its path, or a template of ``./meta_templates`` or the package by its name."""
-    path = Path(name)
-    is_file = path.suffix in (".yaml", ".yml") or os.sep in name
-    if is_file and not path.exists():
-        raise CommandError(f"{name}: no such file")
-    path = path.absolute() if is_file else path
-    files = Files(path.parent if is_file else Path.cwd())
-    blame = files.blame(path)
-    spec = (
-        read_template(files, path, path.stem, blame, generates=generates)
-        if is_file
-        else Library(files).template(name, blame)
-    )
-    if spec is None:
-        raise ConfigError(files.in_order())
-    return spec
 
 
 def route_of(model: ModelSpec) -> Route:

@@ -12,6 +12,7 @@ from gateway.config.schema.names import FILE_NAME, quote, suggest
 from gateway.config.sections.policies import read_policy
 from gateway.config.sections.templates import CHAT, read_template
 from gateway.config.snapshot import PolicySpec
+from gateway.core.errors import ConfigError
 from gateway.template.spec import TemplateSpec
 
 NOUN = {TEMPLATES: "template", POLICIES: "policy"}
@@ -86,3 +87,25 @@ class Library:
                     blame(f'is never used: "{CHAT.name}" means messages as they are; rename it')
                 elif path.suffix == ".yaml":
                     read(path.stem, blame)
+
+
+def is_template_file(name: str) -> bool:
+    """Return whether this is the path of a template's file, and not the name of a template."""
+    return name.endswith((".yaml", ".yml")) or os.sep in name
+
+
+def find_template(name: str, *, generates: bool = True) -> TemplateSpec:
+    """Return the template of a file, or of a name in ``./meta_templates`` or the package.
+
+    Raises ``ConfigError`` with every problem. ``generates``: as for ``read_template``, for a file.
+    """
+    path = Path(name).absolute()
+    if is_template_file(name):
+        files = Files(path.parent)
+        spec = read_template(files, path, path.stem, files.blame(path), generates=generates)
+    else:
+        files = Files(Path.cwd())
+        spec = Library(files).template(name, files.blame(path))
+    if spec is None:
+        raise ConfigError(files.in_order())
+    return spec

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 
 SLOT = re.compile(r"\{(\w+)\}")
@@ -53,7 +54,7 @@ class Conversation:
         style = styles()[self.sep_style]
         return style.get("needs") != "message" and bool(self.system_template.replace("{system_message}", ""))
 
-    def prompt(self, messages: Sequence[Mapping[str, Any]], *, open_turn: bool = True) -> str:
+    def prompt(self, dialogue: Dialogue, *, open_turn: bool = True) -> str:
         """The text of a conversation; with ``open_turn`` the assistant's turn is opened at its end.
 
         Raises ``InvalidValue`` for system messages that are not the first, and for other roles.
@@ -61,12 +62,12 @@ class Conversation:
         style = styles()[self.sep_style]
         system = ""
         turns: list[tuple[str, str | None]] = []
-        for number, message in enumerate(messages):
-            role, text = message["role"], message["content"]
+        for number, message in enumerate(dialogue.messages):
+            role = message.role
             if role == "system" and number == 0:
-                system = text
+                system = message.text
             elif role in ("user", "assistant"):
-                turns.append((self.roles[role == "assistant"], text))
+                turns.append((self.roles[role == "assistant"], message.text))
             else:
                 raise InvalidValue(f"FastChat has no turn for this {role} message", param=f"messages[{number}].role")
         if open_turn:

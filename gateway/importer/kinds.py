@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.importer.fastchat import CLASSES as FASTCHAT_CLASSES
 from gateway.importer.lazyllm import CLASSES as LAZYLLM_CLASSES
-from gateway.importer.modelfile import INSTRUCTIONS
+from gateway.importer.ollama import INSTRUCTIONS
 from gateway.importer.opencompass import META
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source

@@ -1,15 +1,24 @@
-"""An Ollama Modelfile becomes a meta template: its plain TEMPLATE is rendered, and the turns are found by probing."""
+"""An Ollama Modelfile becomes a meta template: its plain TEMPLATE is rendered, and the turns are found by probing.
+
+The file holds instructions, ``INSTRUCTION value``. A value may be in ``"…"`` or, over several lines, in three double
+quotes, without escapes. ``#`` begins a comment where an instruction could begin.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.importer.draft import EMPTY, STRICT_TURNS, SUBSETS, Draft, Reference
 from gateway.importer.go_template import GoTemplateError, parse
-from gateway.importer.modelfile import Instruction, read_modelfile
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
+
+INSTRUCTIONS = (
+    "FROM", "PARAMETER", "TEMPLATE", "SYSTEM", "ADAPTER", "LICENSE", "MESSAGE", "REQUIRES", "RENDERER", "PARSER",
+    "DRAFT",
+)  # fmt: skip
 
 PARAMETERS: Mapping[str, str] = {
     "num_ctx": "the engine's context length: start the engine with it",
@@ -21,9 +30,21 @@ PARAMETERS: Mapping[str, str] = {
 """Parameter → its place in the gateway; any other is a setting of the engine."""
 
 
-def read_ollama(source: Source, *, subset: Iterable[str] = ()) -> Draft:
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, of one or several lines."""
+
+    word: str
+    """In capitals."""
+    name: str
+    """Of a parameter, or the role of a message; else empty."""
+    value: str
+    line: int
+    """The first line of the instruction; its value begins on the same line."""
+
+
+def read_ollama(source: Source, *, subset: tuple[str, ...] = ()) -> Draft:
     """The draft. Raises ``ConfigError`` with the line of what cannot be imported."""
-    subset = tuple(subset)
     instructions = read_modelfile(source)
     template = _template(instructions, source)
     stops = [one.value for one in instructions if one.word == "PARAMETER" and one.name == "stop"]
@@ -52,7 +73,7 @@ def read_ollama(source: Source, *, subset: Iterable[str] = ()) -> Draft:
     )
 
 
-def reference_of(template: str, *, subset: Iterable[str] = ()) -> Reference:
+def reference_of(template: str, *, subset: tuple[str, ...] = ()) -> Reference:
     """Renders conversations as Ollama does. Raises ``GoTemplateError`` for a template that is not plain."""
     return Reference(
         name="this gateway's reader of Go templates, with Ollama's rules",
@@ -93,3 +114,42 @@ def _notes(instructions: Sequence[Instruction], template: Instruction) -> list[s
                 value = f"{one.name} {one.value}".strip()
                 notes.append(f"{where} {value!r} has no place in a template")
     return notes
+
+
+# ---------------------------------------------------------------- instructions
+
+
+def read_modelfile(source: Source) -> list[Instruction]:
+    """The instructions in order. Raises ``ConfigError`` with the line."""
+    found: list[Instruction] = []
+    lines = iter(enumerate(source.text().split("\n"), 1))
+    for number, line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        word, value = _split(line)
+        word, name = word.upper(), ""
+        if word not in INSTRUCTIONS:
+            known = ", ".join(INSTRUCTIONS)
+            raise source.refuse(number, f"{word[:40]!r} is not an instruction of a Modelfile; known: {known}")
+        if word in ("PARAMETER", "MESSAGE"):
+            name, value = _split(value)
+            if not value:
+                raise source.refuse(number, f"{word} needs a name and a value")
+        if quote := next((one for one in ('"""', '"') if value.startswith(one)), ""):
+            parts = [value]
+            is_closed = len(value.strip()) >= 2 * len(quote) and value.rstrip().endswith(quote)
+            while not is_closed:
+                _, part = next(lines, (0, None))
+                if part is None:
+                    raise source.refuse(number, f"the value of {word} is not closed: write {quote} at its end")
+                parts.append(part)
+                is_closed = part.rstrip().endswith(quote)
+            value = "\n".join(parts).strip()[len(quote) : -len(quote)]
+        found.append(Instruction(word=word, name=name, value=value if quote else value.strip(), line=number))
+    return found
+
+
+def _split(line: str) -> tuple[str, str]:
+    """The first word, and the text behind the blanks that follow it."""
+    word, *rest = line.strip().split(None, 1) or [""]
+    return word, rest[0] if rest else ""

@@ -44,9 +44,8 @@ def read_opencompass(source: Source, *, turns: str = "natural") -> list[Draft]:
     ``turns``: as in a template file. Raises ``ConfigError``.
     """
     drafts = _of_python(source) if source.name.endswith(".py") else [_of_value(source)]
-    if turns == "natural":
-        return drafts
-    return [replace(draft, keys={**draft.keys, "turns": turns}) for draft in drafts]
+    further = {} if turns == "natural" else {"turns": turns}
+    return [replace(draft, keys={**draft.keys, **further}) for draft in drafts]
 
 
 def _of_value(source: Source) -> Draft:
@@ -76,13 +75,12 @@ def _of_python(source: Source) -> list[Draft]:
 
 def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
     """Every model with a meta template, and its place such as ``models[0]``."""
-    lists = {"models": file.names.get("models")}
-    if not lists["models"] or not isinstance(lists["models"], list):  # put together by code, of other lists
-        lists = {name: one for name, one in file.names.items() if name.endswith(("models", "_model"))}
+    lists = {name: one for name, one in file.names.items() if isinstance(one, list)}
+    # Without a list of this name, the models are put together by code, of other lists.
+    names = ["models"] if lists.get("models") else [name for name in lists if name.endswith(("models", "_model"))]
     found: list[tuple[str, dict[str, Any]]] = []
-    for name, entries in lists.items():
-        if not isinstance(entries, list):
-            continue
+    for name in names:
+        entries = lists[name]
         file.check_unchanged(entries, name)
         for number, entry in enumerate(entries):
             place = f"{name}[{number}]"

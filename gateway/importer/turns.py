@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError, TemplateError
@@ -70,52 +71,12 @@ class Turns:
         return keys
 
 
-@dataclass(frozen=True, slots=True)
-class _Pieces:
-    """The texts between the words of the probes."""
-
-    front: str | None
-    """Before the first user message; None: never rendered without a system message."""
-    last: str
-    """Behind the last user message, with the begin of the answer."""
-    answer_front: str
-    """Between a user message and an answer of the history."""
-    answer_back: str
-    """Between an answer and the next user message."""
-    system: tuple[str, str] | None
-    """Before a system message, and between it and the first user message."""
-    user_end: str | None
-    """Behind the last user message of a complete conversation; None: not known."""
-    answer_end: str | None
-    """Behind the last answer of a complete conversation; None: not known."""
-
-
 def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alone: bool = True) -> Turns:
     """The turns that reproduce the probes. Raises ``NotTurns`` with the reason.
 
     ``bos_text``: the token that ``begin`` must keep if the text starts with it. ``system``: False leaves out system
     messages, and ``alone``: False conversations without one.
     """
-    pieces = _probe(reference, system=system, alone=alone)
-    human_begin = _human_begin(pieces, bos_text)
-    human_end = _human_end(pieces)
-    begin = _begin(pieces, human_begin, bos_text)
-    around = None
-    if pieces.system is not None:
-        around = (pieces.system[0].removeprefix(begin), pieces.system[1].removesuffix(human_begin))
-    return Turns(
-        begin=begin,
-        human=(human_begin, human_end),
-        answer=(pieces.answer_front.removeprefix(human_end), pieces.answer_back.removesuffix(human_begin)),
-        generate=pieces.last.removeprefix(human_end),
-        system=around,
-    )
-
-
-# ---------------------------------------------------------------- probing
-
-
-def _probe(reference: Reference, *, system: bool, alone: bool) -> _Pieces:
     first = "" if alone else "s"
     *front, last = _pieces(reference, f"{first}u")
     *front_again, answer_front, answer_back, last_again = _pieces(reference, f"{first}uau")
@@ -129,15 +90,21 @@ def _probe(reference: Reference, *, system: bool, alone: bool) -> _Pieces:
         _check_same(last, last_again, "the text behind the last user message")
         _check_same(after, _pieces(reference, "suau")[1], "the text behind a system message")
         around = (before, after)
-    return _Pieces(
-        front=front[-1] if alone else None,
-        last=last,
-        answer_front=answer_front,
-        answer_back=answer_back,
+    answer_end = _end(reference, f"{first}ua")
+    begin, human_begin = _begins(front[-1] if alone else None, around, answer_back, answer_end, bos_text)
+    human_end = _human_end(_end(reference, f"{first}u"), last, answer_front)
+    if around is not None:
+        around = (around[0].removeprefix(begin), around[1].removesuffix(human_begin))
+    return Turns(
+        begin=begin,
+        human=(human_begin, human_end),
+        answer=(answer_front.removeprefix(human_end), answer_back.removesuffix(human_begin)),
+        generate=last.removeprefix(human_end),
         system=around,
-        user_end=_end(reference, f"{first}u"),
-        answer_end=_end(reference, f"{first}ua"),
     )
+
+
+# ---------------------------------------------------------------- probing
 
 
 def _pieces(reference: Reference, form: str, render: Render | None = None) -> list[str]:
@@ -182,52 +149,47 @@ def _shown(text: str) -> str:
 # ---------------------------------------------------------------- dividing
 
 
-def _human_begin(pieces: _Pieces, bos_text: str) -> str:
-    """The user's begin: what follows the answer's end if that is known, else the longest text that fits."""
-    known = [pieces.answer_back, *([] if pieces.front is None else [pieces.front])]
-    known += [pieces.system[1]] if pieces.system else []
+def _begins(
+    front: str | None, system: tuple[str, str] | None, answer_back: str, answer_end: str | None, bos_text: str
+) -> tuple[str, str]:
+    """The begin of the whole text, and the user's.
+
+    The user's is what follows the answer's end if that is known, else the longest text that fits. ``front``: the text
+    before the first user message; None: never rendered without a system message. ``system``: the texts around one.
+    """
+    known = [answer_back, *([] if front is None else [front]), *([] if system is None else [system[1]])]
     longest = _common_start([text[::-1] for text in known])[::-1]
-    fits = [longest[at:] for at in range(len(longest) + 1) if _is_fitting(longest[at:], pieces, bos_text)]
+    fits: dict[str, str] = {}
+    """The user's begin → that of the whole text."""
+    for human in [longest[at:] for at in range(len(longest) + 1)]:
+        if front is not None:
+            begin = front.removesuffix(human)
+            cuts_bos = front.startswith(bos_text) and not begin.startswith(bos_text)
+        else:
+            begin, cuts_bos = (bos_text if system is not None and system[0].startswith(bos_text) else ""), False
+        if not cuts_bos and (system is None or system[0].startswith(begin)):
+            fits[human] = begin
     if not fits:
-        assert pieces.system is not None  # else the empty begin always fits
-        assert pieces.front is not None
+        assert system is not None  # else the empty begin always fits
+        assert front is not None
         raise NotTurns(
             "a system message changes the text before it, so it is not a turn of its own: without one the text begins "
-            f"{_shown(pieces.front)}, with one {_shown(pieces.system[0])}"
+            f"{_shown(front)}, with one {_shown(system[0])}"
         )
-    if pieces.answer_end is not None and pieces.answer_back.startswith(pieces.answer_end):
-        rest = pieces.answer_back.removeprefix(pieces.answer_end)
-        if rest in fits:
-            return rest
-    return fits[0]
+    human = next(iter(fits))
+    if answer_end is not None and answer_back.startswith(answer_end) and answer_back[len(answer_end) :] in fits:
+        human = answer_back[len(answer_end) :]
+    return fits[human], human
 
 
-def _begin(pieces: _Pieces, human_begin: str, bos_text: str) -> str:
-    if pieces.front is not None:
-        return pieces.front.removesuffix(human_begin)
-    return bos_text if pieces.system is not None and pieces.system[0].startswith(bos_text) else ""
-
-
-def _is_fitting(human_begin: str, pieces: _Pieces, bos_text: str) -> bool:
-    begin = _begin(pieces, human_begin, bos_text)
-    if bos_text and pieces.front is not None and pieces.front.startswith(bos_text) and not begin.startswith(bos_text):
-        return False
-    return pieces.system is None or pieces.system[0].startswith(begin)
-
-
-def _human_end(pieces: _Pieces) -> str:
-    """The user's end: as a complete conversation shows it, else up to the last line break but one."""
-    end = pieces.user_end
-    if end is not None and pieces.last.startswith(end) and pieces.answer_front.startswith(end):
+def _human_end(end: str | None, last: str, answer_front: str) -> str:
+    """The user's end: as a complete conversation shows it (``end``), else up to the last line break but one."""
+    if end is not None and last.startswith(end) and answer_front.startswith(end):
         return end
-    shared = _common_start([pieces.last, pieces.answer_front])
+    shared = _common_start([last, answer_front])
     return shared[: shared.rfind("\n", 0, max(len(shared) - 1, 0)) + 1]
 
 
 def _common_start(texts: Sequence[str]) -> str:
-    shared = 0
-    for chars in zip(*texts, strict=False):
-        if len(set(chars)) > 1:
-            break
-        shared += 1
-    return texts[0][:shared]
+    same = takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False))
+    return "".join([chars[0] for chars in same])

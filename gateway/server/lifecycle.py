@@ -6,10 +6,10 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -23,24 +23,11 @@ from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind, split
 from gateway.telemetry.log_writer import log_to_stderr
 
+if TYPE_CHECKING:  # uvicorn is imported only if it serves
+    from gateway.server.uvicorn_server import UvicornServer
+
 EXIT_ABORTED = 1
 """Exit code after a second signal: running calls were aborted."""
-
-
-class Server(Protocol):
-    """An HTTP server: our own ``HttpServer``, or uvicorn."""
-
-    async def open(self, sockets: Sequence[socket.socket]) -> None:
-        """Listen on bound sockets."""
-
-    def drain(self) -> None:
-        """Take no new connections, let running answers end."""
-
-    async def wait_closed(self, seconds: float) -> None:
-        """Wait until all answers have ended; calls that still run after ``seconds`` get an error and are ended."""
-
-    async def abort(self) -> None:
-        """Cancel all calls and close all connections now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +93,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     return code
 
 
-def create_server(state: GatewayState, server: ServerSpec) -> Server:
+def create_server(state: GatewayState, server: ServerSpec) -> HttpServer | UvicornServer:
     """The HTTP server that ``server.http_server`` names."""
     if server.http_server == "h1":
         return HttpServer(App(state))
@@ -115,7 +102,7 @@ def create_server(state: GatewayState, server: ServerSpec) -> Server:
     return UvicornServer(App(state))
 
 
-async def _end(main: Server, drain: float, abort: asyncio.Event) -> int:
+async def _end(main: HttpServer | UvicornServer, drain: float, abort: asyncio.Event) -> int:
     """Let running answers end, for at most ``drain`` seconds; ``abort`` ends the wait. Returns the exit code."""
     main.drain()
     closed, aborted = asyncio.create_task(main.wait_closed(drain)), asyncio.create_task(abort.wait())

@@ -26,7 +26,6 @@ LENGTH = struct.Struct("!I")
 RESPONSE = ""
 """The method of a response."""
 
-Frame = tuple[int, str, Any]
 Handler = Callable[[str, Any], Awaitable[Any]]
 
 
@@ -56,27 +55,7 @@ def _proxy(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
     return MappingProxyType(mapping)
 
 
-copyreg.pickle(MappingProxyType, lambda proxy: (_proxy, (dict(proxy),)))  # snapshots hold them
-
-
-def pack(number: int, method: str, payload: Any = None) -> bytes:
-    """One frame as bytes."""
-    body = pickle.dumps((number, method, payload), pickle.HIGHEST_PROTOCOL)
-    return LENGTH.pack(len(body)) + body
-
-
-def receive(sock: socket.socket) -> Frame:
-    """One frame from a blocking socket, before there is an event loop; raises ``ChannelClosed``."""
-    (length,) = LENGTH.unpack(_read_exactly(sock, LENGTH.size))
-    frame: Frame = pickle.loads(_read_exactly(sock, length))
-    return frame
-
-
-def _read_exactly(sock: socket.socket, size: int) -> bytes:
-    data = sock.recv(size, socket.MSG_WAITALL)
-    if len(data) < size:
-        raise ChannelClosed
-    return data
+copyreg.pickle(MappingProxyType, lambda proxy: (_proxy, (dict(proxy),)))  # snapshots hold them, also at a start
 
 
 class RpcChannel:
@@ -105,37 +84,42 @@ class RpcChannel:
         self._number += 1
         number = self._number
         response = self._responses[number] = asyncio.get_running_loop().create_future()
-        self._writer.write(pack(number, method, payload))
+        self._write(number, method, payload)
         try:
             return await response
         finally:
-            self._responses.pop(number, None)
+            del self._responses[number]
 
     def notify(self, method: str, payload: Any = None) -> None:
         """Send a request without a response."""
-        self._writer.write(pack(0, method, payload))
+        self._write(0, method, payload)
+
+    def _write(self, number: int, method: str, payload: Any) -> None:
+        body = pickle.dumps((number, method, payload), pickle.HIGHEST_PROTOCOL)
+        self._writer.write(LENGTH.pack(len(body)) + body)
 
     async def run(self) -> None:
         """Read frames until the other side ends."""
         try:
             while True:
                 (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-                self._receive(pickle.loads(await self._reader.readexactly(length)))
+                number, method, payload = pickle.loads(await self._reader.readexactly(length))
+                if method == RESPONSE:
+                    response = self._responses.get(number)
+                    if response is not None and not response.done():
+                        response.set_result(payload)
+                else:
+                    task = asyncio.create_task(self._handle(number, method, payload))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
-            self._end()
-
-    def _receive(self, frame: Frame) -> None:
-        number, method, payload = frame
-        if method == RESPONSE:
-            response = self._responses.get(number)
-            if response is not None and not response.done():
-                response.set_result(payload)
-            return
-        task = asyncio.get_running_loop().create_task(self._handle(number, method, payload))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self.closed = True
+            self._writer.close()
+            for response in self._responses.values():
+                if not response.done():
+                    response.set_exception(ChannelClosed())
 
     async def _handle(self, number: int, method: str, payload: Any) -> None:
         try:
@@ -147,11 +131,4 @@ class RpcChannel:
             self._writer.close()
             return
         if number and not self.closed:
-            self._writer.write(pack(number, RESPONSE, response))
-
-    def _end(self) -> None:
-        self.closed = True
-        self._writer.close()
-        for response in self._responses.values():
-            if not response.done():
-                response.set_exception(ChannelClosed())
+            self._write(number, RESPONSE, response)

@@ -117,11 +117,10 @@ class Supervisor(ConfigReloader):
         """One process from its start to its end; returns how it ended."""
         assert self._snapshot is not None
         try:
-            sock = await worker.start(self._snapshot, self._admin, self._config, self._log_level)
+            sock = await worker.start(self._snapshot, self.started_at, self._admin, self._config, self._log_level)
         except OSError as error:  # no memory, no descriptors: treated like a process that ended
             return f"could not be started: {error}"
         worker.channel = await RpcChannel.over(sock, partial(self._handle, worker))
-        worker.channel.notify("serve", (self._snapshot, self.started_at))
         if self.draining:
             worker.kill()
         await worker.channel.run()

@@ -16,7 +16,7 @@ from gateway.edge.http1.server import BACKLOG, DRAIN_ENDED, ERROR_SECONDS
 
 
 class UvicornServer:
-    """Serves the Starlette application by uvicorn; see ``listen.Server``."""
+    """Serves the Starlette application by uvicorn; it has the methods of ``HttpServer``."""
 
     def __init__(self, app: App) -> None:
         self._adapter = AsgiAdapter(app)
@@ -67,7 +67,7 @@ class UvicornServer:
 
 
 class _SignallessServer(uvicorn.Server):
-    """uvicorn without its signal handlers: ``listen.py`` handles signals."""
+    """uvicorn without its signal handlers: ``lifecycle.py`` handles signals."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()

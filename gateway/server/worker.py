@@ -1,13 +1,15 @@
 """One of several workers: it serves like a lone process, but gets its configuration from the supervisor.
 
 The supervisor starts it as ``python -m gateway.server.worker CHANNEL MAIN ADMIN CONFIG LEVEL``; the first three are
-file descriptors. It neither reads nor watches files. When the supervisor ends, the worker drains and ends.
+file descriptors. Standard input holds the configuration to serve and the time of the start, as a pickle. The worker
+neither reads nor watches files. When the supervisor ends, it drains and ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import socket
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
 from gateway.server.lifecycle import Listeners, serve
-from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel, receive
+from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.runtime import Runtime
 
 LOG = logging.getLogger("gateway.worker")
@@ -117,13 +119,11 @@ class WorkerRuntime(Runtime):
 def main(arguments: list[str]) -> int:
     """Serve until the supervisor ends it; returns the exit code."""
     channel, main, admin, config, level = arguments
-    sock = socket.socket(fileno=int(channel))
     try:
-        _, _, (snapshot, started_at) = receive(sock)
-    except ChannelClosed:  # the supervisor has ended already
+        snapshot, started_at = pickle.load(sys.stdin.buffer)
+    except (EOFError, pickle.UnpicklingError):  # the supervisor has ended already
         return 0
-    sock.setblocking(False)
-    worker = WorkerRuntime(Path(config), sock, started_at)
+    worker = WorkerRuntime(Path(config), socket.socket(fileno=int(channel)), started_at)
     listeners = Listeners(
         socket.socket(fileno=int(main)), socket.socket(fileno=int(admin)) if admin != "-" else None, worker.ready
     )

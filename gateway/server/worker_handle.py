@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import socket
 import sys
 import time
@@ -48,34 +49,33 @@ class WorkerHandle:
     pending: int = 0
     """Requests for metrics without a response yet."""
 
-    async def start(self, snapshot: Snapshot, admin: socket.socket | None, config: Path, level: str) -> socket.socket:
-        """Start a process; returns our end of the channel to it. Raises ``OSError``."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+    async def start(
+        self, snapshot: Snapshot, started_at: int, admin: socket.socket | None, config: Path, level: str
+    ) -> socket.socket:
+        """Start a process; returns our end of the channel to it. Raises ``OSError``.
+
+        It is a new interpreter that imports this package, whatever the working directory holds. A process group of its
+        own keeps the terminal's Ctrl-C from it; the supervisor passes signals on.
+        """
         self.started, self.snapshot = time.monotonic(), snapshot
+        ours, theirs = socket.socketpair()
+        given = [theirs.fileno(), self.sock.fileno(), *([admin.fileno()] if admin else [])]
+        names = [*(str(number) for number in given), *([] if admin else ["-"])]
+        path = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
         try:
-            self.process = await self._spawn(theirs, admin, config, level)
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "gateway.server.worker", *names, str(config), level,
+                stdin=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, pass_fds=given, process_group=0,
+            )  # fmt: skip
         except OSError:
             ours.close()
             raise
         finally:
             theirs.close()
+        assert self.process.stdin is not None
+        self.process.stdin.write(pickle.dumps((snapshot, started_at)))
+        self.process.stdin.close()
         return ours
-
-    async def _spawn(
-        self, channel: socket.socket, admin: socket.socket | None, config: Path, level: str
-    ) -> asyncio.subprocess.Process:
-        """A new interpreter that imports this package, whatever the working directory holds.
-
-        A process group of its own keeps the terminal's Ctrl-C from it; the supervisor passes signals on.
-        """
-        given = [channel.fileno(), self.sock.fileno(), *([admin.fileno()] if admin else [])]
-        names = [*(str(number) for number in given), *([] if admin else ["-"])]
-        path = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "gateway.server.worker", *names, str(config), level,
-            stdin=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path}, pass_fds=given, process_group=0,
-        )  # fmt: skip
 
     async def end(self) -> str:
         """Wait for the end of a process that has closed its channel; returns how it ended."""

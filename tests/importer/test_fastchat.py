@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a number as text": ({"sep": 5}, "talk.json sep: must be text"),
     "another slot": ({"system_template": "{system_message}{x}"}, "a brace outside {system_message}"),
     "a stop that is no text": ({"stop_str": [5]}, "talk.json stop_str: must be a text or a list of texts"),
-    "an id that is none": ({"stop_token_ids": ["</s>"]}, "talk.json stop_token_ids: must be a list of token ids"),
+    "an id that is none": ({"stop_token_ids": ["</s>"]}, "must be a token id or a list of token ids"),
 }  # fmt: skip
 
 
@@ -160,5 +160,5 @@ def test_a_field_that_is_set_later_is_refused_and_a_method_is_told() -> None:
 
 def test_an_empty_message_is_an_open_turn_in_fastchat() -> None:
     conversation = Conversation("x", ("U", "A"), "ADD_COLON_SINGLE", "\n")
-    text = conversation.prompt([{"role": "user", "content": ""}], open_turn=False)
+    text = conversation.prompt(dialogue_of(Example(({"role": "user", "content": ""},))), open_turn=False)
     assert text == "\nU:"

@@ -9,8 +9,7 @@ import pytest
 
 from gateway.core.errors import ConfigError
 from gateway.importer.kinds import kind_of
-from gateway.importer.modelfile import read_modelfile
-from gateway.importer.ollama import read_ollama, reference_of
+from gateway.importer.ollama import read_modelfile, read_ollama, reference_of
 from gateway.template.registry import build, dialogue_of
 from gateway.template.spec import Example
 from gateway.template.validation.template import parse_spec

@@ -64,17 +64,8 @@ _ROWS = (
         optional=("url", "key", "options"),
         # LiteLLM itself takes any word; a wrong one would be dropped, or would fail each call.
         options=(
-            "api_version",
-            "aws_bedrock_runtime_endpoint",
-            "aws_profile_name",
-            "aws_region_name",
-            "aws_role_name",
-            "aws_session_name",
-            "organization",
-            "region_name",
-            "safety_settings",
-            "thinking",
-            "vertex_location",
+            "api_version", "aws_bedrock_runtime_endpoint", "aws_profile_name", "aws_region_name", "aws_role_name",
+            "aws_session_name", "organization", "region_name", "safety_settings", "thinking", "vertex_location",
             "vertex_project",
         ),
     ),
@@ -95,7 +86,7 @@ _ROWS = (
         optional=("model",),
         file_setting="script",
     ),
-)
+)  # fmt: skip
 
 BACKEND_KINDS: Mapping[str, BackendKind] = MappingProxyType({row.name: row for row in _ROWS})
 """Value of ``speaks`` → its row."""
