@@ -4,6 +4,7 @@
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``terminal``            tables, colours, escaped text and differences
+``chat_folders``        a model's own chat template, for comparison and import
 ``parity_comparison``   the inputs of ``parity``: the template, its reference and the tokenizer
 ``engine_bos``          the BOS that engines add
 ``parity_report``       its result as text or JSON

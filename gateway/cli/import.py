@@ -22,7 +22,7 @@ from gateway.cli.importing.output import output_paths, write_files
 from gateway.cli.importing.sources import ImportOptions, read_drafts
 from gateway.cli.options import print_problems
 from gateway.config.schema.names import escaped
-from gateway.core.errors import ConfigError
+from gateway.core.errors import ConfigError, Problem
 from gateway.importer.draft import SUBSETS
 from gateway.importer.kinds import KINDS
 
@@ -75,5 +75,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"wrote {path}", file=sys.stderr)
     except ConfigError as error:
         print_problems(error.problems)
+        return 1
+    except RecursionError:  # a file of another's can nest as deeply as it likes
+        print_problems([Problem(str(options.source), 0, "", "nests too deeply")])
         return 1
     return 0

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
+from gateway.cli.chat_folders import TEMPLATES, chat_template_in, folder_of, read_chat_folder
 from gateway.cli.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
-from gateway.config.chat_folders import TEMPLATES, chat_template_in, folder_of, read_chat_folder
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, UnsupportedParameter

@@ -1,11 +1,9 @@
 """Reading ``gateway.yaml``, templates and policies into one frozen ``Snapshot``.
 
-``load``          reads all files and lists every problem
-``library``       finds templates and policies by name
-``files/``        reading, YAML, watching
-``schema/``       the rows of settings and the check of a file against them
-``sections/``     one file for each part of the configuration
-``snapshot``      the frozen result
-``chat_folders``  a model's own chat template, for comparison and import
-``cores``         how many cores the process may use
+``load``       reads all files and lists every problem
+``library``    finds templates and policies by name
+``files/``     reading, YAML, watching
+``schema/``    the rows of settings and the check of a file against them
+``sections/``  one file for each part of the configuration
+``snapshot``   the frozen result
 """

@@ -6,6 +6,7 @@ import os
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from gateway.config.files.reader import POLICIES, TEMPLATES, Blame, Files
 from gateway.config.schema.names import FILE_NAME, quote, suggest
@@ -34,26 +35,25 @@ class Library:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self._templates: dict[Path, TemplateSpec | None] = {}
-        self._policies: dict[Path, PolicySpec | None] = {}
+        self._read: dict[Path, Any] = {}
+        """Templates and policies by their files; None for one with problems."""
 
     def template(self, name: str, blame: Blame) -> TemplateSpec | None:
         """Return the template of that name; None, and a problem, if it is missing or invalid."""
-        path = self._find(TEMPLATES, name, blame) if name != CHAT.name else None
-        if path is None:
-            return CHAT if name == CHAT.name else None
-        if path not in self._templates:
-            self._templates[path] = read_template(self.files, path, name, blame)
-        return self._templates[path]
+        found: TemplateSpec | None = CHAT if name == CHAT.name else self._load(TEMPLATES, name, blame)
+        return found
 
     def policy(self, name: str, blame: Blame) -> PolicySpec | None:
         """Return the policy of that name; None, and a problem, if it is missing or invalid."""
-        path = self._find(POLICIES, name, blame)
-        if path is None:
-            return None
-        if path not in self._policies:
-            self._policies[path] = read_policy(self.files, path, name, blame)
-        return self._policies[path]
+        found: PolicySpec | None = self._load(POLICIES, name, blame)
+        return found
+
+    def _load(self, folder: str, name: str, blame: Blame) -> Any:
+        path = self._find(folder, name, blame)
+        if path is not None and path not in self._read:
+            read = read_template if folder == TEMPLATES else read_policy
+            self._read[path] = read(self.files, path, name, blame)
+        return None if path is None else self._read[path]
 
     def _find(self, folder: str, name: str, blame: Blame) -> Path | None:
         """Return the file of a name: first beside ``gateway.yaml``, then among the shipped files."""

@@ -15,7 +15,7 @@ from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import INVALID, check
 from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
-from gateway.config.sections.server import ServerSection
+from gateway.config.sections.server import read_server
 from gateway.config.snapshot import KeySpec, Snapshot
 from gateway.core.errors import ConfigError, Problem
 
@@ -76,16 +76,14 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     if key_file:
         blame = partial(document.refuse, ("keys", "file"))
         keys = read_keys(files, files.home / key_file, list(values["models"] or ()), blame)
-    server = ServerSection(document, values["server"], env)
-    server.guard(has_keys=key_file is not None)
+    server = read_server(document, values["server"], env, has_keys=key_file is not None)
     models = read_models(document, values["models"], library, env)
-    if files.problems:
+    if server is None:
         return None
     return Snapshot(
-        server=server.spec(),
+        server=server,
         models=MappingProxyType(models),
         keys=keys,
         revision=files.revision(),
-        files=tuple(files.contents),
         notes=tuple(files.notes),
     )

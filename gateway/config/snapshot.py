@@ -160,7 +160,5 @@ class Snapshot:
     keys: tuple[KeySpec, ...] = ()
     revision: str = ""
     """Twelve hex digits of a digest over all files."""
-    files: tuple[Path, ...] = ()
-    """All files that were read, for the watcher."""
     notes: tuple[Problem, ...] = ()
     """Notes for the operator that are not errors, such as model files that disagree."""

@@ -14,6 +14,8 @@ from gateway.template.spec import TemplateSpec
 Render = Callable[[Dialogue], str]
 """Returns the source's own prompt; raises ``GatewayError`` for a conversation that the source refuses."""
 
+SYSTEM_ROLES = ("system", "developer")
+
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
@@ -70,18 +72,18 @@ class Draft:
 
 def has_system(dialogue: Dialogue) -> bool:
     """A system message."""
-    return any(message.role in ("system", "developer") for message in dialogue.messages)
+    return any(message.role in SYSTEM_ROLES for message in dialogue.messages)
 
 
 def has_odd_system(dialogue: Dialogue) -> bool:
     """A system message that is not the first, or alone."""
-    places = [place for place, one in enumerate(dialogue.messages) if one.role in ("system", "developer")]
-    return bool(places) and (places != [0] or len(dialogue.messages) == 1)
+    later = any(message.role in SYSTEM_ROLES for message in dialogue.messages[1:])
+    return later or (has_system(dialogue) and len(dialogue.messages) == 1)
 
 
 def starts_with_assistant(dialogue: Dialogue) -> bool:
     """The first message behind the system messages is not the user's."""
-    roles = [message.role for message in dialogue.messages if message.role not in ("system", "developer")]
+    roles = [message.role for message in dialogue.messages if message.role not in SYSTEM_ROLES]
     return bool(roles) and roles[0] != "user"
 
 

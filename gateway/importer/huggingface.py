@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gateway.importer.draft import SUBSETS, Draft, Reference
@@ -18,6 +19,10 @@ from gateway.template.huggingface.folder import GENERATION, MOST_BYTES, TOKENIZE
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.validation.problems import as_name, as_names, shown
 
+TOOLS = (
+    "the template writes tools; to take them, declare how the model writes its calls, "
+    "`tools: {parser: …}` (docs/tools.md)"
+)
 DAY = "the template writes the day: it is fixed unless `clock: now` is set (docs/chat-templates.md)"
 THINKING_FIXED = "the template has thinking: declare `thinking: {begin: …, end: …}`"
 THINKING = f"{THINKING_FIXED}, and under request_kwargs what a request may switch"
@@ -25,35 +30,36 @@ DAY_FIXED = "the template writes the day, and turns cannot: they hold the day of
 
 
 @dataclass(frozen=True, slots=True)
-class TokenizerFolder:
-    """The files of a model that decide its prompts."""
+class ChatFolder:
+    """The chat template of a model's folder."""
 
-    source: Source
-    """The file with the chat template."""
+    spec: TemplateSpec
+    """The chat template as a template of ``kind: jinja``."""
+    folder: Path
     file: str
-    """Its path in the folder."""
+    """Path of the template's file, relative to the folder."""
     files: Mapping[str, bytes]
-    """Contents by path."""
+    """Contents of every file that decides a prompt, by relative path; large files are shortened."""
     shortened: tuple[str, ...]
-    """The files that are too large to be copied whole."""
-    variant: str | None = None
+    """The paths of the shortened files."""
+    variant: str | None
     """The chosen one of several named templates."""
-
-    @property
-    def origin(self) -> str:
-        """For the header."""
-        which = f" {shown(self.variant)}" if self.variant else ""
-        return f"the chat template{which} of {self.source.short_name}"
 
     @property
     def has_no_tokens(self) -> bool:
         """Whether there is no file with special tokens."""
         return TOKENIZER not in self.files and TOKENS_MAP not in self.files
 
+    def origin(self, source: Source) -> str:
+        """For the header."""
+        which = f" {shown(self.variant)}" if self.variant else ""
+        return f"the chat template{which} of {source.short_name}"
 
-def as_jinja(folder: TokenizerFolder, name: str, spec: TemplateSpec, *, alone: bool) -> Draft:
+
+def as_jinja(folder: ChatFolder, source: Source, name: str, *, alone: bool) -> Draft:
     """A template of ``kind: jinja``. ``alone``: the YAML holds the template itself, without files beside it."""
-    jinja = _jinja(spec)
+    jinja = folder.spec.jinja
+    assert jinja is not None
     keys: dict[str, Any] = {"kind": "jinja", "description": f"The chat template of {name}."}
     notes = list(jinja.disagreements)
     if folder.has_no_tokens:
@@ -75,8 +81,8 @@ def as_jinja(folder: TokenizerFolder, name: str, spec: TemplateSpec, *, alone: b
         keys |= {"variant": folder.variant} if folder.variant else {}
     return Draft(
         name=name,
-        origin=folder.origin,
-        sha256=folder.source.sha256,
+        origin=folder.origin(source),
+        sha256=source.sha256,
         keys=keys,
         notes=tuple(notes),
         files=() if alone else tuple(folder.files.items()),
@@ -84,15 +90,16 @@ def as_jinja(folder: TokenizerFolder, name: str, spec: TemplateSpec, *, alone: b
 
 
 def as_meta(
-    folder: TokenizerFolder, name: str, spec: TemplateSpec, reference: Reference, *, subset: tuple[str, ...] = ()
+    folder: ChatFolder, source: Source, name: str, reference: Reference, *, subset: tuple[str, ...] = ()
 ) -> Draft:
     """A meta template with the turns of the chat template. Raises ``ConfigError`` if it has none."""
-    jinja = _jinja(spec)
-    bos = jinja.special_tokens.get("bos_token", "") if spec.bos == "text" else ""
+    jinja = folder.spec.jinja
+    assert jinja is not None
+    bos = jinja.special_tokens.get("bos_token", "") if folder.spec.bos == "text" else ""
     try:
         turns = infer(reference, bos_text=bos, system="system" not in subset)
     except NotTurns as error:
-        raise error.refuse(folder.source, 0, "", subset, "; import it as it is (without --as meta)") from None
+        raise error.refuse(source, 0, "", subset, "; import it as it is (without --as meta)") from None
     keys: dict[str, Any] = {"kind": "meta", "description": f"The turns of the chat template of {name}.", **turns.keys()}
     notes = [*jinja.disagreements, *_left_out(jinja, "import without --as meta to have them")]
     if folder.has_no_tokens:
@@ -105,18 +112,12 @@ def as_meta(
         keys |= {"bos": "text", "bos_text": bos}
     return Draft(
         name=name,
-        origin=f"{folder.origin}, its turns found by probing",
-        sha256=folder.source.sha256,
+        origin=f"{folder.origin(source)}, its turns found by probing",
+        sha256=source.sha256,
         keys=keys,
         notes=tuple(notes),
         reference=replace(reference, excluded=(*[SUBSETS[word] for word in subset], *reference.excluded)),
     )
-
-
-def _jinja(spec: TemplateSpec) -> JinjaSpec:
-    if spec.jinja is None:
-        raise ValueError("a chat template without its text passed the checks")
-    return spec.jinja
 
 
 def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[str, Any]:
@@ -133,21 +134,13 @@ def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
     """A note of the named templates that the file does not hold."""
     taken = jinja.sources[0][0]
     others = [name for name in jinja.names if name != taken]
-    if not others:
-        return []
     tools = f" (requests with tools get {TOOL_USE} there)" if len(jinja.sources) > 1 else ""
-    return [f"of several templates this is {as_name(taken)}; left out: {as_names(others)}{tools}; {hint}"]
+    note = f"of several templates this is {as_name(taken)}; left out: {as_names(others)}{tools}; {hint}"
+    return [note] if others else []
 
 
 def _hints(sources: Sequence[tuple[str, str]]) -> list[str]:
     """Keys that a template file must declare, because the chat template only uses them."""
     text = "\n".join([source for _, source in sources])
-    hints = []
-    if "tools" in text:
-        hints.append("the template writes tools; to take them, declare how the model writes its calls, "
-                     "`tools: {parser: …}` (docs/tools.md)")  # fmt: skip
-    if "thinking" in text or "<think>" in text:
-        hints.append(THINKING)
-    if "strftime_now" in text:
-        hints.append(DAY)
-    return hints
+    found = {TOOLS: "tools" in text, THINKING: "thinking" in text or "<think>" in text, DAY: "strftime_now" in text}
+    return [hint for hint, applies in found.items() if applies]

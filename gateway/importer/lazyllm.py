@@ -27,6 +27,8 @@ NOT_CARRIED: Mapping[str, str] = {
     "enable_system": "has no effect on a text prompt in LazyLLM either",
     "tools": "clients send the list of tools with each request",
 }
+CALL_MARKS = ("tool_start_token", "tool_args_token", "tool_end_token")
+"""Marks of tool calls, by which the answer is read as well."""
 MISSPELT = {"extro_keys": "extra_keys"}
 """Argument names of early releases."""
 
@@ -57,9 +59,8 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
         for key, argument in arguments.items():
             if key not in NOT_CARRIED:
                 file.check_plain(argument, f"{key} of {call.last}")
-        draft = _draft(
-            call.last, arguments, name if len(found) > 1 and name else source.stem, call.line, marks_of, source
-        )
+        name = name if len(found) > 1 and name else source.stem
+        draft = _draft(call.last, arguments, name, call.line, marks_of, source)
         drafts.append(replace(draft, notes=(*draft.notes, *file.notes)))
     return drafts
 
@@ -86,8 +87,12 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, marks_of:
                 notes.append(f"{key}: {NOT_CARRIED[key]}")
         elif value not in (None, "", [], ()):
             keys[key] = value
-    if arguments.get("tools"):
-        _take_tools(keys, marks_of, notes)
+    marks = family(marks_of) if marks_of else {}
+    if arguments.get("tools") and all(marks.get(name) for name in CALL_MARKS):
+        keys["tools"] = {"parser": "lazyllm"}
+    elif arguments.get("tools"):
+        notes.append("tools: the template takes none, because it has no marks for calls: "
+                     "write them under marks, and tools: {parser: lazyllm}")  # fmt: skip
     if not marks_of and word != "empty":
         notes.append("no tokens: name the model's family with --marks-of, or write marks")
     return Draft(
@@ -98,13 +103,3 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, marks_of:
         notes=tuple(notes),
         examples_by="this gateway's own prompter, which was compared with lazyllm 1.4.0",
     )
-
-
-def _take_tools(keys: dict[str, Any], marks_of: str, notes: list[str]) -> None:
-    """Declare tools if the family has marks of calls, by which the answer is read as well."""
-    marks = family(marks_of) if marks_of else {}
-    if all(marks.get(name) for name in ("tool_start_token", "tool_args_token", "tool_end_token")):
-        keys["tools"] = {"parser": "lazyllm"}
-    else:
-        notes.append("tools: the template takes none, because it has no marks for calls: "
-                     "write them under marks, and tools: {parser: lazyllm}")  # fmt: skip

@@ -164,14 +164,15 @@ def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: li
 def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> list[str]:
     generation = model.get("generation_kwargs")
     found: list[str] = []
-    for owner in (model, generation if isinstance(generation, dict) else {}):
+    generation = generation if isinstance(generation, dict) else {}
+    for owner in (model, generation):
         for name in STOPS:
             value = owner.get(name)
-            texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            texts = value if isinstance(value, list) else [] if value is None else [value]
             found += [text for text in texts if isinstance(text, str) and text]
-            if value is not None and not all(isinstance(text, str) for text in texts or [0]):
+            if not all(isinstance(text, str) for text in texts):
                 notes.append(f"{name} = {_short(value)} is not a text or a list of texts: left out")
-    if isinstance(generation, dict) and (end := generation.get("eos_token_id")) is not None:
+    if (end := generation.get("eos_token_id")) is not None:
         ids = end if isinstance(end, list) else [end]
         if len(ids) == 1 and type(ids[0]) is int and keys.get("eos_token_id", ids[0]) == ids[0]:
             keys["eos_token_id"] = ids[0]

@@ -1,10 +1,9 @@
 """Plain values of a Python file, read from its syntax tree; nothing is imported or executed.
 
 Supported: literals (tuples become lists), names, ``dict(…)``, ``+`` of texts and lists, ``*`` and ``**`` of values,
-entries by a plain key, assignments to names and to such entries, ``+=``, ``append`` and ``extend`` of lists, and
-``read_base`` imports of files in the same folder or below. Any other call stays a ``CallExpression``, any other name a
-``NameReference``. All else is ``Unsupported``, and the values that it may change are marked; the importers refuse both
-with the line where they need the value.
+entries by a plain key, assignments to names, ``+=``, and ``read_base`` imports of files in the same folder or below.
+Any other call stays a ``CallExpression``, any other name a ``NameReference``. All else is ``Unsupported``, and the
+values that it may change are marked; the importers refuse both with the line where they need the value.
 """
 
 from __future__ import annotations
@@ -130,13 +129,18 @@ class PythonFile:
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
                 found = self._value(value)
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    self._assign(target, found)
+                    if isinstance(target, ast.Name):
+                        self._set(target.id, found, target)
+                    else:
+                        self._unsupported(target)
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
-                self._add(name, self._value(value), node)
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method), args=[value])) if (
-                method in ("append", "extend") and isinstance(self.names.get(name), list)
-            ):
-                self._add(name, [self._value(value)] if method == "append" else self._value(value), node)
+                old, total = self.names.get(name), _sum(self.names.get(name), self._value(value), node.lineno)
+                if isinstance(old, list) and isinstance(total, list):
+                    old[:] = total  # it grows in place, for all its names
+                elif isinstance(total, str):
+                    self.names[name] = total
+                else:
+                    self._unsupported(node)
             case ast.Expr(value=value):
                 if isinstance(found := self._value(value), CallExpression):
                     self.calls.append(found)
@@ -156,31 +160,9 @@ class PythonFile:
             case _:
                 self._unsupported(node)
 
-    def _assign(self, target: ast.expr, value: Any) -> None:
-        match target:
-            case ast.Name(id=name):
-                self._set(name, value, target)
-            case ast.Subscript(value=holder, slice=ast.Constant(value=str() | int() as key)) if isinstance(
-                mapping := self._value(holder), dict
-            ):
-                mapping[key] = value
-            case _:
-                self._unsupported(target)
-
     def _set(self, name: str, value: Any, node: ast.expr | ast.stmt) -> None:
         self.names[name] = value
         self.lines[name] = node.lineno
-
-    def _add(self, name: str, more: Any, node: ast.stmt) -> None:
-        """``+=``: a list grows in place, for all its names; a text is replaced."""
-        value = self.names.get(name)
-        total = _sum(value, more, node.lineno)
-        if isinstance(value, list) and isinstance(total, list):
-            value[:] = total
-        elif isinstance(total, str):
-            self.names[name] = total
-        else:
-            self._unsupported(node)
 
     def _read_base(self, node: ast.ImportFrom) -> None:
         where = "." * node.level + (node.module or "")
@@ -209,10 +191,8 @@ class PythonFile:
         These are the lists and mappings that it mentions, and what it changes through a path such as ``a.b[0]``.
         """
         is_value = isinstance(node, ast.expr)
-        text = text or (
-            "an expression that is not a plain value" if is_value else "a value that this statement may change"
-        )
-        found = Unsupported(text, node.lineno)
+        what = "an expression that is not a plain value" if is_value else "a value that this statement may change"
+        found = Unsupported(text or what, node.lineno)
         for one in ast.walk(node):
             match one:
                 case ast.Name(id=name, ctx=context):
@@ -264,9 +244,8 @@ class PythonFile:
             case ast.Call(func=ast.Name() | ast.Attribute() as func) if name := self._dotted(func):
                 if isinstance(self.names.get(name), Unsupported):
                     self._unsupported(node)  # a function of the file may change its arguments
-                given = self._mapping(
-                    [one.arg or STAR for one in node.keywords], [one.value for one in node.keywords], 0
-                )
+                words = [one.arg or STAR for one in node.keywords]
+                given = self._mapping(words, [one.value for one in node.keywords], 0)
                 if isinstance(given, dict):
                     return CallExpression(name, node.lineno, tuple(self._items(node.args)), given)
             case ast.BinOp(left=left, op=ast.Add(), right=right):

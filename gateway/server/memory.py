@@ -18,27 +18,15 @@ MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_T
 
 def tune_memory() -> None:
     """Exempt what is built from garbage collection, and keep freed memory for the next prompts."""
-    _freeze()
-    if not any(name in os.environ for name in MALLOC_VARIABLES):
-        _keep_freed()
-
-
-def _freeze() -> None:
-    """Exempt modules, configuration and engines, which live as long as the process.
-
-    Otherwise every full collection walks all of them and delays every call (p99 40 ms → 12 ms).
-    """
+    # Modules, configuration and engines live as long as the process. Otherwise every full collection walks all of
+    # them and delays every call (p99 40 ms → 12 ms).
     gc.collect()
     gc.freeze()
-
-
-def _keep_freed() -> None:
-    """Raise glibc's thresholds for returning memory to the kernel.
-
-    A prompt of a megabyte takes half a dozen blocks of a megabyte, for a millisecond. By default glibc returns each to
-    the kernel, which then clears every page of the next one: a quarter of the cost of a large prompt. Other C libraries
-    have no ``mallopt``; there nothing is changed.
-    """
+    if any(name in os.environ for name in MALLOC_VARIABLES):
+        return
+    # A prompt of a megabyte takes half a dozen blocks of a megabyte, for a millisecond. By default glibc returns each
+    # to the kernel, which then clears every page of the next one: a quarter of the cost of a large prompt. Other C
+    # libraries have no ``mallopt``; there nothing is changed.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGEST)

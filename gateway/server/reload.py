@@ -84,15 +84,20 @@ class ConfigReloader(ABC):
                 snapshot = await asyncio.to_thread(self.load)
                 self._require_keys(snapshot)
                 await self.prepare(snapshot)
-            except GatewayError as error:
+            except Exception as error:  # also a bug, or a broken model file: the watcher has to go on
                 self.metrics.count("gateway_reloads_total", "error")
-                LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
+                if isinstance(error, GatewayError):
+                    LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
+                else:
+                    LOG.exception("reload failed, the old configuration keeps serving")
                 return False
-            except Exception:  # a bug, or a broken model file: the watcher has to go on
-                self.metrics.count("gateway_reloads_total", "error")
-                LOG.exception("reload failed, the old configuration keeps serving")
-                return False
-            if changed := self._needs_restart(snapshot.server):
+            changed = [
+                f"server.{field.name}"
+                for field in fields(ServerSpec)
+                if field.name not in RELOADABLE
+                and getattr(snapshot.server, field.name) != getattr(self.bound, field.name)
+            ]
+            if changed:
                 LOG.warning("a change of %s takes effect at the next start", ", ".join(changed))
             await self.activate(snapshot)
             self.metrics.count("gateway_reloads_total", "ok")
@@ -104,16 +109,9 @@ class ConfigReloader(ABC):
         assert self.bound is not None
         if snapshot.keys or snapshot.server.insecure_no_keys or is_loopback(self.bound.host):
             return
-        message = (
-            f"the listener stays bound to {self.bound.host} until the next start, where other machines reach it: "
-            "keep client keys until then, or restart"
-        )
+        where = f"the listener stays bound to {self.bound.host} until the next start, where other machines reach it"
+        message = f"{where}: keep client keys until then, or restart"
         raise ConfigError((Problem(self._config.name, 0, "keys", message),))
-
-    def _needs_restart(self, server: ServerSpec) -> list[str]:
-        """The changed settings that only a restart applies."""
-        names = [field.name for field in fields(ServerSpec) if field.name not in RELOADABLE]
-        return [f"server.{name}" for name in names if getattr(server, name) != getattr(self.bound, name)]
 
     # ------------------------------------------------ watching
 

@@ -16,6 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,39 +68,37 @@ def serve(config: Path, env: Mapping[str, str], log_level: str) -> int:
 class Supervisor(ConfigReloader):
     """Loads the configuration for all workers, and keeps them running."""
 
+    _snapshot: Snapshot
+    """What the workers serve: the configuration, with each worker's share of the limits."""
+
     def __init__(self, config: Path, env: Mapping[str, str], log_level: str) -> None:
         super().__init__(config, env)
         self._log_level = log_level
         self._workers: list[WorkerHandle] = []
         self._admin: socket.socket | None = None
-        self._snapshot: Snapshot | None = None
-        """What the workers serve: the configuration, with each worker's share of the limits."""
         self._aggregator = MetricsAggregator(self._workers, self.metrics)
         self._early_deaths: deque[float] = deque(maxlen=MAX_EARLY_DEATHS)
         self._all_ready = asyncio.Event()
         """Set when all workers of the start are ready, or need not be any more."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._failed: asyncio.Future[None] | None = None
+        self._refusal: Refusal | None = None
+        """Why a worker cannot serve the first configuration."""
 
     async def serve(self, snapshot: Snapshot) -> int:
         """Start the workers and keep them running until a signal; returns the exit code."""
         self.bound = server = snapshot.server
-        self._failed = asyncio.get_running_loop().create_future()
         for number, sock in enumerate(bind_each(server.host, server.port, server.workers)):
             self._workers.append(WorkerHandle(number, sock))
         self._admin = bind(*split(server.admin)) if server.admin else None
         self._publish(snapshot)
         self._handle_signals()
-        running: asyncio.Future[Any] = asyncio.gather(*(self._keep_running(worker) for worker in self._workers))
+        running = [asyncio.create_task(self._keep_running(worker)) for worker in self._workers]
         try:
-            await asyncio.wait([running, self._failed], return_when=asyncio.FIRST_COMPLETED)
-            if self._failed.done():
-                self._failed.result()
-            await running
+            await asyncio.gather(*running)
         finally:
             self.drain()
             self._kill_all()
-            await asyncio.wait([running])
+            await asyncio.wait(running)
             await self.stop()
         return EXIT_ABORTED if self.abort_requested.is_set() else 0
 
@@ -108,6 +107,8 @@ class Supervisor(ConfigReloader):
     async def _keep_running(self, worker: WorkerHandle) -> None:
         while not self.draining:
             ended = await self._run(worker)
+            if self._refusal is not None:
+                raise self._refusal.error()
             if not self.draining:
                 self.metrics.count("gateway_worker_restarts_total")
                 LOG.warning("worker %d %s; another takes its place", worker.number, ended)
@@ -115,7 +116,6 @@ class Supervisor(ConfigReloader):
 
     async def _run(self, worker: WorkerHandle) -> str:
         """One process from its start to its end; returns how it ended."""
-        assert self._snapshot is not None
         try:
             sock = await worker.start(self._snapshot, self.started_at, self._admin, self._config, self._log_level)
         except OSError as error:  # no memory, no descriptors: treated like a process that ended
@@ -140,38 +140,22 @@ class Supervisor(ConfigReloader):
         others = any(other.serving for other in self._workers)
         deaths = self._early_deaths
         if not others and len(deaths) == MAX_EARLY_DEATHS and now - deaths[0] < EARLY_SECONDS:
-            self._fail(
-                WorkersFailed(
-                    f"{MAX_EARLY_DEATHS} workers died within {EARLY_SECONDS:.0f} s and none serves: giving up; "
-                    "see the log above"
-                )
-            )
+            what = f"{MAX_EARLY_DEATHS} workers died within {EARLY_SECONDS:.0f} s and none serves"
+            raise WorkersFailed(f"{what}: giving up; see the log above")
         pause = PAUSES[min(worker.early_deaths, len(PAUSES)) - 1]
         release = bool(pause) and others and KERNEL_BALANCES
         if release:
             port = worker.sock.getsockname()[1]
             worker.sock.close()  # else the kernel would keep giving connections to a socket that is not served
-        await self._sleep(pause)
+        with suppress(TimeoutError):  # a request to stop ends the pause
+            await asyncio.wait_for(self.stop_requested.wait(), pause)
         if release and not self.draining:
             assert self.bound is not None
             worker.sock = bind(self.bound.host, port, shared=True)
 
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep; a request to stop ends it."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.stop_requested.wait()
-        except TimeoutError:
-            return
-
     def _set_serving(self, worker: WorkerHandle, serving: bool) -> None:
         worker.serving = serving
         self.metrics.workers(sum(one.serving for one in self._workers))
-
-    def _fail(self, error: Exception) -> None:
-        assert self._failed is not None
-        if not self._failed.done():
-            self._failed.set_exception(error)
 
     # ------------------------------------------------------------ requests of workers
 
@@ -179,8 +163,10 @@ class Supervisor(ConfigReloader):
         match method:
             case "ready":
                 await self._worker_ready(worker)
+            case "refused" if self._all_ready.is_set():
+                LOG.error("worker %d cannot serve:\n%s", worker.number, payload.text)
             case "refused":
-                self._worker_refused(worker, payload)
+                self._refusal = payload
             case "ended":
                 worker.metrics = payload
             case "exposition":
@@ -195,23 +181,18 @@ class Supervisor(ConfigReloader):
         async with self._reloading:
             if channel is None or channel.closed:  # it ended meanwhile; the handle may have a new process
                 raise ChannelClosed
-            if worker.snapshot is not self._snapshot and not await self._catch_up(worker):
-                raise ChannelClosed
+            if worker.snapshot is not self._snapshot:  # there was a reload while it started
+                refusal = await worker.call("prepare", self._snapshot)
+                if refusal is not None:
+                    LOG.error("worker %d cannot take the configuration that serves: %s", worker.number, refusal.text)
+                    worker.kill()
+                    raise ChannelClosed
+                await worker.call("activate")
+                worker.snapshot = self._snapshot
             self._set_serving(worker, True)
             if not self._all_ready.is_set() and all(one.serving for one in self._workers):
                 self._begin()
         await self._all_ready.wait()
-
-    async def _catch_up(self, worker: WorkerHandle) -> bool:
-        """Give a worker the configuration of a reload that happened while it started; False: it was killed."""
-        refusal = await worker.call("prepare", self._snapshot)
-        if refusal is not None:
-            LOG.error("worker %d cannot take the configuration that serves: %s", worker.number, refusal.text)
-            worker.kill()
-            return False
-        await worker.call("activate")
-        worker.snapshot = self._snapshot
-        return True
 
     def _begin(self) -> None:
         """Accept connections, print the greeting, watch the files."""
@@ -219,17 +200,10 @@ class Supervisor(ConfigReloader):
             one.sock.listen(BACKLOG)  # before the greeting: its reader may connect at once
         if self._admin is not None:
             self._admin.listen()
-        assert self._snapshot is not None
         print(greeting(self._snapshot, self._workers[0].sock.getsockname()[1]), file=sys.stderr, flush=True)
         self._all_ready.set()
         self.watch()
         self._spawn(self._aggregator.poll())
-
-    def _worker_refused(self, worker: WorkerHandle, refusal: Refusal) -> None:
-        if self._all_ready.is_set():
-            LOG.error("worker %d cannot serve:\n%s", worker.number, refusal.text)
-        else:
-            self._fail(refusal.error())
 
     # ------------------------------------------------------------ reload
 
@@ -296,7 +270,7 @@ class Supervisor(ConfigReloader):
             worker.kill()
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

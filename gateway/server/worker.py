@@ -30,12 +30,13 @@ RESPONSE_SECONDS = 2.0
 class WorkerRuntime(Runtime):
     """The runtime of one worker, controlled by the supervisor."""
 
+    _channel: RpcChannel
+    """Set by ``start``."""
+
     def __init__(self, config: Path, sock: socket.socket, started_at: int) -> None:
         super().__init__(config, {})
         self.started_at = started_at
         self._sock = sock
-        self._channel: RpcChannel | None = None
-        self._reader: asyncio.Task[None] | None = None
 
     async def start(self, snapshot: Snapshot) -> None:
         """Build the first stack; if it cannot be built, the supervisor gets the reason and it is raised."""
@@ -54,12 +55,10 @@ class WorkerRuntime(Runtime):
 
     async def ready(self) -> None:
         """Wait until all workers may accept connections."""
-        assert self._channel is not None
         await self._channel.call("ready")
 
     async def stop(self) -> None:
         """Send the last metrics to the supervisor, then stop."""
-        assert self._channel is not None
         try:
             async with asyncio.timeout(RESPONSE_SECONDS):
                 await self._channel.call("ended", self.metrics.snapshot())
@@ -69,12 +68,10 @@ class WorkerRuntime(Runtime):
 
     async def reload(self) -> bool:
         """SIGHUP: have the supervisor reload all workers."""
-        assert self._channel is not None
         return bool(await self._channel.call("reload"))
 
     async def exposition(self) -> bytes:
         """The metrics of all workers together."""
-        assert self._channel is not None
         try:
             async with asyncio.timeout(RESPONSE_SECONDS):
                 body: bytes = await self._channel.call("exposition")
@@ -83,7 +80,6 @@ class WorkerRuntime(Runtime):
             raise GatewayError("the supervisor, which adds up the metrics of all workers, does not answer") from None
 
     async def _read_channel(self) -> None:
-        assert self._channel is not None
         await self._channel.run()
         self.drain()
 
@@ -92,7 +88,13 @@ class WorkerRuntime(Runtime):
             case "metrics_snapshot":
                 return self.metrics.snapshot()
             case "prepare":
-                return await self._try_prepare(payload)
+                try:
+                    await self.prepare(payload)
+                except GatewayError as error:
+                    return Refusal.of(error)
+                except Exception as error:  # a bug, or a broken model file: the old stack keeps serving
+                    LOG.exception("a worker could not prepare the new configuration")
+                    return Refusal((), f"a worker failed: {error}")
             case "activate":
                 assert self._prepared is not None
                 await self.activate(self._prepared.snapshot)
@@ -103,16 +105,6 @@ class WorkerRuntime(Runtime):
             case "abort":
                 self.drain()
                 self.abort_requested.set()
-        return None
-
-    async def _try_prepare(self, snapshot: Snapshot) -> Refusal | None:
-        try:
-            await self.prepare(snapshot)
-        except GatewayError as error:
-            return Refusal.of(error)
-        except Exception as error:  # a bug, or a broken model file: the old stack keeps serving
-            LOG.exception("a worker could not prepare the new configuration")
-            return Refusal((), f"a worker failed: {error}")
         return None
 
 

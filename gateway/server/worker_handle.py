@@ -86,9 +86,8 @@ class WorkerHandle:
         except TimeoutError:
             self.process.kill()
             code = await self.process.wait()
-        ended = f"(process {self.process.pid}) " + (
-            f"ended with code {code}" if code >= 0 else f"died of signal {-code}"
-        )
+        ended = f"ended with code {code}" if code >= 0 else f"died of signal {-code}"
+        ended = f"(process {self.process.pid}) {ended}"
         self.process, self.channel = None, None
         return ended
 

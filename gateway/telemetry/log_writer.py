@@ -64,17 +64,13 @@ class LogWriter(logging.Handler):
 
     def is_only_handler_of(self, logger: logging.Logger) -> bool:
         """True: a record of the logger would reach this handler alone, unfiltered, so no record is needed."""
-        one: logging.Logger | None = logger
-        while one is not None and one.parent is not None:
+        one = logger
+        while one.parent is not None:
             if one.handlers or not one.propagate:
                 return False
             one = one.parent
-        return (
-            one is not None
-            and len(one.handlers) == 1
-            and not (logger.filters or self.filters or self.level)
-            and self.formatter is self._format
-        )
+        is_plain = not (logger.filters or self.filters or self.level) and self.formatter is self._format
+        return is_plain and one.handlers == [self]
 
     def write_line(self, level: int, message: str) -> None:
         """Write a line as ``FORMAT`` would, without a record."""
@@ -120,22 +116,17 @@ class LogWriter(logging.Handler):
             self._write_now.clear()
 
     def _write_waiting(self) -> None:
-        lines: list[str] = []
-        written: list[threading.Event] = []
-        while self._waiting:
-            one = self._waiting.popleft()
-            if isinstance(one, str):
-                lines.append(one)
-            else:
-                written.append(one)
+        waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        lines = [one for one in waiting if isinstance(one, str)]
         try:
             if lines:
                 self._write("".join(lines))
         except Exception:  # the reader of the log has ended, or memory is short: this thread has to go on
             for _ in lines:
                 self._dropped()
-        for event in written:
-            event.set()
+        for one in waiting:
+            if isinstance(one, threading.Event):
+                one.set()
 
 
 def _write_all(descriptor: int, text: str) -> None:

@@ -17,8 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from gateway.telemetry.instruments import Labels
-from gateway.telemetry.metric_definitions import METRICS, Metric
+from gateway.telemetry.metric_definitions import METRICS, Labels, Metric
 
 Values = dict[Labels, list[float]]
 """The series of one metric: the value of a number, or the counts of a histogram's buckets and then its sum."""

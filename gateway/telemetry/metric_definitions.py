@@ -31,6 +31,9 @@ LABEL_VALUES = {
 }
 """The values of labels with a closed set, as ``docs/metrics.md`` lists them; ``outcome`` may also be an error code."""
 
+Labels = tuple[str, ...]
+"""The values of a series' labels, in the order of the metric's row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

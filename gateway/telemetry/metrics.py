@@ -1,28 +1,34 @@
-"""Moves the metrics for each finished call."""
+"""Moves the metrics for each finished call, in the one thread that serves.
+
+prometheus-client takes a lock and looks up labels at every step; a call moves a dozen series, a stream one for each
+token. So the numbers are kept here, and become families of prometheus-client when ``/metrics`` is read.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TypeVar
 
 from prometheus_client.process_collector import ProcessCollector
 
 from gateway.core.record import Record
-from gateway.telemetry.instruments import HistogramSeries, Labels, NumberSeries
 from gateway.telemetry.merge import MetricsSnapshot
-from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS
+from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Labels
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-INITIAL = {
+INITIAL = (
     # Counters of rare events, present from the start: their rate reads 0 instead of "no data".
-    "gateway_reloads_total": LABEL_VALUES["result"],
-    "gateway_client_gone_total": LABEL_VALUES["phase"],
-    "gateway_shed_total": LABEL_VALUES["reason (shed)"],
-}
+    *(("gateway_reloads_total", value) for value in LABEL_VALUES["result"]),
+    *(("gateway_client_gone_total", value) for value in LABEL_VALUES["phase"]),
+    *(("gateway_shed_total", value) for value in LABEL_VALUES["reason (shed)"]),
+    ("gateway_worker_restarts_total",),
+    ("gateway_log_lines_dropped_total",),
+)
 
 REJECTIONS = frozenset(LABEL_VALUES["reason (param rejections)"])
 NOT_INCOMPLETE = frozenset({"ok", "client_gone", "client_stalled"})
@@ -37,6 +43,48 @@ SPLIT_SERIES = {
 }
 CUTS = {"engine": "engine cuts", "gateway": "gateway cuts"}
 LABELS = {row.name: row.labels for row in METRICS}
+
+
+class NumberSeries:
+    """One series of a counter or a gauge."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
+
+    def numbers(self) -> list[float]:
+        """The value alone."""
+        return [self.value]
+
+
+class HistogramSeries:
+    """One series of a histogram: a count per bucket, and the sum."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """One for each bucket, and one beyond the last; not cumulative."""
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Add one observation."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Add many observations: a stream has hundreds, and a call for each costs more than counting."""
+        counts = self.counts
+        for bucket in map(bisect_left, repeat(self.bounds), values):
+            counts[bucket] += 1
+        self.sum += sum(values)
+
+    def numbers(self) -> list[float]:
+        """The counts, then the sum."""
+        return [*self.counts, self.sum]
+
 
 Series = TypeVar("Series", NumberSeries, HistogramSeries)
 
@@ -83,11 +131,8 @@ class Metrics:
         self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
         """By the labels of a call; these are names of the configuration, so their number is bounded."""
         self.in_flight = InFlight(self._numbers["gateway_in_flight"])
-        for name, values in INITIAL.items():
-            for value in values:
-                self.count(name, value, by=0)
-        for name in ("gateway_worker_restarts_total", "gateway_log_lines_dropped_total"):
-            self.count(name, by=0)
+        for name, *labels in INITIAL:
+            self.count(name, *labels, by=0)
         self._process = ProcessCollector(registry=None)
         """The metrics of the operating system about this process."""
 

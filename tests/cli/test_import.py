@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import resource
 import shutil
 import signal
@@ -422,6 +423,25 @@ def test_what_cannot_be_imported_writes_nothing(home: Path, words: list[str], co
     assert (ended.returncode, ended.stdout) == (code, b""), ended.stderr.decode()
     assert says in ended.stderr.decode()
     assert sorted(home.rglob("*")) == before
+
+
+DEEP = {
+    "deep.json": "[" * 100_000,
+    "closed.json": "[" * 100_000 + "]" * 100_000,
+    "deep.yaml": "[" * 100_000,
+    "deep.py": "x = " + "[" * 100_000 + "]" * 100_000,
+    "values.py": "x = []\n" + "x = [x]\n" * 60_000 + "models = [dict(abbr='m', meta_template=dict(round=[]), other=x)]",
+    "template.py": "x = []\n" + "x = [x]\n" * 60_000 + "meta_template = dict(round=x)",
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_file_that_nests_without_end_is_refused_in_one_line(home: Path, name: str) -> None:
+    (home / name).write_text(DEEP[name], encoding="utf-8")
+    ended = gateway(home, name, "--out", "-")
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert re.match(rf"{name}\S*: (nest|not valid Python: too many nested)", ended.stderr.decode())
+    assert b"Traceback" not in ended.stderr
 
 
 def test_a_round_without_a_generating_role_is_refused_as_by_check(home: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.cores import usable_cores
-from gateway.config.schema.kinds import MOST_WORKERS, WORKERS
+from gateway.config.schema.kinds import MOST_WORKERS, WORKERS, usable_cores
 
 ALL = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 

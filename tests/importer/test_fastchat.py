@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.importer.fastchat import read_fastchat
-from gateway.importer.fastchat_styles import Conversation, styles
+from gateway.importer.fastchat import Conversation, read_fastchat, styles
 from gateway.template.registry import build, dialogue_of
 from gateway.template.spec import Example
 from gateway.template.validation.template import parse_spec

@@ -1,7 +1,6 @@
 """The steps of ``gateway import``.
 
 - ``sources``: the options, and the drafts of a source.
-- ``verdict``: compares a template with the source's own prompts.
-- ``build``: adds examples to a draft, and checks the file.
+- ``build``: compares a draft with the source's own prompts over the matrix of ``gateway parity``, and adds examples.
 - ``output``: chooses the paths, and writes the files.
 """

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.importing.verdict import verdict_of
 from gateway.config.files import yaml
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError, GatewayError, Problem
-from gateway.importer.draft import Draft, Reference
+from gateway.core.prompt import Prompt, PromptMetadata
+from gateway.importer.draft import SUBSETS, Draft, Reference, has_system
 from gateway.importer.yaml_writer import write_yaml
+from gateway.parity.cases import Case, matrix
+from gateway.parity.causes import CAUSES
+from gateway.parity.compare import CaseResult, compare
+from gateway.parity.sides import Side
 from gateway.template.base import Template
 from gateway.template.lazyllm.template import slots_in
 from gateway.template.registry import build, dialogue_of
@@ -28,6 +33,10 @@ FOLLOW_UP = (QUESTION, {"role": "assistant", "content": "2"}, {"role": "user", "
 CONVERSATIONS = ((QUESTION,), FOLLOW_UP, (SYSTEM, QUESTION), (SYSTEM, *FOLLOW_UP))
 """For the examples; without those that the reference excludes or refuses."""
 MAX_EXAMPLES = 3
+MAX_DIFFERENCES = 3
+"""Differences shown one by one."""
+CONTEXT = 24
+"""Characters shown of either text from the first difference on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ def build_file(draft: Draft) -> TemplateFile:
         template = build(spec)
         reference = draft.reference or (draft.port(spec) if draft.port is not None else None)
         examples = _examples(template, reference, draft)  # first, because a template that never ends stops here
-        lines = verdict_of(template, reference, draft)
+        lines = _verdict(template, reference, draft)
         if reference is not None:
             lines.append(f"The prompts of the examples were written by {reference.name}.")
         lines += _ends(template)
@@ -87,32 +96,30 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
         if reference is not None and any(one.matches(_dialogue(messages)) for one in reference.excluded):
             continue
         for variables in _variables(template.spec):
+            dialogue = _dialogue(messages, variables)
             try:
-                examples.append(_example(template, reference, messages, variables))
-                break
+                prompt = template.render(dialogue)
+                if prompt.messages is not None:
+                    result: dict[str, Any] = {"sent": [dict(message) for message in prompt.messages]}
+                else:
+                    result = {"prompt": prompt.text if reference is None else reference.render(dialogue)}
             except GatewayError as error:
                 refusals.append(error.message)
+                continue
+            given = {"variables": variables} if variables else {}
+            examples.append({"messages": list(messages), **given, **result})
+            break
     if not examples:
         why = refusals[0] if refusals else "the source excludes all of them"
         raise ConfigError((Problem(draft.origin, 0, "", f"no conversation can be shown as an example: {why}"),))
     return examples[:MAX_EXAMPLES]
 
 
-def _example(
-    template: Template, reference: Reference | None, messages: Sequence[Mapping[str, str]], variables: dict[str, str]
-) -> dict[str, Any]:
-    dialogue = _dialogue(messages, variables)
-    prompt = template.render(dialogue)
-    example: dict[str, Any] = {"messages": list(messages), **({"variables": variables} if variables else {})}
-    if prompt.messages is not None:
-        return {**example, "sent": [dict(message) for message in prompt.messages]}
-    return {**example, "prompt": reference.render(dialogue) if reference is not None else prompt.text}
-
-
 def _variables(spec: TemplateSpec) -> list[dict[str, str]]:
     """Variables to try for the slots of a prompter: none, then a text for each."""
-    slots = [] if spec.prompter is None else slots_in(spec.prompter)
-    named = {slot: f"(the {slot})" for slot in slots if spec.prompter is None or slot != spec.prompter.input_slot}
+    if spec.prompter is None:
+        return [{}]
+    named = {slot: f"(the {slot})" for slot in slots_in(spec.prompter) if slot != spec.prompter.input_slot}
     return [{}, named] if named else [{}]
 
 
@@ -127,3 +134,66 @@ def _ends(template: Template) -> list[str]:
             stops = template.render(_dialogue((QUESTION,), variables)).metadata.stops
             return [f"Answers end at: {', '.join(map(repr, stops)) or 'no text that is known: write stop'}"]
     return []
+
+
+# ---------------------------------------------------------------- comparison with the source's own prompts
+
+
+def _verdict(template: Template, reference: Reference | None, draft: Draft) -> list[str]:
+    """The verdict in lines. Raises ``ConfigError`` with the differences if the template is not exact."""
+    if reference is None:
+        return [f"Parity: not compared; the prompts of the examples were written by {draft.examples_by}."]
+    metadata = PromptMetadata(bos=reference.bos)
+    side = Side(lambda dialogue: Prompt(reference.render(dialogue), metadata), reference.whole, reference.bos)
+    tokens = template.spec.jinja.special_tokens.values() if template.spec.jinja is not None else ()
+    cases: list[Case] = []
+    left_out: Counter[str] = Counter()
+    for case in matrix([text for text in tokens if text]):
+        if reference.default_system and not has_system(case.dialogue):
+            case = replace(case, messages=({"role": "system", "content": reference.default_system}, *case.messages))
+        applicable = [one for one in reference.excluded if not (case.whole and one.open_only)]
+        if names := [one.name for one in applicable if one.matches(case.dialogue)]:
+            left_out[names[0]] += 1
+        else:
+            cases.append(case)
+    results = compare(template, side, cases)
+    open_results = [one for one in results if not one.case.whole]
+    wrong = [one for one in open_results if one.verdict in ("differs", "refused by ours")]
+    same = sum(one.verdict in ("same", "refused by both") for one in open_results)
+    if wrong or not same:
+        message = "\n  ".join(_failure(wrong, same, reference))
+        raise ConfigError((Problem(draft.origin, 0, "", message),))
+    return _success(results, same, left_out, reference)
+
+
+def _success(results: Sequence[CaseResult], same: int, left_out: Counter[str], reference: Reference) -> list[str]:
+    lines = [f"Parity: {same} of {same} conversations come out byte for byte as by {reference.name}."]
+    if left_out:
+        lines.append(f"Not compared: {'; '.join([f'{name} ({number})' for name, number in left_out.items()])}.")
+    if reference.default_system:
+        lines.append("Conversations without a system message were compared with the source's own in front.")
+    if accepted := [one.case.name for one in results if one.verdict == "refused by the reference"]:
+        lines.append(f"Refused by the source and accepted here: {', '.join(accepted)}.")
+    if any(one.is_different for one in results if one.case.whole and one.verdict != "not compared"):
+        lines.append("Complete conversations, as scored by perplexity, differ from the source's.")
+    return lines
+
+
+def _failure(wrong: list[CaseResult], same: int, reference: Reference) -> list[str]:
+    names = ", ".join([one.case.name for one in wrong]) or "nothing could be compared"
+    lines = [f"not exact: {same} conversations come out as by {reference.name}, and {len(wrong)} do not: {names}"]
+    for one in wrong[:MAX_DIFFERENCES]:
+        if one.verdict == "differs":
+            texts = [text.encode()[one.at :].decode(errors="replace") for text in (one.ours.text, one.reference.text)]
+            ours, theirs = [repr(text[:CONTEXT]) for text in texts]
+            lines.append(f"{one.case.name}: from byte {one.at} on {ours}, in the source {theirs}")
+        else:
+            lines.append(f"{one.case.name}: refused here: {one.ours.refused}")
+    lines += [CAUSES[cause] for cause in dict.fromkeys([cause for one in wrong for cause in one.causes])]
+    lines += [reference.hint] if reference.hint else []
+    subsets = {word: one for word, one in SUBSETS.items() if word != "system"}
+    matching = [[word for word, one in subsets.items() if one.matches(case.case.dialogue)] for case in wrong]
+    if wrong and all(matching):
+        options = " ".join([f"--without {word}" for word in subsets if any(word in words for words in matching)])
+        lines.append(f"{options} leaves these conversations out of the comparison")
+    return lines

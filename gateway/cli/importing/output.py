@@ -37,10 +37,11 @@ def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path |
 
 
 def _check_path(path: Path, folder: Path | None, *, force: bool) -> None:
-    for one in (path, *([folder] if folder is not None else [])):
+    folders = () if folder is None else (folder, folder / NAMED)
+    for one in (path, *folders):
         if os.path.lexists(one) and not force:
             raise CommandError(f"{one} exists: --force overwrites it, --name or --out writes elsewhere")
-    for one in () if folder is None else (folder, folder / NAMED):
+    for one in folders:
         if one.is_symlink():
             raise CommandError(f"{one} is a link to files that do not belong to this import: remove the link")
 

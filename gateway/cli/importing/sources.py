@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gateway.cli.chat_folders import TEMPLATES, chat_template_in, read_chat_folder
 from gateway.cli.options import CommandError
 from gateway.cli.parity_comparison import chat_template_renderer
-from gateway.config.chat_folders import TEMPLATES, chat_template_in, read_chat_folder
 from gateway.config.files import yaml
 from gateway.config.schema.names import FILE_NAME, quote
 from gateway.config.sections.templates import CHAT
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError
 from gateway.importer import huggingface
 from gateway.importer.draft import TOOLS, Draft, Reference
@@ -25,7 +24,6 @@ from gateway.importer.ollama import read_ollama
 from gateway.importer.opencompass import read_opencompass
 from gateway.importer.source import MAX_BYTES, Source
 from gateway.parity.sides import chat_reference
-from gateway.template.spec import TemplateSpec
 
 STDOUT = "-"
 MODELFILE = "Modelfile"
@@ -87,9 +85,8 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
         if not drafts:
             raise CommandError(f"no model {quote(options.model)} in {options.source}: {names}")
     if options.name is not None and len(drafts) > 1:
-        raise CommandError(
-            f"--name applies only to one template, but there are {len(drafts)}: choose by --model one of {names}"
-        )
+        what = f"--name applies only to one template, but there are {len(drafts)}"
+        raise CommandError(f"{what}: choose by --model one of {names}")
     if options.template_name and len(drafts) == 1:
         drafts = [replace(drafts[0], name=options.template_name)]
     _check_names([draft.name for draft in drafts])
@@ -112,10 +109,8 @@ def _check_options(options: ImportOptions, kind: str) -> None:
 def _check_names(names: list[str]) -> None:
     for name in names:
         if not FILE_NAME.fullmatch(name) or name == CHAT.name:
-            raise CommandError(
-                f'{quote(name)} is not a valid template name: use lower-case letters, digits, ".", "_" and '
-                f'"-", and not "{CHAT.name}"'
-            )
+            form = f'use lower-case letters, digits, ".", "_" and "-", and not "{CHAT.name}"'
+            raise CommandError(f"{quote(name)} is not a valid template name: {form}")
         if names.count(name) > 1:
             raise CommandError(f"several models have the name {quote(name)}: give each its own abbr")
 
@@ -171,26 +166,21 @@ def _parse_yaml(data: bytes, name: str) -> Any:
 
 
 def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
-    read = read_chat_folder(path, variant=options.variant)
-    folder = huggingface.TokenizerFolder(source, read.file, read.files, read.shortened, options.variant)
-    name = options.template_name or _as_name(read.folder.absolute().name)
-    reference, is_our_own = _chat_reference(read.spec)
-    if options.form == "meta":
-        return huggingface.as_meta(folder, name, read.spec, reference, subset=options.without)
-    draft = huggingface.as_jinja(folder, name, read.spec, alone=options.out == STDOUT)
-    return replace(draft, examples_by=reference.name) if is_our_own else replace(draft, reference=reference)
-
-
-def _chat_reference(spec: TemplateSpec) -> tuple[Reference, bool]:
-    """The chat template as a reference, and whether the gateway itself renders it."""
     from gateway.template.huggingface.renderer import JinjaTemplate
 
-    template, renderer = chat_template_renderer(spec, "auto")
+    read = read_chat_folder(path, variant=options.variant)
+    name = options.template_name or _as_name(read.folder.absolute().name)
+    template, renderer = chat_template_renderer(read.spec, "auto")
     side = chat_reference(template)
-
-    def render(dialogue: Dialogue) -> str:
-        return side.render(dialogue).text
-
-    name = f"the chat template ({renderer})"
-    reference = Reference(name=name, render=render, whole=template.whole, bos=spec.bos, excluded=(TOOLS,))
-    return reference, isinstance(template, JinjaTemplate)
+    reference = Reference(
+        name=f"the chat template ({renderer})",
+        render=lambda dialogue: side.render(dialogue).text,
+        whole=template.whole,
+        bos=read.spec.bos,
+        excluded=(TOOLS,),
+    )
+    if options.form == "meta":
+        return huggingface.as_meta(read, source, name, reference, subset=options.without)
+    draft = huggingface.as_jinja(read, source, name, alone=options.out == STDOUT)
+    is_our_own = isinstance(template, JinjaTemplate)
+    return replace(draft, examples_by=reference.name) if is_our_own else replace(draft, reference=reference)

@@ -7,20 +7,26 @@ Kinds that may receive a secret (``url``, ``secret``, ``digest``) never repeat t
 from __future__ import annotations
 
 import datetime
+import math
+import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateway.config.cores import usable_cores
 from gateway.config.files.yaml import parse_scalar
 from gateway.config.schema.names import quote, suggest
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 MOST_WORKERS = 64
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""The container's cgroup file: ``200000 100000`` (microseconds in each period) or ``max 100000``."""
+
 A_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 A_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 A_HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -119,6 +125,16 @@ def choice(*words: str) -> Kind:
         return value
 
     return Kind("one of " + ", ".join(words), read, literal=True)
+
+
+def usable_cores(quota: Path = QUOTA) -> int:
+    """Return the number of cores that this process may use: its CPU affinity, limited by a container's quota."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        allowed, period = quota.read_text(encoding="ascii").split()
+    except (OSError, ValueError):  # no cgroups, or cgroups v1
+        return cores
+    return cores if allowed == "max" else max(1, min(cores, math.ceil(int(allowed) / int(period))))
 
 
 def duration(*, positive: bool = False) -> Kind:

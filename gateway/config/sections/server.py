@@ -24,62 +24,46 @@ VARIABLES = {
 """Name of a variable → its setting."""
 
 
-class ServerSection:
-    """The checked section; ``GATEWAY_SERVER__PORT`` and similar variables take precedence over the file.
+def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, has_keys: bool) -> ServerSpec | None:
+    """Return the section; None, and problems, if a setting is refused. ``values``: the checked section, or ``INVALID``.
 
-    Names with a single underscore are ignored: container platforms create them.
+    ``GATEWAY_SERVER__PORT`` and similar variables take precedence over the file. Names with a single underscore are
+    ignored: container platforms create them. A non-loopback listener without keys is refused
+    (``docs/spec/reliability.md`` F04).
     """
+    settings = {row.name.removeprefix("server."): row.default_value for row in VARIABLES.values()} | (values or {})
+    for variable in sorted(env):
+        if variable in VARIABLES:
+            setting = variable.removeprefix(SERVER).lower()
+            try:
+                settings[setting] = VARIABLES[variable].kind.from_text(env[variable])
+            except ValueError as error:
+                settings[setting] = INVALID
+                document.problems.append(Problem(ENVIRONMENT, 0, variable, str(error)))
+        elif variable.startswith(PREFIX) and "__" in variable:
+            hint = f": only server settings can be set here, as {SERVER}PORT"
+            hint = suggest(variable, VARIABLES) if variable.startswith(SERVER) else hint
+            document.problems.append(Problem(ENVIRONMENT, 0, variable, f"unknown variable{hint}"))
 
-    def __init__(self, document: YamlDocument, values: Any, env: Mapping[str, str]) -> None:
-        self._document = document
-        self._env = env
-        self._values = {row.name.removeprefix("server."): row.default_value for row in VARIABLES.values()}
-        self._values |= values or {}
-        for variable in sorted(env):
-            if variable in VARIABLES:
-                self._override(variable, env[variable])
-            elif variable.startswith(SERVER):
-                self._refuse_variable(variable, f"unknown variable{suggest(variable, VARIABLES)}")
-            elif variable.startswith(PREFIX) and "__" in variable:
-                message = f"unknown variable: only server settings can be set here, as {SERVER}PORT"
-                self._refuse_variable(variable, message)
-
-    def _override(self, variable: str, text: str) -> None:
-        setting = variable.removeprefix(SERVER).lower()
-        try:
-            self._values[setting] = VARIABLES[variable].kind.from_text(text)
-        except ValueError as error:
-            self._values[setting] = INVALID
-            self._refuse_variable(variable, str(error))
-
-    def _refuse_variable(self, variable: str, message: str) -> None:
-        self._document.problems.append(Problem(ENVIRONMENT, 0, variable, message))
-
-    def _blame(self, setting: str, message: str) -> None:
+    def blame(setting: str, message: str) -> None:
         """Add a problem with a setting, at the origin of its value."""
         variable = SERVER + setting.upper()
-        if variable in self._env:
-            self._refuse_variable(variable, message)
+        if variable in env:
+            document.problems.append(Problem(ENVIRONMENT, 0, variable, message))
         else:
-            self._document.refuse(("server", setting), message)
+            document.refuse(("server", setting), message)
 
-    def guard(self, has_keys: bool) -> None:
-        """Refuse a non-loopback listener without keys (``docs/spec/reliability.md`` F04)."""
-        host, admin = self._values["host"], self._values["admin"]
-        if admin and host and admin == f"{url_host(host)}:{self._values['port']}":
-            self._blame("admin", "is the main listener's own address: choose another port, or leave the line out")
-        if not host or is_loopback(host):
-            return
+    host, admin = settings["host"], settings["admin"]
+    if admin and host and admin == f"{url_host(host)}:{settings['port']}":
+        blame("admin", "is the main listener's own address: choose another port, or leave the line out")
+    if host and not is_loopback(host):
         is_open = f"{quote(host)} is open to others"
-        if not has_keys and self._values["insecure_no_keys"] is False:
+        if not has_keys and settings["insecure_no_keys"] is False:
             ways = "name a file under keys.file, or listen on 127.0.0.1"
-            self._blame("host", f"{is_open}, and there are no client keys: {ways}")
-        if self._values["allowed_hosts"] == ():
-            self._blame("host", f"{is_open}: list the names it answers for under server.allowed_hosts")
-
-    def spec(self) -> ServerSpec:
-        """Return the section as a value; call only if there are no problems."""
-        return ServerSpec(**{**self._values, "host": self._values["host"].strip("[]")})
+            blame("host", f"{is_open}, and there are no client keys: {ways}")
+        if settings["allowed_hosts"] == ():
+            blame("host", f"{is_open}: list the names it answers for under server.allowed_hosts")
+    return None if INVALID in settings.values() else ServerSpec(**{**settings, "host": host.strip("[]")})
 
 
 def url_host(host: str) -> str:

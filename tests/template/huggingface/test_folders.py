@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.chat_folders import chat_template_in, read_chat_folder
 from gateway.cli.importing.build import build_file
 from gateway.cli.importing.output import write_files
 from gateway.cli.importing.sources import ImportOptions, read_drafts
-from gateway.config.chat_folders import chat_template_in, read_chat_folder
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from gateway.core.errors import ConfigError, GatewayError

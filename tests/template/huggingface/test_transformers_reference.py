@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.chat_folders import read_chat_folder
+from gateway.cli.chat_folders import read_chat_folder
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.parity.cases import matrix
 from gateway.parity.compare import compare

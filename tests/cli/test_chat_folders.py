@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.chat_folders import chat_template_in, read_chat_folder
+from gateway.cli.chat_folders import chat_template_in, read_chat_folder
 from gateway.core.errors import ConfigError
 from gateway.parity.cases import matrix
 from gateway.parity.sides import chat_reference

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gateway.config.files.reader import FolderFiles, digest_of
 from gateway.core.errors import ConfigError, Problem, TemplateError
+from gateway.importer.huggingface import ChatFolder
 from gateway.template.huggingface.folder import (
     DEFAULT,
     GENERATION,
@@ -24,7 +25,7 @@ from gateway.template.huggingface.folder import (
     shortened,
     template_in,
 )
-from gateway.template.spec import JinjaSpec, SpecProblem, TemplateSpec, ToolsSpec
+from gateway.template.spec import JinjaSpec, SpecProblem, ToolsSpec
 from gateway.template.validation.template import SpecError, parse_spec
 
 TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
@@ -34,21 +35,6 @@ MOST_BYTES = 64 * 1024 * 1024
 """Limit for one file, in bytes; ``tokenizer_config.json`` may list thousands of added tokens."""
 BLOBS = "blobs"
 """Folder of a Hugging Face cache that holds the files to which a snapshot links."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChatFolder:
-    """The chat template of a model's folder."""
-
-    spec: TemplateSpec
-    """The chat template as a template of ``kind: jinja``."""
-    folder: Path
-    file: str
-    """Path of the template's file, relative to the folder."""
-    files: Mapping[str, bytes]
-    """Contents of every file that decides a prompt, by relative path; large files are shortened."""
-    shortened: tuple[str, ...]
-    """The paths of the shortened files."""
 
 
 def chat_template_in(folder: Path) -> Path | None:
@@ -97,7 +83,14 @@ def read_chat_folder(
     # The parser of tool calls does not matter here; that the template accepts tools does.
     if any("tools" in compiled.names for compiled in JinjaTemplate(spec).compiled):
         spec = replace(spec, tools=ToolsSpec(parser="json"))
-    return ChatFolder(spec, folder, name, used, tuple([name for name in used if name in files.shortened]))
+    return ChatFolder(
+        spec=spec,
+        folder=folder,
+        file=name,
+        files=used,
+        shortened=tuple([name for name in used if name in files.shortened]),
+        variant=variant,
+    )
 
 
 def _option_of(problem: SpecProblem) -> str:
