@@ -43,7 +43,7 @@ def chat_template_in(folder: Path) -> Path | None:
     try:
         name = template_in(files.fetch, files.names)
     except TemplateError as error:
-        raise _refusal(folder, error.message) from None
+        raise ConfigError((Problem(str(folder), 0, "", error.message),)) from None
     return None if name is None else folder / name
 
 
@@ -125,14 +125,10 @@ class _Files(FolderFiles):
             with path.open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
         except OSError as error:
-            raise _refusal(path, f"cannot be read ({error.strerror or error})") from None
+            raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
         if len(data) > MOST_BYTES:
-            raise _refusal(path, f"has more than {MOST_BYTES} bytes")
+            raise TemplateError(f"{name} has more than {MOST_BYTES} bytes")
         if name != TOKENIZER or (kept := shortened(data, self.fetch(GENERATION))) is data:
             return data
         self.shortened.append(name)
         return kept
-
-
-def _refusal(path: Path, message: str) -> ConfigError:
-    return ConfigError((Problem(str(path), 0, "", message),))

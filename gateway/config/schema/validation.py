@@ -13,16 +13,11 @@ from gateway.config.schema.settings import ALIASES, ROWS, Row
 class Invalid:
     """Replaces a refused value or mapping, and all that it would hold, so that later checks do not report it again."""
 
-    __slots__ = ()
-
     def __bool__(self) -> bool:
         return False
 
     def __getitem__(self, key: str) -> Invalid:
         return self
-
-    def __repr__(self) -> str:
-        return "INVALID"
 
 
 INVALID: Final = Invalid()
