@@ -23,20 +23,23 @@ from bench.conversation import (
 from bench.interpreter import report
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
-from gateway.core.dialogue import Dialogue, Message, RenderOptions, plain_messages
+from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.template.base import Template
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
+from gateway.wire.requests import read_chat
 
 SLOTTED = {"kind": "prompter", "class": "chat", "marks_of": "qwen"}
 
 
 def asked(turns: int) -> Sequence[Message]:
     """The conversation as the gateway's reader hands it to a template."""
-    body = orjson.dumps([{"role": role, "content": text} for role, text in conversation(turns)])
-    messages = plain_messages(orjson.loads(body))
-    assert messages is not None
-    return messages
+    body = orjson.dumps(
+        {"model": "m", "messages": [{"role": role, "content": text} for role, text in conversation(turns)]}
+    )
+    dialogue = read_chat(orjson.loads(body), request_id="req_1", received=0.0).dialogue
+    assert dialogue is not None
+    return dialogue.messages
 
 
 def main() -> None:

@@ -41,15 +41,14 @@ def messages_of(turns: int) -> list[dict[str, str]]:
 
 def ours(family: str, turns: int) -> Any:
     """A call that renders once, by the gateway."""
-    from gateway.core.dialogue import Dialogue, plain_messages
+    from bench.renders import asked
+    from gateway.core.dialogue import Dialogue
     from gateway.template.registry import build
     from gateway.template.validation.template import parse_spec
 
     source = (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
     template = build(parse_spec({"kind": "jinja", "template": source, "special_tokens": TOKENS}, name=family))
-    messages = plain_messages(messages_of(turns))
-    assert messages is not None
-    dialogue = Dialogue(messages)
+    dialogue = Dialogue(asked(turns))
     return lambda: template.render(dialogue).text
 
 

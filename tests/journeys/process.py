@@ -26,9 +26,17 @@ def free_port() -> int:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours without its gateway settings, with the package on the path."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    """Ours without its gateway settings but with its fast paths, and with the package on the path."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GATEWAY_") or name == "GATEWAY_FAST_PATHS"
+    }
     return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+OUTCOMES = {"ok": " serves now: ", "error": "the old configuration keeps serving"}
+"""What the log says at the end of a reload."""
 
 
 class Process:
@@ -63,10 +71,15 @@ class Process:
         return int(found[1]) if found else 0
 
     def reload(self, result: str) -> None:
-        """SIGHUP, and wait for the outcome."""
-        before = self.reloads(result)
-        self.signal(signal.SIGHUP)
-        assert eventually(lambda: self.reloads(result) > before), self.log
+        """SIGHUP, and wait until the log has the outcome of a reload that began after the call.
+
+        Twice, because a reload that the file watcher began before may end first. By the log and not by the metric,
+        because the log is written by a thread and may come later.
+        """
+        for _ in range(2):
+            before = self.log.count(OUTCOMES[result])
+            self.signal(signal.SIGHUP)
+            assert eventually(lambda before=before: self.log.count(OUTCOMES[result]) > before), self.log
 
     def models(self) -> list[str]:
         return [card["id"] for card in self.http.get("/v1/models").json()["data"]]
