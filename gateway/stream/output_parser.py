@@ -22,7 +22,8 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.frozen import dataclass
 from gateway.stream.reasoning import Reasoning, Thinking, Thought
-from gateway.stream.tool_calls import Format, ParsedCall, Piece, Scanner, UnparsedCall
+from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
+from gateway.stream.tool_calls.scanner import Scanner
 
 HEAVY = 16 * 1024
 """Characters; parsing so many takes up to 30 ms, and handing them to a thread 0.1 ms."""

@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
-from gateway.stream.tool_calls import FORMATS, CallTokens, ParsedCall, Scanner, UnparsedCall
+from gateway.stream.tool_calls.format import ParsedCall, UnparsedCall
+from gateway.stream.tool_calls.formats import FORMATS
+from gateway.stream.tool_calls.lazyllm import CallTokens
+from gateway.stream.tool_calls.scanner import Scanner
 from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.json5 import NotJson5, read_json5
 from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls

@@ -23,11 +23,19 @@ from collections.abc import Collection, Generator
 from typing import Any
 
 from gateway.core.frozen import dataclass
-from gateway.stream.stop_search import StopScanner, StopSet, stop_set
-from gateway.stream.tool_calls.format import MAX_CALLS, Calls, Format, ParsedCall
-from gateway.stream.tool_calls.json_calls import UNUSED_KEYS, as_json, calls_in, object_to
+from gateway.stream.stop_search import StopScanner, stop_set
+from gateway.stream.tool_calls.format import (
+    BOTH_QUOTES,
+    Calls,
+    Format,
+    ParsedCall,
+    Region,
+    end_with,
+    skip_to,
+    skip_value,
+)
+from gateway.stream.tool_calls.json_calls import UNUSED_KEYS, as_json, calls_in, one_object
 from gateway.stream.tool_calls.literals import expression, literal
-from gateway.stream.tool_calls.region import BOTH_QUOTES, Region, Rule, end_with, skip_value
 
 KEYS = ("parameters", "arguments")
 MAX_STRINGS = 4
@@ -50,9 +58,9 @@ def lazyllm(tokens: CallTokens, names: Collection[str] = ()) -> Format:
     """The format with these tokens, for tools of these names."""
     lines = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
     return Format(
-        rule=_rule_of(tokens),
+        rule=lambda region: _rule(region, tokens),
         read=lambda text: _read(text, tokens),
-        markers=stop_set((tokens.start, *lines) if tokens.start else lines),
+        markers=stop_set((tokens.start, *lines)),
         closing=tokens.end,
         markers_begin_lines=True,
         failure_signs=(tokens.start or "name",),
@@ -62,83 +70,52 @@ def lazyllm(tokens: CallTokens, names: Collection[str] = ()) -> Format:
 # ---------------------------------------------------------------- regions
 
 
-def _rule_of(tokens: CallTokens) -> Rule:
-    after_name = StopSet((tokens.args, tokens.end, tokens.start))
-
-    def rule(region: Region) -> Generator[None, None, int]:
-        marker = region.text
-        if marker != tokens.start:  # rule B
-            region.at = len(marker) - 1
-            yield from skip_value(region, BOTH_QUOTES)
-            if region.whole and len(marker) == len("\n{"):
-                yield from _skip_line_end(region)
-            return region.offset
+def _rule(region: Region, tokens: CallTokens) -> Generator[None, None, int]:
+    marker = region.text
+    if marker == tokens.start:
         region.at = len(marker)
         if tokens.args:
-            return (yield from _named(region, tokens, after_name))
+            return (yield from _named(region, tokens))
         yield from skip_value(region, BOTH_QUOTES)
         return (yield from end_with(region, tokens.end))
-
-    return rule
-
-
-def _skip_line_end(region: Region) -> Generator[None, None, None]:
-    """An object without a name before it fills its lines: only white space follows it, up to the line's end."""
-    region.whole = False
-    found = yield from _skip_to(region, _TEXT_OR_LINE_END)
-    if found == "\n":
-        region.whole = True
-    else:
-        region.at += 1  # this character becomes part of the region, which holds no call then
+    region.at = len(marker) - 1
+    yield from skip_value(region, BOTH_QUOTES)
+    if region.whole and len(marker) == len("\n{"):  # without a name before it: only white space follows on its line
+        region.whole = (yield from skip_to(region, _TEXT_OR_LINE_END)) == "\n"
+        if not region.whole:
+            region.at += 1  # this character becomes part of the region, which holds no call then
+    return region.offset
 
 
-def _named(region: Region, tokens: CallTokens, after_name: StopSet) -> Generator[None, None, int]:
+def _named(region: Region, tokens: CallTokens) -> Generator[None, None, int]:
     """Behind the start token: a name, then the end; or the args token, the arguments and the end.
 
     The end token of one family is a line break, which also stands behind the name: an end followed by ``args`` does
     not end the call, and neither does one before the name.
     """
-    yield from _skip_to(region, _TEXT)
-    mark = yield from _skip_past(region, after_name)
+    yield from skip_to(region, _TEXT)
+    mark = yield from _skip_past(region, (tokens.args, tokens.end, tokens.start))
     if mark == tokens.start:
         return region.offset - len(mark)
     if mark == tokens.end:
         region.whole = True
         length = region.offset
-        if mark.strip():
+        if mark.strip() or (yield from end_with(region, tokens.args)) == length:
             return length
-        while True:
-            rest = region.text[region.at :].lstrip()
-            region.at = len(region.text) - len(rest)
-            if rest.startswith(tokens.args):
-                break
-            if not tokens.args.startswith(rest):
-                return length
-            yield
-        region.at += len(tokens.args)
-    first = yield from _skip_to(region, _TEXT)
+    first = yield from skip_to(region, _TEXT)
     region.whole = False
     if first in "{[":
         yield from skip_value(region, BOTH_QUOTES)
         return (yield from end_with(region, tokens.end))
     # Arguments without brackets cannot hold a start token.
-    mark = yield from _skip_past(region, stop_set((tokens.end, tokens.start)))
+    mark = yield from _skip_past(region, (tokens.end, tokens.start))
     region.whole = mark == tokens.end
     return region.offset if region.whole else region.offset - len(mark)
 
 
-def _skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, str]:
-    """Move to the first match, and return it."""
-    while (found := pattern.search(region.text, region.at)) is None:
-        region.at = len(region.text)
-        yield
-    region.at = found.start()
-    return found[0]
-
-
-def _skip_past(region: Region, marks: StopSet) -> Generator[None, None, str]:
+def _skip_past(region: Region, marks: tuple[str, ...]) -> Generator[None, None, str]:
     """Move behind the first of the marks, and return it."""
-    scanner = StopScanner(marks)
+    scanner = StopScanner(stop_set(marks))
     while True:
         held = scanner.held
         out, mark = scanner.feed(region.text[region.at :])
@@ -152,46 +129,37 @@ def _skip_past(region: Region, marks: StopSet) -> Generator[None, None, str]:
 # ---------------------------------------------------------------- calls of a whole region
 
 
-def _read(text: str, tokens: CallTokens) -> Calls | None:
-    try:
-        if not tokens.start or not text.startswith(tokens.start):
-            return _read_lines(text.strip())
-        body = text.removeprefix(tokens.start)
-        if not tokens.args:
-            return _objects(body.removesuffix(tokens.end))
-        name, args, arguments = body.partition(tokens.args)
-        if args:
-            return (ParsedCall(_name(name), _arguments(arguments.removesuffix(tokens.end))),)
-        name, end, rest = body.lstrip().partition(tokens.end)
-        return (ParsedCall(_name(name), "{}"),) if end and not rest.strip() else None
-    except ValueError:
-        return None
+def _read(text: str, tokens: CallTokens) -> Calls:
+    if not tokens.start or not text.startswith(tokens.start):  # rule B
+        text = text.strip()
+        if text.startswith(("{", "[")):
+            return _objects(text)
+        name, _, arguments = text.partition("\n")
+        return (_named_call(name, _arguments(arguments)),)
+    body = text.removeprefix(tokens.start)
+    if not tokens.args:
+        return _objects(body.removesuffix(tokens.end))
+    name, args, arguments = body.partition(tokens.args)
+    if args:
+        return (_named_call(name, _arguments(arguments.removesuffix(tokens.end))),)
+    name, end, rest = body.lstrip().partition(tokens.end)
+    return (_named_call(name, "{}"),) if end and not rest.strip() else ()
 
 
-def _read_lines(text: str) -> Calls | None:
-    """Rule B."""
-    if text.startswith(("{", "[")):
-        return _objects(text)
-    name, _, arguments = text.partition("\n")
-    return (ParsedCall(_name(name), _arguments(arguments)),)
-
-
-def _name(text: str) -> str:
-    if not text.strip():
+def _named_call(name: str, arguments: str) -> ParsedCall:
+    if not name.strip():
         raise ValueError("no name")
-    return text.strip()
+    return ParsedCall(name.strip(), arguments)
 
 
 def _arguments(text: str) -> str:
-    """The JSON object that the arguments are; unchanged where they are JSON. Raises ValueError."""
+    """The JSON object that the arguments are; unchanged where they are JSON."""
     for _ in range(MAX_STRINGS):
         text = text.strip()
         try:
-            if object_to(text) == len(text):
-                return text
+            return one_object(text)
         except ValueError:
-            pass
-        value = _value(text)
+            value = _value(text)
         if isinstance(value, dict):
             return as_json(value)
         if not isinstance(value, str):
@@ -200,13 +168,12 @@ def _arguments(text: str) -> str:
     raise ValueError("not an object")
 
 
-def _objects(text: str) -> Calls | None:
-    calls = calls_in(text, KEYS)
-    if calls is not None:
-        return calls
-    value = _value(text)
-    items = value if isinstance(value, list) else [value]
-    return tuple(map(_call, items)) if 0 < len(items) <= MAX_CALLS else None
+def _objects(text: str) -> Calls:
+    try:
+        return calls_in(text, KEYS)
+    except ValueError:
+        value = _value(text)
+    return tuple(map(_call, value if isinstance(value, list) else [value]))
 
 
 def _call(value: Any) -> ParsedCall:
@@ -224,8 +191,8 @@ def _call(value: Any) -> ParsedCall:
 
 
 def _value(text: str) -> Any:
-    """JSON, or the part of JSON5 that ``literals.py`` reads. Raises ValueError."""
+    """JSON, or the part of JSON5 that ``literals.py`` reads."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return literal(expression(text))

@@ -1,7 +1,7 @@
 """Reads Python's literals, and JSON5 where it looks like them. Nothing is executed.
 
 Python's parser reads the text, and this module accepts numbers, strings, ``True`` or ``true``, lists, tuples and dicts
-of its tree. Comments and a leading ``+`` of JSON5 are not read.
+of its tree. Comments and a leading ``+`` of JSON5 are not read. Errors: see ``format.FAULTS``.
 """
 
 from __future__ import annotations
@@ -15,32 +15,20 @@ MAX_LENGTH = 64 * 1024
 """Characters that are parsed; Python's parser takes 0.1 s and a hundred times as many bytes for them."""
 
 WORDS = {"true": True, "false": False, "null": None}
-_FAULTS = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""Raised by Python's parser for text that is not an expression, or is nested too deeply."""
 
 
 def expression(text: str) -> ast.expr:
-    """The one expression in a text. Raises ValueError."""
+    """The one expression in a text."""
     if len(text) > MAX_LENGTH:
         raise ValueError("too long")
-    try:
-        with warnings.catch_warnings():
-            # Python warns of an unknown escape (``"\\d"``) on standard error, and quotes the model's text.
-            warnings.simplefilter("ignore")
-            return ast.parse(text.strip(), mode="eval").body
-    except _FAULTS:
-        raise ValueError("not an expression") from None
+    with warnings.catch_warnings():
+        # Python warns of an unknown escape (``"\\d"``) on standard error, and quotes the model's text.
+        warnings.simplefilter("ignore")
+        return ast.parse(text.strip(), mode="eval").body
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of a literal, as far as JSON can hold it. Raises ValueError."""
-    try:
-        return _literal(node)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _literal(node: ast.expr) -> Any:
+    """The value of a literal, as far as JSON can hold it."""
     match node:
         case ast.Constant(value=str() | int() | None as value):
             return value
@@ -51,10 +39,12 @@ def _literal(node: ast.expr) -> Any:
         case ast.Name(id=word) if word in WORDS:
             return WORDS[word]
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_literal(item) for item in items]
+            return [literal(item) for item in items]
         case ast.Dict(keys=keys, values=values):
-            return _members([_key(key) for key in keys], [_literal(value) for value in values])
-    raise ValueError("not a literal")
+            found = {_key(key): literal(value) for key, value in zip(keys, values, strict=True)}
+            if len(found) == len(keys):
+                return found
+    raise ValueError("not a literal, or a key that is used twice")
 
 
 def _key(node: ast.expr | None) -> str:
@@ -62,9 +52,3 @@ def _key(node: ast.expr | None) -> str:
         case ast.Constant(value=str() as value) | ast.Name(id=value):
             return value
     raise ValueError("not a key")
-
-
-def _members(keys: list[str], values: list[Any]) -> dict[str, Any]:
-    if len(set(keys)) != len(keys):
-        raise ValueError("a key is used twice")
-    return dict(zip(keys, values, strict=True))

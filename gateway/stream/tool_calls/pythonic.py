@@ -11,10 +11,9 @@ import keyword
 import re
 from collections.abc import Generator
 
-from gateway.stream.tool_calls.format import MAX_CALLS, Calls, Format, ParsedCall
+from gateway.stream.tool_calls.format import BOTH_QUOTES, Calls, Format, ParsedCall, Region, skip_brackets
 from gateway.stream.tool_calls.json_calls import as_json
 from gateway.stream.tool_calls.literals import expression, literal
-from gateway.stream.tool_calls.region import BOTH_QUOTES, Region, skip_brackets
 
 NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 HEAD = re.compile(r"\[\s*(?:([^\W\d][\w.]*)\s*)?")
@@ -36,32 +35,19 @@ def _rule(region: Region) -> Generator[None, None, int]:
     return region.offset
 
 
-def _read(text: str) -> Calls | None:
-    try:
-        listed = expression(text)
-        if not isinstance(listed, ast.List) or not 0 < len(listed.elts) <= MAX_CALLS:
-            return None
-        return tuple([_call(node) for node in listed.elts])
-    except (ValueError, RecursionError):
-        return None
+def _read(text: str) -> Calls:
+    listed = expression(text)
+    return tuple(map(_call, listed.elts)) if isinstance(listed, ast.List) else ()
 
 
 def _call(node: ast.expr) -> ParsedCall:
     if not isinstance(node, ast.Call) or node.args:
         raise ValueError("not a call with named arguments")
-    arguments = {}
-    for given in node.keywords:
-        if given.arg is None or given.arg in arguments:
-            raise ValueError("an argument without a name, or a name that is used twice")
-        arguments[given.arg] = literal(given.value)
-    return ParsedCall(_name(node.func), as_json(arguments))
-
-
-def _name(node: ast.expr) -> str:
-    name = ast.unparse(node)
-    if not NAME.fullmatch(name):
-        raise ValueError("not a name")
-    return name
+    arguments = {given.arg: literal(given.value) for given in node.keywords}
+    name = ast.unparse(node.func)
+    if None in arguments or len(arguments) != len(node.keywords) or not NAME.fullmatch(name):
+        raise ValueError("an argument without a name, a name that is used twice, or one that is not a name")
+    return ParsedCall(name, as_json(arguments))
 
 
 def _can_name(name: str) -> bool:

@@ -1,0 +1,106 @@
+"""The table of formats, and those whose calls are JSON. To add a format: its ``Format``, and one row of ``FORMATS``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Generator, Mapping
+
+from gateway.stream.stop_search import StopSet
+from gateway.stream.tool_calls.format import (
+    Calls,
+    Format,
+    ParsedCall,
+    Region,
+    blank_to,
+    end_with,
+    skip_brackets,
+    skip_value,
+)
+from gateway.stream.tool_calls.json_calls import calls_in, one_object
+from gateway.stream.tool_calls.lazyllm import CallTokens, lazyllm
+from gateway.stream.tool_calls.pythonic import PYTHONIC
+
+
+def _json_format(
+    marker: str = "", end: str = "", *, keys: tuple[str, ...] = ("arguments",), first: bool = False, separator: str = ""
+) -> Format:
+    """Objects with ``name`` and one of ``keys``, or a list of them.
+
+    They stand between ``marker`` and ``end``, or, with ``first``, at the beginning of the answer without a marker.
+    """
+
+    def rule(region: Region) -> Generator[None, None, int]:
+        region.at = len(marker) if region.text == marker else 0
+        yield from skip_value(region)
+        return (yield from end_with(region, end))
+
+    def read(text: str) -> Calls:
+        return calls_in(text.removeprefix(marker).removesuffix(end), keys)
+
+    return Format(
+        rule=rule,
+        read=read,
+        markers=StopSet((marker,)),
+        openers="{[" if first else "",
+        separator=separator,
+        failure_signs=(*filter(None, (marker,)), *(('"name"',) if first else ())),
+    )
+
+
+# ---------------------------------------------------------------- mistral
+
+MISTRAL_MARKER = "[TOOL_CALLS]"
+MISTRAL_HEADER = re.compile(r"\s*([\w.-]{1,64})\s*(?:\[CALL_ID\]\w{1,64})?(?:\[ARGS\])?\s*")
+MAX_HEADER = 256
+
+
+def _mistral_rule(region: Region) -> Generator[None, None, int]:
+    """The marker, a name if the calls are not a list, and one JSON value; without a value the marker alone."""
+    region.at = len(MISTRAL_MARKER)
+    while True:
+        header = region.text[region.at : region.at + MAX_HEADER + 1]
+        blanks = blank_to(header, 0)
+        opening = blanks if header[blanks : blanks + 1] == "[" else header.find("{")
+        if opening >= 0 or len(header) > MAX_HEADER:
+            break
+        yield
+    if not 0 <= opening <= MAX_HEADER or (header[opening] == "{" and not MISTRAL_HEADER.fullmatch(header, 0, opening)):
+        return len(MISTRAL_MARKER)
+    region.at += opening
+    yield from skip_brackets(region)
+    return region.offset
+
+
+def _read_mistral(text: str) -> Calls:
+    body = text.removeprefix(MISTRAL_MARKER)
+    if body.lstrip().startswith("["):
+        return calls_in(body)
+    header = MISTRAL_HEADER.match(body)
+    return (ParsedCall(header[1], one_object(body[header.end() :])),) if header is not None else ()
+
+
+_MISTRAL = Format(
+    rule=_mistral_rule, read=_read_mistral, markers=StopSet((MISTRAL_MARKER,)), failure_signs=(MISTRAL_MARKER,)
+)
+
+# ---------------------------------------------------------------- the table
+
+_HERMES = _json_format("<tool_call>", "</tool_call>")
+_JSON = _json_format(first=True)
+_LLAMA3_JSON = _json_format("<|python_tag|>", keys=("parameters", "arguments"), first=True, separator=";")
+
+FORMATS: Mapping[str, Callable[[CallTokens, Collection[str]], Format]] = {
+    # Anywhere in the text; an end marker inside a string of the arguments belongs to the string. A call that is
+    # complete but for its end marker counts.
+    "hermes": lambda tokens, names: _HERMES,
+    # For models without a marker of their own. Text behind the calls is content, and so is JSON without calls.
+    "json": lambda tokens, names: _JSON,
+    # Code after the marker is text.
+    "llama3_json": lambda tokens, names: _LLAMA3_JSON,
+    "pythonic": lambda tokens, names: PYTHONIC,
+    # ``[TOOL_CALLS]`` and a list of calls; or, since tokenizer v11, ``[TOOL_CALLS]add{"a": 1}`` or
+    # ``[TOOL_CALLS]add[CALL_ID]k3x9q2f7a[ARGS]{"a": 1}``, for each call. The gateway assigns an id of its own.
+    "mistral": lambda tokens, names: _MISTRAL,
+    "lazyllm": lazyllm,
+}
+"""By ``tools.parser``: the format for a template's tokens and a request's tool names, which only ``lazyllm`` needs."""
