@@ -15,13 +15,12 @@ Runs behind the stop cutter, for templates that declare tools or thinking. For e
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.frozen import dataclass
-from gateway.stream.reasoning import Reasoning, Thinking, Thought
+from gateway.stream.reasoning import Reasoning, Thinking
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.scanner import Scanner
 
@@ -58,24 +57,23 @@ class OutputParser:
         self._options = options
         self._new_id = new_id
         self._choices: dict[int, _ChoiceParser] = {}
-        self._open = set(range(choices))
-        self.failures = 0
-        """Texts that looked like a call and were none."""
+        self._expected = choices
 
     @property
     def done(self) -> bool:
         """True: every expected choice has been ended by the parser."""
-        return not self._open
+        return all(index in self._choices and self._choices[index].ended for index in range(self._expected))
+
+    @property
+    def failures(self) -> int:
+        """Number of texts that looked like a call and were none."""
+        return sum(choice.failures for choice in self._choices.values())
 
     def is_heavy(self, batch: Sequence[Event]) -> bool:
         """True if parsing the batch, with the text held, would block an event loop for too long."""
-        size = 0
-        for event in batch:
-            if type(event) is Delta:
-                size += len(event.text)
-        for choice in self._choices.values():
-            size += choice.waiting // 4  # most often held text only waits for more, and a thread has its price
-        return size > HEAVY
+        size = sum(len(event.text) for event in batch if isinstance(event, Delta))
+        # most often held text only waits for more, and a thread has its price
+        return size + sum(choice.waiting // 4 for choice in self._choices.values()) > HEAVY
 
     def read(self, batch: Sequence[Event]) -> list[Event]:
         """The events that can be sent now."""
@@ -87,25 +85,18 @@ class OutputParser:
                 out += self._choice(event.index).end(event)
             else:
                 out.append(event)
-        self._update()
         return out
 
     def close(self, last: Sequence[Event] = ()) -> list[Event]:
         """The upstream has ended: ``last`` and the text still held, choice by choice, without new finish events."""
         out = self.read(last)
-        out += [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
-        self._update()
-        return out
+        return out + [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
     def _choice(self, index: int) -> _ChoiceParser:
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = _ChoiceParser(index, self._options, self._new_id)
         return choice
-
-    def _update(self) -> None:
-        self.failures = sum(choice.failures for choice in self._choices.values())
-        self._open = {index for index in self._open if index not in self._choices or not self._choices[index].ended}
 
 
 class _ChoiceParser:
@@ -124,21 +115,18 @@ class _ChoiceParser:
         self._scanner = None if options.calls is None else Scanner(options.calls, options.names)
         self._made = 0
         """Calls so far."""
-        self._opened_calls: list[Event] = []
-        """Calls that the prompt has written, to be sent with the first event of the model."""
         self.ended = False
         self.failures = 0
         self._has_text = False
         """The model has written text: a call that only the prompt has begun is not a failure."""
         self._prompt_held = 0
         """Characters of the held text that the prompt has written, not the model."""
-        if options.opened:
-            self._opened_calls = [
-                event
-                for event in self._text(options.opened)
-                if isinstance(event, Delta) and "tool_calls" in event.fields
-            ]
-            self._prompt_held = 0 if self._scanner is None else self._scanner.held
+        self._opened_calls: list[Event] = [
+            event for event in self._text(options.opened) if isinstance(event, Delta) and "tool_calls" in event.fields
+        ]
+        """Calls that the prompt has written, to be sent with the first event of the model."""
+        if options.opened and self._scanner is not None:
+            self._prompt_held = self._scanner.held
 
     @property
     def waiting(self) -> int:
@@ -153,63 +141,60 @@ class _ChoiceParser:
         if delta.logprobs is None and not delta.fields and not delta.extras:
             return events
         first = events[0] if events else None
-        if isinstance(first, Delta):
-            fields = {**first.fields, **delta.fields}
-            events[0] = Delta(self._index, first.text, delta.logprobs, fields or EMPTY_MAPPING, delta.extras)
-            return events
-        return [Delta(self._index, "", delta.logprobs, delta.fields, delta.extras), *events]
+        if not isinstance(first, Delta):
+            return [Delta(self._index, "", delta.logprobs, delta.fields, delta.extras), *events]
+        fields = {**first.fields, **delta.fields} or EMPTY_MAPPING
+        return [Delta(self._index, first.text, delta.logprobs, fields, delta.extras), *events[1:]]
 
     def end(self, finish: Finish) -> list[Event]:
         if self.ended:
             return []
-        events = self.flush(stopped=finish.reason == "stop" and not self._may_be_client_stop(finish.matched))
+        # Few engines report which stop matched; at one of the client the model has not ended its call.
+        foreign, matched = self._options.foreign_stops, finish.matched
+        may_be_foreign = bool(foreign) and (matched is None or matched in foreign)
+        events = self.flush(stopped=finish.reason == "stop" and not may_be_foreign)
         if finish.reason == "stop" and self._made:
             finish = Finish(finish.index, "tool_calls", finish.matched, finish.source, finish.extras)
         return events if events and isinstance(events[-1], Finish) else [*events, finish]
-
-    def _may_be_client_stop(self, matched: str | int | None) -> bool:
-        """True if the end may come from a stop of the client; few engines report which stop matched."""
-        foreign = self._options.foreign_stops
-        return bool(foreign) and (matched is None or matched in foreign)
 
     def flush(self, *, stopped: bool = False) -> list[Event]:
         """All held text; ends the choice. ``stopped``: see ``Scanner.end``."""
         if self.ended:
             return []
-        events, self._opened_calls = [*self._opened_calls], []
+        events, self._opened_calls = self._opened_calls, []
         if self._reasoning is not None:
-            events += self._parts(self._reasoning.end())
+            events += self._deltas(*self._reasoning.end())
         if self._scanner is not None and not self.ended:
             events += self._pieces(self._scanner.end(stopped=stopped))
         self.ended = True
         return events
 
     def _text(self, text: str) -> list[Event]:
-        return self._parts([text] if self._reasoning is None else self._reasoning.feed(text))
+        return self._deltas(*(("", text) if self._reasoning is None else self._reasoning.feed(text)))
 
-    def _parts(self, parts: Sequence[Thought | str]) -> list[Event]:
+    def _deltas(self, thought: str, text: str) -> list[Event]:
         events: list[Event] = []
-        for part in parts:
-            if isinstance(part, Thought):
-                assert self._options.thinking is not None
-                events.append(Delta(self._index, fields=dict.fromkeys(self._options.thinking.fields, part.text)))
-            elif self._scanner is not None:
-                events += self._pieces(self._scanner.feed(part))
-            elif part:
-                events.append(Delta(self._index, part))
+        if thought:
+            assert self._options.thinking is not None
+            events.append(Delta(self._index, fields=dict.fromkeys(self._options.thinking.fields, thought)))
+        if text:
+            events += [Delta(self._index, text)] if self._scanner is None else self._pieces(self._scanner.feed(text))
         return events
 
     def _pieces(self, pieces: Sequence[Piece]) -> list[Event]:
         events: list[Event] = []
         for piece in pieces:
-            if self.ended:
-                break
             if isinstance(piece, ParsedCall):
                 self._prompt_held = 0
-                events += self._call(piece)
+                head = {"name": piece.name, "arguments": ""}
+                call = {"index": self._made, "id": self._new_id(), "type": "function", "function": head}
+                rest = {"index": self._made, "function": {"arguments": piece.arguments}}
+                events += [Delta(self._index, fields={"tool_calls": [fragment]}) for fragment in (call, rest)]
+                self._made += 1
                 if self._options.one_call:
                     self.ended = True
                     events.append(Finish(self._index, "tool_calls", source="gateway"))
+                    break
                 continue
             if isinstance(piece, UnparsedCall):
                 self.failures += self._has_text
@@ -219,15 +204,3 @@ class _ChoiceParser:
             if piece[of_prompt:]:
                 events.append(Delta(self._index, piece[of_prompt:]))
         return events
-
-    def _call(self, called: ParsedCall) -> list[Event]:
-        number = self._made
-        self._made += 1
-        head = {"name": called.name, "arguments": ""}
-        return [
-            self._tool_call({"index": number, "id": self._new_id(), "type": "function", "function": head}),
-            self._tool_call({"index": number, "function": {"arguments": called.arguments}}),
-        ]
-
-    def _tool_call(self, fragment: Mapping[str, Any]) -> Delta:
-        return Delta(self._index, fields={"tool_calls": [fragment]})

@@ -30,75 +30,48 @@ class Thinking:
     """The message's keys that carry the reasoning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Thought:
-    """More of the reasoning; never empty."""
-
-    text: str
-
-
 class Reasoning:
     """Splits the text of one choice."""
 
-    __slots__ = ("_blank", "_blank_size", "_end", "_head", "_open", "_thinking")
+    __slots__ = ("_blank", "_end", "_head", "_thinking")
 
     def __init__(self, thinking: Thinking) -> None:
         self._thinking = thinking
-        self._open = thinking.open
-        self._blank: list[str] = []
+        self._blank = ""
         """White space at the start."""
-        self._blank_size = 0
         self._head: str | None = ""
-        """Text that may still become the begin marker; None once that is decided."""
+        """Text behind it that may still become the begin marker; None once that is decided."""
         self._end: StopScanner | None = None
         """Finds the end marker; set during the reasoning."""
 
-    def feed(self, text: str) -> list[Thought | str]:
-        """The parts that are certain now."""
+    def feed(self, text: str) -> tuple[str, str]:
+        """More of the reasoning, and more of the answer, as far as they are certain now."""
         if self._head is not None:
-            return self._begin(text)
-        if self._end is not None:
-            return self._think(self._end, text)
-        return [text] if text else []
+            return self._begin(self._head + text)
+        if self._end is None:
+            return "", text
+        held = self._end.held
+        thought, marker = self._end.feed(text)
+        if marker is None:
+            return thought, ""
+        self._end = None
+        return thought, text[len(thought) - held + len(marker) :]
 
-    def end(self) -> list[Thought | str]:
+    def end(self) -> tuple[str, str]:
         """The text still held, when the choice has ended."""
         if self._head is not None:
-            head, self._head = "".join(self._blank) + self._head, None
-            return _parts(head, thought=self._open)
-        if self._end is not None:
-            return _parts(self._end.flush(), thought=True)
-        return []
+            held, self._head = self._blank + self._head, None
+            return (held, "") if self._thinking.open else ("", held)
+        return ("" if self._end is None else self._end.flush()), ""
 
-    def _begin(self, text: str) -> list[Thought | str]:
-        head = (self._head or "") + text
-        stripped, marker = head.lstrip(), self._thinking.begin
-        self._blank.append(head[: len(head) - len(stripped)])
-        self._blank_size += len(head) - len(stripped)
-        if not stripped.startswith(marker) and marker.startswith(stripped) and self._blank_size <= MAX_BLANK:
-            self._head = stripped
-            return []
+    def _begin(self, text: str) -> tuple[str, str]:
+        head, marker = text.lstrip(), self._thinking.begin
+        begins = head.startswith(marker)
+        self._blank += text[: len(text) - len(head)]
+        if not begins and marker.startswith(head) and len(self._blank) <= MAX_BLANK:
+            self._head = head
+            return "", ""
         self._head = None
-        blank = "".join(self._blank)
-        if not stripped.startswith(marker):
-            return self._think(self._start_end_search(), blank + stripped) if self._open else [blank + stripped]
-        return _parts(blank, thought=True) + self._think(self._start_end_search(), stripped[len(marker) :])
-
-    def _start_end_search(self) -> StopScanner:
-        self._end = StopScanner((self._thinking.end,))
-        return self._end
-
-    def _think(self, end: StopScanner, text: str) -> list[Thought | str]:
-        held = end.held
-        out, marker = end.feed(text)
-        thoughts = _parts(out, thought=True)
-        if marker is None:
-            return thoughts
-        self._end = None
-        return thoughts + _parts(text[len(out) - held + len(marker) :], thought=False)
-
-
-def _parts(text: str, *, thought: bool) -> list[Thought | str]:
-    if not text:
-        return []
-    return [Thought(text)] if thought else [text]
+        if begins or self._thinking.open:
+            self._end = StopScanner((self._thinking.end,))
+        return self.feed(self._blank + head.removeprefix(marker))

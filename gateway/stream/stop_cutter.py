@@ -39,39 +39,21 @@ class Cutter:
         return not self._open
 
     def cut(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The events that can be sent now; the batch itself if no stop affects it."""
-        passed = 0
-        for event in batch:
-            if type(event) is Delta:
-                choice = self.choice(event.index)
-                if choice.needs_scan(event):
-                    break
-                choice.received += len(event.text)
-            elif isinstance(event, Finish):
-                if not self.choice(event.index).end_if_empty():
-                    break
-                self._open.discard(event.index)
-            passed += 1
-        else:
-            return batch
-        out = [*batch[:passed]]
-        for event in batch[passed:]:
-            out += self.feed(event)
-        return out
-
-    def feed(self, event: Event) -> list[Event]:
         """The events that can be sent now."""
-        if isinstance(event, Delta):
-            choice = self.choice(event.index)
-            events = choice.add(event)
-        elif isinstance(event, Finish):
-            choice = self.choice(event.index)
-            events = choice.end(event)
-        else:
-            return [event]
-        if choice.ended:
-            self._open.discard(event.index)
-        return events
+        out: list[Event] = []
+        for event in batch:
+            if isinstance(event, Delta):
+                choice = self.choice(event.index)
+                out += choice.add(event)
+            elif isinstance(event, Finish):
+                choice = self.choice(event.index)
+                out += choice.end(event)
+            else:
+                out.append(event)
+                continue
+            if choice.ended:
+                self._open.discard(event.index)
+        return out
 
     def close(self) -> list[Event]:
         """The upstream has ended: the text still held, choice by choice, without new finish events."""
@@ -98,7 +80,7 @@ class ChoiceCutter:
         self._tokens: TokenAligner | None = None
         """Created with the first log probabilities; most calls have none."""
         self.received = 0
-        self._waiting: deque[tuple[int, Delta]] | None = None
+        self._waiting: deque[tuple[int, Delta]] = deque()
         """Held deltas in order: (position of its first character, the delta or the rest of it)."""
 
     @property
@@ -106,22 +88,16 @@ class ChoiceCutter:
         """True: nothing is held, so text without the first character of any stop can be sent unscanned."""
         return not (self._waiting or self.ended or self._scanner.node or self._tokens is not None)
 
-    def needs_scan(self, delta: Delta) -> bool:
-        """False: the delta can be sent as it is; the caller then adds its length to ``received``."""
-        return self._search(delta.text) is not None or delta.logprobs is not None or not self.clear
-
-    def end_if_empty(self) -> bool:
-        """End the choice if nothing is held; False, and nothing done, otherwise."""
-        if self._waiting or self.ended or self._scanner.held or self._tokens is not None:
-            return False
-        self.ended = True
-        return True
-
-    def add(self, delta: Delta) -> list[Event]:
+    def add(self, delta: Delta) -> Sequence[Event]:
+        if self.clear and delta.logprobs is None and self._search(delta.text) is None:
+            self.received += len(delta.text)
+            return (delta,)
         if self.ended:
-            return []
-        start = self.received
-        until, stop = self._scan(delta.text)
+            return ()
+        start, held = self.received, self._scanner.held
+        self.received += len(delta.text)
+        out, stop = self._scanner.feed(delta.text)
+        until = start - held + len(out)
         tokens = delta.logprobs or ()
         if tokens and self._tokens is None:
             self._tokens = TokenAligner(start)
@@ -129,25 +105,23 @@ class ChoiceCutter:
             # Tokens of reasoning or a tool call do not spell text; they go with their fields.
             elsewhere = not delta.text and bool(delta.fields) and (self._tokens is None or self._tokens.idle)
             if elsewhere or self._tokens is None or self._tokens.passes(delta.text, tokens):
-                return [delta]
-        if self._waiting is None:
-            self._waiting = deque()
+                return (delta,)
         self._waiting.append((start, delta))
         if self._tokens is not None:
             self._tokens.feed(delta.text, tokens)
         events = self._release(until)
         if stop is not None:
             self.ended = True
-            events += self._leftover_fields()
+            for _, after in self._waiting:  # their text belongs to the stop or follows it
+                if after.fields or after.extras:
+                    events.append(Delta(self._index, fields=after.fields, extras=after.extras))
             events.append(Finish(self._index, "stop", matched=stop, source="gateway"))
         return events
 
-    def end(self, finish: Finish) -> list[Event]:
+    def end(self, finish: Finish) -> Sequence[Event]:
         if self.ended:
-            return []
-        events = self.flush(finish.matched if isinstance(finish.matched, str) else None)
-        events.append(finish)
-        return events
+            return ()
+        return [*self.flush(finish.matched if isinstance(finish.matched, str) else None), finish]
 
     def flush(self, engine_stop: str | None = None) -> list[Event]:
         """All held text; ends the choice. ``engine_stop``: the stop that the engine reported and removed."""
@@ -159,13 +133,6 @@ class ChoiceCutter:
         if self._tokens is not None and (tokens := self._tokens.rest(engine_stop)):
             events.append(Delta(self._index, logprobs=tokens))
         return events
-
-    def _scan(self, text: str) -> tuple[int, str | None]:
-        """The position up to which text can be sent, and the stop that was found there."""
-        self.received += len(text)
-        start = self.received - len(text) - self._scanner.held
-        out, stop = self._scanner.feed(text)
-        return start + len(out), stop
 
     def _release(self, until: int) -> list[Event]:
         """The held deltas up to a position; the last one may be split there."""
@@ -186,11 +153,3 @@ class ChoiceCutter:
                 self._waiting.appendleft((end, Delta(self._index, delta.text[end - start :])))
                 break
         return events
-
-    def _leftover_fields(self) -> list[Event]:
-        """Fields of held deltas whose text belongs to the stop or follows it."""
-        return [
-            Delta(self._index, fields=delta.fields, extras=delta.extras)
-            for _, delta in self._waiting or ()
-            if delta.fields or delta.extras
-        ]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.stream.reasoning import Reasoning, Thinking, Thought
+from gateway.stream.reasoning import Reasoning, Thinking
 from tests.growth import assert_linear
 from tests.stream.slicing import sliced, slicings
 
@@ -38,10 +38,8 @@ CASES = {  # name: (how it thinks, text, reasoning, answer)
 
 def heard(thinking: Thinking, pieces: Iterable[str]) -> tuple[str, str]:
     reasoning = Reasoning(thinking)
-    parts = [part for piece in pieces for part in reasoning.feed(piece)] + reasoning.end()
-    assert all(part.text if isinstance(part, Thought) else part for part in parts)
-    thoughts = "".join(part.text for part in parts if isinstance(part, Thought))
-    return thoughts, "".join(part for part in parts if isinstance(part, str))
+    parts = [*(reasoning.feed(piece) for piece in pieces), reasoning.end()]
+    return "".join(thought for thought, _ in parts), "".join(answer for _, answer in parts)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -67,9 +65,9 @@ def test_nothing_is_lost_but_the_markers(words: list[str], is_open: bool, data: 
 
 def test_thoughts_go_out_as_they_come() -> None:
     reasoning = Reasoning(CLOSED)
-    assert reasoning.feed("<think>a") == [Thought("a")]
-    assert reasoning.feed("b<") == [Thought("b")]
-    assert reasoning.feed("c") == [Thought("<c")]
+    assert reasoning.feed("<think>a") == ("a", "")
+    assert reasoning.feed("b<") == ("b", "")
+    assert reasoning.feed("c") == ("<c", "")
 
 
 @pytest.mark.parametrize("thinking", [CLOSED, OPEN], ids=["closed", "open"])
@@ -84,5 +82,4 @@ def test_blanks_one_by_one_are_linear_and_kept(thinking: Thinking, behind: str) 
 
 def test_blanks_without_end_are_not_held() -> None:
     reasoning = Reasoning(OPEN)
-    said = [part for _ in range(100) for part in reasoning.feed(" " * 1000)]
-    assert sum(len(part.text) for part in said if isinstance(part, Thought)) > 30_000
+    assert sum(len(reasoning.feed(" " * 1000)[0]) for _ in range(100)) > 30_000

@@ -22,7 +22,7 @@ def tokens(*texts: str) -> tuple[TokenLogprob, ...]:
 
 
 def cut(cutter: Cutter, events: Iterable[Event]) -> list[Event]:
-    return [out for event in events for out in cutter.feed(event)] + cutter.close()
+    return [*cutter.cut([*events]), *cutter.close()]
 
 
 def text(events: Iterable[Event], index: int = 0) -> str:
@@ -99,10 +99,10 @@ def test_random_tokens_in_random_deltas_are_cut_alike(
 def test_logprobs_travel_with_their_text() -> None:
     cutter = Cutter(("<eob>",))
     a, lt, e = tokens("a", "<", "e")
-    assert cutter.feed(Delta(0, "a<", (a, lt))) == [Delta(0, "a", (a,))]
-    assert cutter.feed(Delta(0, "e", (e,))) == []
+    assert cutter.cut([Delta(0, "a<", (a, lt))]) == [Delta(0, "a", (a,))]
+    assert cutter.cut([Delta(0, "e", (e,))]) == []
     (x,) = tokens("x")
-    assert cutter.feed(Delta(0, "x", (x,))) == [Delta(0, "<", (lt,)), Delta(0, "e", (e,)), Delta(0, "x", (x,))]
+    assert cutter.cut([Delta(0, "x", (x,))]) == [Delta(0, "<", (lt,)), Delta(0, "e", (e,)), Delta(0, "x", (x,))]
 
 
 def test_a_token_astride_the_cut_is_kept_whole() -> None:
@@ -159,11 +159,11 @@ def test_the_end_of_the_stream_gives_all_text_and_invents_no_finish() -> None:
 
 def test_after_the_stop_the_choice_is_silent_and_usage_passes() -> None:
     cutter = Cutter(("<eob>",))
-    assert cutter.feed(Delta(0, "2<eob>\n<HUMAN>: more")) == [Delta(0, "2"), CUT]
+    assert cutter.cut([Delta(0, "2<eob>\n<HUMAN>: more")]) == [Delta(0, "2"), CUT]
     assert cutter.done
-    assert cutter.feed(Delta(0, "forged")) == []
-    assert cutter.feed(Finish(0, "length")) == []
-    assert cutter.feed(Usage(3, 1)) == [Usage(3, 1)]
+    assert cutter.cut([Delta(0, "forged")]) == []
+    assert cutter.cut([Finish(0, "length")]) == []
+    assert cutter.cut([Usage(3, 1)]) == [Usage(3, 1)]
     assert cutter.close() == []
 
 
@@ -177,10 +177,10 @@ def test_a_stop_first_gives_a_finish_and_nothing_else() -> None:
 
 def test_interleaved_choices_do_not_touch_each_other() -> None:
     cutter = Cutter(("<eob>",), 2)
-    out = []
+    out: list[Event] = []
     for index, part in [(0, "a<e"), (1, "b<e"), (0, "ob>x"), (1, "o"), (0, "y"), (1, "c"), (1, "<eob>")]:
         assert not cutter.done
-        out += cutter.feed(Delta(index, part))
+        out += cutter.cut([Delta(index, part)])
     assert cutter.done
     assert (text(out, 0), text(out, 1)) == ("a", "b<eoc")
     assert [finish.index for finish in finishes(out)] == [0, 1]
@@ -195,31 +195,31 @@ def test_an_unexpected_index_has_a_choice_of_its_own() -> None:
 
 def test_what_is_no_part_of_a_choice_passes_at_once() -> None:
     cutter = Cutter(("<eob>",))
-    cutter.feed(Delta(0, "<e"))
+    cutter.cut([Delta(0, "<e")])
     for event in (Begun("m/0"), Usage(1, 2), Document({})):
-        assert cutter.feed(event) == [event]
+        assert cutter.cut([event]) == [event]
 
 
 def test_a_delta_without_need_of_cutting_is_passed_as_it_is() -> None:
     cutter = Cutter(("<eob>",))
     for delta in (Delta(0, "ab", tokens("a", "b")), Delta(0, "", None, {"refusal": None}), Delta(0)):
-        assert cutter.feed(delta) == [delta]
-        assert cutter.feed(delta)[0] is delta
+        assert cutter.cut([delta]) == [delta]
+        assert cutter.cut([delta])[0] is delta
 
 
 def test_fields_keep_their_place_in_the_text() -> None:
     cutter, call = Cutter(("<eob>",)), {"tool_calls": [{"index": 0}]}
-    assert cutter.feed(Delta(0, "a<", fields={"x": 1})) == [Delta(0, "a", fields={"x": 1})]
-    assert cutter.feed(Delta(0, fields=call)) == []
-    assert cutter.feed(Delta(0, "b")) == [Delta(0, "<"), Delta(0, fields=call), Delta(0, "b")]
+    assert cutter.cut([Delta(0, "a<", fields={"x": 1})]) == [Delta(0, "a", fields={"x": 1})]
+    assert cutter.cut([Delta(0, fields=call)]) == []
+    assert cutter.cut([Delta(0, "b")]) == [Delta(0, "<"), Delta(0, fields=call), Delta(0, "b")]
 
 
 def test_fields_beside_text_that_waits_go_out_at_once_if_nothing_is_before_them() -> None:
     cutter = Cutter(("<eob>",))
-    assert cutter.feed(Delta(0, "<e", extras={"prompt_logprobs": [None]})) == [
+    assert cutter.cut([Delta(0, "<e", extras={"prompt_logprobs": [None]})]) == [
         Delta(0, extras={"prompt_logprobs": [None]})
     ]
-    assert cutter.feed(STOP) == [Delta(0, "<e"), STOP]
+    assert cutter.cut([STOP]) == [Delta(0, "<e"), STOP]
 
 
 def test_fields_before_the_stop_is_complete_are_never_lost() -> None:
@@ -230,41 +230,10 @@ def test_fields_before_the_stop_is_complete_are_never_lost() -> None:
 
 def test_logprobs_of_reasoning_go_with_their_fields() -> None:
     delta = Delta(0, "", tokens("hm"), {"reasoning_content": "hm"})
-    assert Cutter(("<eob>",)).feed(delta) == [delta]
+    assert Cutter(("<eob>",)).cut([delta]) == [delta]
 
 
 def test_tokens_ahead_of_their_text_keep_their_order_before_those_of_reasoning() -> None:
     lps = tokens("<", "hm", "a")
     deltas = [Delta(0, "", lps[:1]), Delta(0, "", lps[1:2], {"reasoning_content": "hm"}), Delta(0, "<a", lps[2:])]
     assert logprobs(cut(Cutter(("<eob>",)), [*deltas, STOP])) == lps
-
-
-# ---------------------------------------------------------------- batches
-
-PIECES = st.sampled_from(["a", "", "<", "<e", "ob>", "<eob>", "x<eob>y", " b "])
-EVENTS = st.one_of(
-    st.builds(Delta, st.integers(0, 1), PIECES),
-    st.builds(lambda index, text: Delta(index, text, tokens(text)), st.integers(0, 1), PIECES),
-    st.builds(Delta, st.integers(0, 1), PIECES, fields=st.just({"reasoning_content": "r"})),
-    st.builds(Finish, st.integers(0, 1), st.just("stop"), st.sampled_from([None, "<eob>"])),
-    st.sampled_from([Begun("m/0"), Usage(1, 2)]),
-)
-
-
-@given(st.lists(st.lists(EVENTS, max_size=5), max_size=6))
-def test_batches_are_cut_as_their_events_are(batches: list[list[Event]]) -> None:
-    whole, single = Cutter(("<eob>", "\n"), 2), Cutter(("<eob>", "\n"), 2)
-    for batch in batches:
-        assert list(whole.cut(batch)) == [out for event in batch for out in single.feed(event)]
-        assert whole.done == single.done
-    assert whole.close() == single.close()
-
-
-def test_a_batch_that_no_stop_touches_is_passed_as_it_is() -> None:
-    cutter = Cutter(("<eob>",), 1)
-    batches: list[list[Event]] = [
-        [Begun("m/0"), Delta(0, "a")], [Delta(0, "b"), Delta(0, "c")], [Delta(0, "d"), STOP, Usage(1, 4)],
-    ]  # fmt: skip
-    for batch in batches:
-        assert cutter.cut(batch) is batch
-    assert cutter.done
