@@ -38,9 +38,7 @@ def finish_reason(raw: object) -> str | None:
         return None
     if not isinstance(raw, str):
         raise UpstreamInvalidResponse("the model's server sent a finish_reason that is not a string")
-    reason = FINISH_REASONS.get(raw)  # nearly always OpenAI's own
-    if reason is None:
-        reason = FINISH_REASONS.get(word := raw.lower().replace("-", "_"))
+    reason = FINISH_REASONS.get(raw) or FINISH_REASONS.get(word := raw.lower().replace("-", "_"))
     if reason is not None:
         return reason
     error = ABORTED.get(word)

@@ -27,13 +27,9 @@ OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
 """Objects that arrive in fragments; their strings are joined in turn."""
 
 
-_FAST = fast_paths.ENABLED and Delta.__match_args__ == ("index", "text", "logprobs", "fields", "extras")
-"""False too if ``Delta`` has a field that ``fast_fold`` does not know, and would drop."""
-
-
 def fast_fold(batch: Sequence[Event]) -> Completion | None:
     """The completion of an answer with one choice in one text and nothing else; None for every other answer."""
-    if not _FAST:
+    if not fast_paths.ENABLED:
         return None
     begun = delta = finish = usage = None
     for event in batch:
@@ -66,12 +62,13 @@ class Fold:
     def add(self, event: Event) -> None:
         """Of several finishes of a choice the first stands, of several usages the last (row C30).
 
-        ``UpstreamTooLarge`` beyond ``MAX_FOLDED``.
+        Raises ``UpstreamTooLarge`` beyond ``MAX_FOLDED``. A ``Document`` is a whole answer: it is not passed here.
         """
         if isinstance(event, Delta):
             self._size += PIECE + len(event.text)
             if event.logprobs is not None or event.fields is not EMPTY_MAPPING or event.extras is not EMPTY_MAPPING:
-                self._size += _size_beside(event)
+                tokens = sum([1 + len(token.top or ()) for token in event.logprobs or ()])
+                self._size += PIECE * tokens + _size(event.fields) + _size(event.extras)
             if self._size > MAX_FOLDED:
                 raise UpstreamTooLarge(f"the model's server streamed an answer of more than {MAX_FOLDED} bytes")
             self._parts(event.index).add(event)
@@ -82,8 +79,6 @@ class Fold:
             self._usage = event
         elif isinstance(event, Begun):
             self._begun = self._begun or event
-        else:
-            raise TypeError("a Document is a whole answer and cannot be folded")
 
     def result(self) -> Completion:
         """The answer. Raises ``UpstreamIncomplete`` without a choice, or for one without a finish."""
@@ -135,12 +130,6 @@ class _Parts:
             {key: _joined(key, values) for key, values in self.fields.items()} if self.fields else EMPTY_MAPPING,
             {key: _last(values) for key, values in self.extras.items()} if self.extras else EMPTY_MAPPING,
         )
-
-
-def _size_beside(delta: Delta) -> int:
-    """Size of a delta without its text, as ``MAX_FOLDED`` counts it."""
-    tokens = sum([1 + len(token.top or ()) for token in delta.logprobs or ()])
-    return PIECE * tokens + _size(delta.fields) + _size(delta.extras)
 
 
 def _size(value: object) -> int:

@@ -71,17 +71,10 @@ class SseParser:
         """
         if not fast_paths.ENABLED or not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
             return None
-        if not self.idle:
+        if not self.idle or len(data) > self._max_event or not (data.isascii() or _is_utf8(data)):
             return None
-        if len(data) > self._max_event or not (data.isascii() or _is_utf8(data)):
-            return None
-        if data.count(b"\n") == 2:
-            events = [data[6:-2]]
-        else:
-            events = data[6:-2].split(b"\n\ndata: ")
-            if data.count(b"\n") != 2 * len(events):
-                return None
-        if not all(events):
+        events = data[6:-2].split(b"\n\ndata: ")
+        if data.count(b"\n") != 2 * len(events) or not all(events):
             return None
         self._head = None
         return events
@@ -148,7 +141,7 @@ class SseParser:
     def _dispatch(self, events: list[SseEvent]) -> None:
         """A blank line ends an event, unless there was no data line."""
         if self._data:
-            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            data = b"\n".join(self._data)
             if not data.isascii():
                 _decoded(data)
             events.append(SseEvent(self._event or "message", data))

@@ -16,7 +16,6 @@ For each choice, at any slicing of its deltas:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from gateway.core.events import Delta, Event, Finish
@@ -80,7 +79,7 @@ class ChoiceCutter:
         self._tokens: TokenAligner | None = None
         """Created with the first log probabilities; most calls have none."""
         self.received = 0
-        self._waiting: deque[tuple[int, Delta]] = deque()
+        self._waiting: list[tuple[int, Delta]] = []
         """Held deltas in order: (position of its first character, the delta or the rest of it)."""
 
     @property
@@ -137,19 +136,18 @@ class ChoiceCutter:
     def _release(self, until: int) -> list[Event]:
         """The held deltas up to a position; the last one may be split there."""
         events: list[Event] = []
-        while self._waiting and self._waiting[0][0] <= until:
-            start, delta = self._waiting.popleft()
+        taken = 0
+        for start, delta in self._waiting:
+            if start > until:
+                break
             end = min(start + len(delta.text), until)
-            part = Delta(
-                self._index,
-                delta.text[: end - start],
-                (self._tokens.take(end) or None) if self._tokens is not None else None,
-                delta.fields,
-                delta.extras,
-            )
+            tokens = None if self._tokens is None else self._tokens.take(end) or None
+            part = Delta(self._index, delta.text[: end - start], tokens, delta.fields, delta.extras)
             if part.text or part.logprobs or part.fields or part.extras:
                 events.append(part)
             if len(delta.text) > end - start:
-                self._waiting.appendleft((end, Delta(self._index, delta.text[end - start :])))
+                self._waiting[taken] = (end, Delta(self._index, delta.text[end - start :]))
                 break
+            taken += 1
+        del self._waiting[:taken]
         return events

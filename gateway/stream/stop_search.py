@@ -100,8 +100,8 @@ class StopScanner:
 
         The stop and the text behind it are dropped. Must not be called after a stop was found.
         """
-        machine, before = self._set, self.node
-        node, at, end = before, 0, len(text)
+        machine, held = self._set, self._held_text
+        node, at, end = self.node, 0, len(text)
         while at < end:
             if not node:
                 found = machine.first.search(text, at)
@@ -117,21 +117,15 @@ class StopScanner:
             stop = machine.ends[node]
             if stop is not None:
                 self.node = 0
-                return self._first(before, text, at - len(stop)), stop
+                return (held + text)[: len(held) + at - len(stop)], stop
         self.node = node
-        return self._first(before, text, end - machine.depth[node]), None
+        return (held + text)[: len(held) + end - machine.depth[node]], None
 
     def flush(self) -> str:
         """The held text, when the text has ended."""
-        held = self._set.prefix_of[self.node][: self.held]
-        self.node = 0
+        held, self.node = self._held_text, 0
         return held
 
-    def _first(self, before: int, text: str, end: int) -> str:
-        """Held text and new text, up to ``end`` counted from the start of the new text (negative: inside the held)."""
-        depth = self._set.depth[before]
-        if end <= 0:
-            return self._set.prefix_of[before][: depth + end]
-        if not depth:
-            return text if end == len(text) else text[:end]
-        return self._set.prefix_of[before][:depth] + text[:end]
+    @property
+    def _held_text(self) -> str:
+        return self._set.prefix_of[self.node][: self.held]

@@ -7,14 +7,11 @@ An engine that streams UTF-16 units sends ``"\\ud83d"`` in one delta and ``"\\ud
 from __future__ import annotations
 
 import json
-import math
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 import orjson
 
-LONGEST = 19
-"""Characters of an integer that always fits 64 bits, as orjson requires."""
 REPLACEMENT = "\ufffd"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNIT = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
@@ -26,7 +23,7 @@ def maybe_lone(data: bytes) -> bool:
 
 
 def loads(data: bytes) -> Any:
-    """The JSON value in ``data``, lone surrogates included; as strict as orjson otherwise.
+    """The JSON value in ``data``, lone surrogates included; numbers are read by orjson in any case.
 
     Raises ``ValueError``; ``json.JSONDecodeError`` is one.
     """
@@ -36,7 +33,7 @@ def loads(data: bytes) -> Any:
         if not maybe_lone(data):
             raise
     try:
-        return json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite, parse_int=_exact)
+        return json.loads(data.decode(), parse_constant=orjson.loads, parse_float=orjson.loads, parse_int=orjson.loads)
     except RecursionError:
         raise ValueError("JSON nests too deeply") from None
 
@@ -56,12 +53,10 @@ def replace_lone(value: Any) -> Any:
 class SurrogateJoiner:
     """Joins surrogate pairs of one choice's text across deltas, and replaces lone surrogates by U+FFFD."""
 
-    __slots__ = ("_held", "replaced")
+    __slots__ = ("_held",)
 
     def __init__(self) -> None:
         self._held = ""
-        self.replaced = 0
-        """Number of lone surrogates replaced."""
 
     @property
     def pending(self) -> bool:
@@ -74,33 +69,15 @@ class SurrogateJoiner:
             return text
         text = self._held + text
         self._held = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-        return _UNIT.sub(self._whole, text[:-1] if self._held else text)
+        return _UNIT.sub(_whole, text[:-1] if self._held else text)
 
     def flush(self) -> str:
         """The held high surrogate, replaced, when the text has ended."""
         held, self._held = self._held, ""
-        return _UNIT.sub(self._whole, held)
-
-    def _whole(self, match: re.Match[str]) -> str:
-        units = match.group()
-        if len(units) == 2:
-            return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-        self.replaced += 1
-        return REPLACEMENT
+        return REPLACEMENT if held else ""
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _exact(digits: str) -> int:
-    if len(digits) > LONGEST:
-        raise ValueError("an integer is out of range")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise ValueError("a number is out of range")
-    return value
+def _whole(match: re.Match[str]) -> str:
+    """A surrogate pair's character, or the replacement of a lone surrogate."""
+    units = match.group()
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if len(units) == 2 else REPLACEMENT

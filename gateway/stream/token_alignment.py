@@ -47,12 +47,10 @@ class TokenAligner:
 
     def passes(self, text: str, tokens: Sequence[TokenLogprob]) -> bool:
         """True: no token waits and these spell exactly this text, which is then counted. False: nothing is done."""
-        if not self.idle:
-            return False
-        if tokens and (len(tokens) > 1 or tokens[0].token != text) and "".join([t.token for t in tokens]) != text:
-            return False
-        self._end += len(text)
-        return True
+        spelled = self.idle and (not tokens or "".join([token.token for token in tokens]) == text)
+        if spelled:
+            self._end += len(text)
+        return spelled
 
     def feed(self, text: str, tokens: Sequence[TokenLogprob]) -> None:
         """Place the tokens that came with this text."""

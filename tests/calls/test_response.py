@@ -27,7 +27,7 @@ from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.fold import Fold, fast_fold
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.reasoning import Thinking
-from gateway.stream.tool_calls.formats import FORMATS
+from gateway.stream.tool_calls import FORMATS
 from gateway.stream.tool_calls.lazyllm import CallTokens
 from tests.policy.asking import exchange
 

@@ -14,7 +14,7 @@ import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
-from gateway.stream.tool_calls.formats import FORMATS
+from gateway.stream.tool_calls import FORMATS
 from tests.serving import Gateway, gateway
 from tests.upstream.server import RudeServer
 from tests.upstream.talk import Heard

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.completion import Choice, Completion
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
-from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.stream.fold import MAX_FOLDED, PIECE, Fold
 
 STOP = Finish(0, "stop")
@@ -68,11 +68,6 @@ def test_the_first_finish_and_the_last_usage_stand() -> None:
 def test_no_logprobs_differ_from_an_empty_list() -> None:
     assert fold(Delta(0, "a"), STOP).choices[0].logprobs is None
     assert fold(Delta(0, "a", ()), STOP).choices[0].logprobs == ()
-
-
-def test_a_document_cannot_be_folded() -> None:
-    with pytest.raises(TypeError, match="Document"):
-        fold(Document({}))
 
 
 def call(index: int | None, arguments: Any = None, **more: Any) -> dict[str, Any]:

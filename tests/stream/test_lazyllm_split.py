@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from gateway.stream.tool_calls import FORMATS
 from gateway.stream.tool_calls.format import ParsedCall, UnparsedCall
-from gateway.stream.tool_calls.formats import FORMATS
 from gateway.stream.tool_calls.lazyllm import CallTokens
 from gateway.stream.tool_calls.scanner import Scanner
 from gateway.template.lazyllm.dialects import PrompterError

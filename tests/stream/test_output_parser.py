@@ -13,7 +13,7 @@ from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.stream.fold import Fold
 from gateway.stream.output_parser import OutputParser, ParserOptions, call_id
 from gateway.stream.reasoning import Thinking
-from gateway.stream.tool_calls.formats import FORMATS
+from gateway.stream.tool_calls import FORMATS
 from gateway.stream.tool_calls.lazyllm import CallTokens
 from tests.stream.slicing import slicings
 

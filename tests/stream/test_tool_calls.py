@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.stream.tool_calls import FORMATS
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
-from gateway.stream.tool_calls.formats import FORMATS
 from gateway.stream.tool_calls.lazyllm import CallTokens
 from gateway.stream.tool_calls.scanner import MAX_CALLS, MAX_REGION, Scanner
 from tests.growth import assert_linear

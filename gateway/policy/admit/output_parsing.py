@@ -10,8 +10,8 @@ from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
 from gateway.stream.output_parser import ParserOptions
 from gateway.stream.reasoning import Thinking
+from gateway.stream.tool_calls import FORMATS
 from gateway.stream.tool_calls.format import Format
-from gateway.stream.tool_calls.formats import FORMATS
 from gateway.stream.tool_calls.lazyllm import CallTokens
 from gateway.template.spec import TemplateSpec
 from gateway.template.tools import ToolChoice, choice_of, name_of

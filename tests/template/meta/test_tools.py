@@ -13,7 +13,7 @@ from gateway.config.files.yaml import parse
 from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt
-from gateway.stream.tool_calls.formats import FORMATS
+from gateway.stream.tool_calls import FORMATS
 from gateway.template.registry import build, run_examples
 from gateway.template.spec import CallForm, Parser, ThinkingSpec, ToolList, ToolsSpec
 from gateway.template.tools import calls_of, choice_of, tools_of

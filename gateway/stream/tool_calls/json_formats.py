@@ -1,9 +1,9 @@
-"""The table of formats, and those whose calls are JSON. To add a format: its ``Format``, and one row of ``FORMATS``."""
+"""The formats whose calls are JSON: ``hermes``, ``json``, ``llama3_json`` and ``mistral``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Generator
 
 from gateway.stream.stop_search import StopSet
 from gateway.stream.tool_calls.format import (
@@ -17,8 +17,6 @@ from gateway.stream.tool_calls.format import (
     skip_value,
 )
 from gateway.stream.tool_calls.json_calls import calls_in, one_object
-from gateway.stream.tool_calls.lazyllm import CallTokens, lazyllm
-from gateway.stream.tool_calls.pythonic import PYTHONIC
 
 
 def _json_format(
@@ -45,6 +43,15 @@ def _json_format(
         separator=separator,
         failure_signs=(*filter(None, (marker,)), *(('"name"',) if first else ())),
     )
+
+
+HERMES = _json_format("<tool_call>", "</tool_call>")
+"""Anywhere in the text. An end marker inside a string of the arguments belongs to the string, and a call that is
+complete but for its end marker counts."""
+JSON = _json_format(first=True)
+"""For models without a marker of their own. Text behind the calls is content, and so is JSON without calls."""
+LLAMA3_JSON = _json_format("<|python_tag|>", keys=("parameters", "arguments"), first=True, separator=";")
+"""Code after the marker is text."""
 
 
 # ---------------------------------------------------------------- mistral
@@ -79,28 +86,8 @@ def _read_mistral(text: str) -> Calls:
     return (ParsedCall(header[1], one_object(body[header.end() :])),) if header is not None else ()
 
 
-_MISTRAL = Format(
+MISTRAL = Format(
     rule=_mistral_rule, read=_read_mistral, markers=StopSet((MISTRAL_MARKER,)), failure_signs=(MISTRAL_MARKER,)
 )
-
-# ---------------------------------------------------------------- the table
-
-_HERMES = _json_format("<tool_call>", "</tool_call>")
-_JSON = _json_format(first=True)
-_LLAMA3_JSON = _json_format("<|python_tag|>", keys=("parameters", "arguments"), first=True, separator=";")
-
-FORMATS: Mapping[str, Callable[[CallTokens, Collection[str]], Format]] = {
-    # Anywhere in the text; an end marker inside a string of the arguments belongs to the string. A call that is
-    # complete but for its end marker counts.
-    "hermes": lambda tokens, names: _HERMES,
-    # For models without a marker of their own. Text behind the calls is content, and so is JSON without calls.
-    "json": lambda tokens, names: _JSON,
-    # Code after the marker is text.
-    "llama3_json": lambda tokens, names: _LLAMA3_JSON,
-    "pythonic": lambda tokens, names: PYTHONIC,
-    # ``[TOOL_CALLS]`` and a list of calls; or, since tokenizer v11, ``[TOOL_CALLS]add{"a": 1}`` or
-    # ``[TOOL_CALLS]add[CALL_ID]k3x9q2f7a[ARGS]{"a": 1}``, for each call. The gateway assigns an id of its own.
-    "mistral": lambda tokens, names: _MISTRAL,
-    "lazyllm": lazyllm,
-}
-"""By ``tools.parser``: the format for a template's tokens and a request's tool names, which only ``lazyllm`` needs."""
+"""``[TOOL_CALLS]`` and a list of calls; or, since tokenizer v11, ``[TOOL_CALLS]add{"a": 1}`` or
+``[TOOL_CALLS]add[CALL_ID]k3x9q2f7a[ARGS]{"a": 1}``, for each call. The model's own call id is not kept."""
