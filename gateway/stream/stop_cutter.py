@@ -41,17 +41,13 @@ class Cutter:
         """The events that can be sent now."""
         out: list[Event] = []
         for event in batch:
-            if isinstance(event, Delta):
+            if isinstance(event, (Delta, Finish)):
                 choice = self.choice(event.index)
-                out += choice.add(event)
-            elif isinstance(event, Finish):
-                choice = self.choice(event.index)
-                out += choice.end(event)
+                out += choice.add(event) if isinstance(event, Delta) else choice.end(event)
+                if choice.ended:
+                    self._open.discard(event.index)
             else:
                 out.append(event)
-                continue
-            if choice.ended:
-                self._open.discard(event.index)
         return out
 
     def close(self) -> list[Event]:

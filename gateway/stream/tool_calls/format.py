@@ -65,7 +65,7 @@ FAULTS = (ValueError, SyntaxError, RecursionError, MemoryError)
 
 BOTH_QUOTES = "\"'"
 
-_BLANK = re.compile(r"[ \t\r\n]*")
+_BLANKS = re.compile(r"[ \t\r\n]*")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _ANY = re.compile(r"(?s:.)")
 _IN_STRING = {quote: re.compile(rf"[{quote}\\]") for quote in BOTH_QUOTES}
@@ -117,11 +117,11 @@ class Region:
         return None
 
 
-def blank_to(text: str, at: int) -> int:
-    """The end of JSON's white space that starts at this index."""
-    blank = _BLANK.match(text, at)
-    assert blank is not None
-    return blank.end()
+def blank_to(text: str, at: int, blanks: re.Pattern[str] = _BLANKS) -> int:
+    """The end of the white space that starts at this index; JSON's if no other is given."""
+    found = blanks.match(text, at)
+    assert found is not None
+    return found.end()
 
 
 def skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, str]:
@@ -171,12 +171,12 @@ def skip_value(region: Region, quotes: str = '"') -> Generator[None, None, None]
         yield from skip_brackets(region, quotes, depth)
 
 
-def end_with(region: Region, marker: str) -> Generator[None, None, int]:
-    """The region's length with the marker, if blanks and the marker come next; else without them."""
+def end_with(region: Region, marker: str, white: re.Pattern[str] = _BLANKS) -> Generator[None, None, int]:
+    """The region's length with the marker, if white space and the marker come next; else without them."""
     length = region.offset
     while True:
         text, at = region.text, region.at
-        blanks = blank_to(text, at)
+        blanks = blank_to(text, at, white)
         place = text.find(marker, at, blanks + len(marker))
         if place >= 0:
             region.at = place + len(marker)

@@ -41,6 +41,7 @@ KEYS = ("parameters", "arguments")
 MAX_STRINGS = 4
 """Maximum number of nested strings around the arguments (JSON in a string in a string)."""
 
+_BLANKS = re.compile(r"\s*")
 _TEXT = re.compile(r"\S")
 _TEXT_OR_LINE_END = re.compile(r"\n|\S")
 
@@ -100,7 +101,7 @@ def _named(region: Region, tokens: CallTokens) -> Generator[None, None, int]:
     if mark == tokens.end:
         region.whole = True
         length = region.offset
-        if mark.strip() or (yield from end_with(region, tokens.args)) == length:
+        if mark.strip() or (yield from end_with(region, tokens.args, _BLANKS)) == length:
             return length
     first = yield from skip_to(region, _TEXT)
     region.whole = False
