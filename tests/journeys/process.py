@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.serving import ROOT, eventually
+from tests.serving import PATIENCE, ROOT, eventually
 
 
 def free_port() -> int:
@@ -135,6 +135,6 @@ def run(folder: Path, *arguments: str, stdin: bytes = b"", **env: str) -> subpro
         env=environment(**env),
         input=stdin,
         capture_output=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
