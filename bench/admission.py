@@ -130,9 +130,9 @@ def _progress() -> CallTimeline:
     progress.model, progress.template, progress.kind = "m", "chatml", "meta"
     progress.admitted()
     progress.render = 0.00001
-    progress.asked()
-    progress.saw((Begun("m/0"), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
-    progress.upstream_ended()
+    progress.backend_opening()
+    progress.events_received((Begun("m/0"), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
+    progress.backend_closed()
     return progress
 
 

@@ -95,7 +95,7 @@ class ResponseStream:
             if self._over and self._failure is None and (usage := await self._counted(batch)) is not None:
                 batch = [*batch, usage]
             if batch:
-                self._timeline.saw(batch)
+                self._timeline.events_received(batch)
                 self.exhausted = ended and self._over and self._failure is None
                 return batch
             if self._over:
@@ -108,7 +108,7 @@ class ResponseStream:
         if self._plain and not self._streams and self._events.exhausted and self._choices == 1:
             completion = fast_fold(batch)
             if completion is not None and self._has_no_stop(completion.choices[0]):
-                self._timeline.saw(batch)
+                self._timeline.events_received(batch)
                 return completion
         batch = await self.next_batch()
         if self.exhausted and (completion := fast_fold(batch)) is not None:
@@ -146,7 +146,7 @@ class ResponseStream:
         """Return the text still held when a call fails, without finish events. Call once, last."""
         pending, parsed = self._pending, () if self._parsing is None else await self._parsing
         held = [event for event in (*pending, *parsed, *await self._take_held()) if not isinstance(event, Finish)]
-        self._timeline.saw(held)
+        self._timeline.events_received(held)
         return held
 
     def _has_no_stop(self, choice: Choice) -> bool:

@@ -35,16 +35,16 @@ class CallRun:
     async def __aenter__(self) -> ResponseStream:
         timeline, exchange = self._timeline, self._prepared.exchange
         timeline.attempt_log = exchange.attempts
-        timeline.asked()
+        timeline.backend_opening()
         try:
             self._opened = self._route.backend.open(exchange)
             events = await self._opened.__aenter__()
         except UpstreamRejectedRequest as error:
-            timeline.upstream_ended()
+            timeline.backend_closed()
             error.message += _policy_changes(self._route.spec.policy, self._prepared.notices)
             raise
         except BaseException:
-            timeline.upstream_ended()
+            timeline.backend_closed()
             raise
         can_count = self._route.tokens is not None and exchange.endpoint != "embeddings"
         parsing, parser = self._prepared.parsing, None
@@ -60,7 +60,7 @@ class CallRun:
         try:
             await self._opened.__aexit__(kind, error, trace)
         finally:
-            self._timeline.upstream_ended()
+            self._timeline.backend_closed()
 
     async def _count(self, written: str) -> Usage:
         """Token counts by the gateway's tokenizer, for an upstream that sent none."""

@@ -50,15 +50,15 @@ class CallTimeline:
         """The body is parsed and checked."""
         self.admission = self._now() - self._received
 
-    def asked(self) -> None:
+    def backend_opening(self) -> None:
         """The backend is about to be opened."""
         self._opened = self._now()
 
-    def upstream_ended(self) -> None:
+    def backend_closed(self) -> None:
         """The backend is closed."""
         self._upstream_end = self._now()
 
-    def wrote(self, events: Sequence[Event]) -> None:
+    def events_written(self, events: Sequence[Event]) -> None:
         """A batch of a stream was written to the client's connection; content written together has no gaps."""
         count = 0
         for event in events:
@@ -66,12 +66,12 @@ class CallTimeline:
                 count += 1
         self._written += [self._now()] * count
 
-    def passed(self, moments: Sequence[float]) -> None:
+    def text_forwarded(self, moments: Sequence[float]) -> None:
         """Text was forwarded directly at these times."""
         self._written += moments
 
-    def saw(self, events: Sequence[Event]) -> None:
-        """A batch is on its way to the client."""
+    def events_received(self, events: Sequence[Event]) -> None:
+        """A batch of the upstream, cut and parsed, is about to go to the client."""
         for event in events:
             if type(event) is Delta:
                 if self._upstream_first is None and (event.text or is_content(event)):
@@ -110,9 +110,9 @@ class CallTimeline:
 
     def overhead(self) -> float:
         """Seconds of ``elapsed`` that were not spent waiting for the upstream."""
-        return self.spent()[1]
+        return self.elapsed_and_overhead()[1]
 
-    def spent(self) -> tuple[float, float]:
+    def elapsed_and_overhead(self) -> tuple[float, float]:
         """``elapsed`` and ``overhead`` at the same moment."""
         now = self._now()
         elapsed, opened = now - self._received, self._opened

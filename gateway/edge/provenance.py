@@ -36,7 +36,7 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
     if timeline is None:
         rows = b"%b%b\r\n" % (route_headers, hashed.encode("ascii"))
     else:
-        elapsed, overhead = timeline.spent()
+        elapsed, overhead = timeline.elapsed_and_overhead()
         rows = CALL_HEADERS % (
             route_headers, hashed.encode("ascii"), _target_value(timeline.target), timeline.attempts, overhead * 1000,
             round(elapsed * 1000),

@@ -90,8 +90,8 @@ def watch(
 
     async def run() -> tuple[Batches, str | None, int]:
         played = Played(batches, error)
-        progress = CallTimeline("chat", "req_1", 0.0)
-        watched = ResponseStream(exchange(**asked), played, progress, estimate if counts else None)
+        timeline = CallTimeline("chat", "req_1", 0.0)
+        watched = ResponseStream(exchange(**asked), played, timeline, estimate if counts else None)
         out: Batches = []
         try:
             while batch := await watched.next_batch():
@@ -124,11 +124,11 @@ ANSWERS = st.lists(
 
 
 def heard(batches: Batches, tells: bool, **asked: Any) -> tuple[object, ...]:
-    """The events, how they ended, and what the progress has noted."""
+    """The events, how they ended, and what the timeline has noted."""
 
     async def run() -> tuple[object, ...]:
-        progress = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
-        watched = ResponseStream(exchange(**asked), Played(batches, None, tells), progress, None)
+        timeline = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
+        watched = ResponseStream(exchange(**asked), Played(batches, None, tells), timeline, None)
         out: list[Event] = []
         code = ""
         try:
@@ -136,7 +136,7 @@ def heard(batches: Batches, tells: bool, **asked: Any) -> tuple[object, ...]:
                 out += batch
         except GatewayError as raised:
             code = raised.code
-        record = progress.freeze("ok", 200)
+        record = timeline.freeze("ok", 200)
         return out, code, record
 
     return asyncio.run(run())
@@ -159,14 +159,14 @@ def whole(batches: Batches, tells: bool, **asked: Any) -> tuple[object, ...]:
     """The whole answer or its error, and the record of its call."""
 
     async def run() -> tuple[object, ...]:
-        progress = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
-        response = ResponseStream(exchange(stream=False, **asked), Played(batches, None, tells), progress, None)
+        timeline = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
+        response = ResponseStream(exchange(stream=False, **asked), Played(batches, None, tells), timeline, None)
         outcome: object
         try:
             outcome = await response.whole()
         except GatewayError as raised:
             outcome = raised.code
-        return outcome, progress.freeze("ok", 200)
+        return outcome, timeline.freeze("ok", 200)
 
     return asyncio.run(run())
 
@@ -193,8 +193,8 @@ def test_what_flows_is_what_would_have_been_pulled(
 
     async def run(flows: bool) -> tuple[list[Event], str]:
         played = Played([[event] for event in answer], None)
-        progress = CallTimeline("chat", "req_1", 0.0)
-        watched = ResponseStream(exchange(stops=stops, n=n), played, progress, None)
+        timeline = CallTimeline("chat", "req_1", 0.0)
+        watched = ResponseStream(exchange(stops=stops, n=n), played, timeline, None)
         out: list[Event] = []
         asked = 0
 
@@ -286,10 +286,10 @@ def read(batches: Batches, reading: ParserOptions, **asked: Any) -> tuple[list[E
 
     async def run() -> tuple[list[Event], str, int, Record]:
         played = Played(batches, None)
-        progress = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
+        timeline = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
         numbers = count()
         reader = OutputParser(reading, asked.get("n", 1), lambda: f"call_{next(numbers)}")
-        watched = ResponseStream(exchange(**asked), played, progress, None, reader)
+        watched = ResponseStream(exchange(**asked), played, timeline, None, reader)
         out: list[Event] = []
         code = ""
         try:
@@ -298,7 +298,7 @@ def read(batches: Batches, reading: ParserOptions, **asked: Any) -> tuple[list[E
                 await watched.forward_text(TextSplice(lambda frame: True, {}))
         except GatewayError as raised:
             code = raised.code
-        return out, code, len(played.left), progress.freeze("ok", 200)
+        return out, code, len(played.left), timeline.freeze("ok", 200)
 
     return asyncio.run(run())
 

@@ -24,13 +24,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def progress(clock: Clock) -> CallTimeline:
+def timeline(clock: Clock) -> CallTimeline:
     return CallTimeline("chat", "req_1", 100.0, clock)
 
 
-def test_a_call_that_got_nowhere_leaves_a_duration_and_no_more(progress: CallTimeline, clock: Clock) -> None:
+def test_a_call_that_got_nowhere_leaves_a_duration_and_no_more(timeline: CallTimeline, clock: Clock) -> None:
     clock.now = 100.5
-    record = progress.freeze("invalid_json", 400)
+    record = timeline.freeze("invalid_json", 400)
     assert (record.endpoint, record.request_id, record.model, record.outcome, record.status) == (
         "chat", "req_1", "unknown", "invalid_json", 400,
     )  # fmt: skip
@@ -45,41 +45,41 @@ def test_a_call_that_got_nowhere_leaves_a_duration_and_no_more(progress: CallTim
     )
 
 
-def test_the_times_of_a_stream_are_measured_where_they_happen(progress: CallTimeline, clock: Clock) -> None:
+def test_the_times_of_a_stream_are_measured_where_they_happen(timeline: CallTimeline, clock: Clock) -> None:
     story: list[tuple[float, Event]] = [
         (101.0, Begun("m/0")), (101.0, Delta(0, "")), (102.0, Delta(0, "a")),
         (102.5, Delta(0, "b")), (103.5, Delta(0, "c")), (104.0, Finish(0, "stop")), (104.0, Usage(7, 3)),
     ]  # fmt: skip
     clock.now = 100.25
-    progress.admitted()
+    timeline.admitted()
     clock.now = 100.5
-    progress.asked()
-    progress.attempt_log.begin("m/1")
-    progress.attempt_log.begin("m/0", retry=True)
+    timeline.backend_opening()
+    timeline.attempt_log.begin("m/1")
+    timeline.attempt_log.begin("m/0", retry=True)
     for clock.now, event in story:
-        progress.saw([event])
-        progress.wrote([event])
+        timeline.events_received([event])
+        timeline.events_written([event])
     clock.now = 104.5
-    progress.upstream_ended()
+    timeline.backend_closed()
     clock.now = 105.0
-    record = progress.freeze("ok", 200)
+    record = timeline.freeze("ok", 200)
     assert (record.admission, record.upstream_first, record.upstream) == (0.25, 1.5, 4.0)
     assert (record.first_token, record.gaps) == (2.0, (0.5, 1.0))  # the end is no content
     assert record.duration == 5.0
     assert (record.target, record.attempts, record.stop_cuts) == ("m/0", 2, ("engine",))
     assert (record.prompt_tokens, record.completion_tokens, record.usage_source) == (7, 3, "upstream")
-    assert progress.overhead() == 1.0
+    assert timeline.overhead() == 1.0
 
 
-def test_before_the_upstream_ends_its_first_content_bounds_the_overhead(progress: CallTimeline, clock: Clock) -> None:
+def test_before_the_upstream_ends_its_first_content_bounds_the_overhead(timeline: CallTimeline, clock: Clock) -> None:
     clock.now = 100.5
-    assert progress.overhead() == 0.5
-    progress.asked()
+    assert timeline.overhead() == 0.5
+    timeline.backend_opening()
     clock.now = 102.0
-    progress.saw([Delta(0, "a")])
+    timeline.events_received([Delta(0, "a")])
     clock.now = 102.25
-    assert progress.overhead() == 0.75
-    assert progress.spent() == (progress.elapsed(), progress.overhead())
+    assert timeline.overhead() == 0.75
+    assert timeline.elapsed_and_overhead() == (timeline.elapsed(), timeline.overhead())
 
 
 CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, has content gone to the client?)
@@ -93,46 +93,46 @@ CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, has content gone to 
 
 
 @pytest.mark.parametrize("name", CONTENT)
-def test_a_call_has_begun_when_content_has_gone_out(progress: CallTimeline, name: str) -> None:
+def test_a_call_has_begun_when_content_has_gone_out(timeline: CallTimeline, name: str) -> None:
     event, begun = CONTENT[name]
-    progress.wrote([event])
-    assert progress.begun is begun
+    timeline.events_written([event])
+    assert timeline.begun is begun
 
 
-def test_stops_are_told_by_who_found_them(progress: CallTimeline) -> None:
+def test_stops_are_told_by_who_found_them(timeline: CallTimeline) -> None:
     for finish in (Finish(0, "stop"), Finish(1, "stop", source="gateway"), Finish(2, "length")):
-        progress.saw([finish])
-    assert progress.freeze("ok", 200).stop_cuts == ("engine", "gateway")
-    assert progress.cut_by_gateway
+        timeline.events_received([finish])
+    assert timeline.freeze("ok", 200).stop_cuts == ("engine", "gateway")
+    assert timeline.cut_by_gateway
 
 
-def test_what_the_delivery_changed_is_gathered(progress: CallTimeline) -> None:
-    progress.saw([Begun("m/1", notices=("bos: not verified",))])
-    progress.saw([Begun("", notices=("filled_choices: 1",))])
-    assert progress.delivery_notices == ["bos: not verified", "filled_choices: 1"]
-    assert progress.freeze("ok", 200).bos_anomaly
+def test_what_the_delivery_changed_is_gathered(timeline: CallTimeline) -> None:
+    timeline.events_received([Begun("m/1", notices=("bos: not verified",))])
+    timeline.events_received([Begun("", notices=("filled_choices: 1",))])
+    assert timeline.delivery_notices == ["bos: not verified", "filled_choices: 1"]
+    assert timeline.freeze("ok", 200).bos_anomaly
 
 
 ANOMALIES = {"bos: missing, the template expects it": True, "bos_stripped: the engine adds it": False}
 
 
 @pytest.mark.parametrize("notice", ANOMALIES)
-def test_a_bos_that_is_in_order_is_no_anomaly(progress: CallTimeline, notice: str) -> None:
-    progress.saw([Begun("m/0", notices=(notice,))])
-    assert progress.freeze("ok", 200).bos_anomaly is ANOMALIES[notice]
+def test_a_bos_that_is_in_order_is_no_anomaly(timeline: CallTimeline, notice: str) -> None:
+    timeline.events_received([Begun("m/0", notices=(notice,))])
+    assert timeline.freeze("ok", 200).bos_anomaly is ANOMALIES[notice]
 
 
-def test_a_document_is_content_of_the_upstream(progress: CallTimeline, clock: Clock) -> None:
-    progress.asked()
+def test_a_document_is_content_of_the_upstream(timeline: CallTimeline, clock: Clock) -> None:
+    timeline.backend_opening()
     clock.now = 101.0
-    progress.saw([Document({"object": "list"})])
-    assert progress.freeze("ok", 200).upstream_first == 1.0
+    timeline.events_received([Document({"object": "list"})])
+    assert timeline.freeze("ok", 200).upstream_first == 1.0
 
 
-def test_what_left_together_has_no_gaps_in_between(progress: CallTimeline, clock: Clock) -> None:
+def test_what_left_together_has_no_gaps_in_between(timeline: CallTimeline, clock: Clock) -> None:
     clock.now = 101.0
-    progress.wrote([Begun("m/0"), Delta(0, "a"), Delta(0, "b")])
+    timeline.events_written([Begun("m/0"), Delta(0, "a"), Delta(0, "b")])
     clock.now = 101.5
-    progress.wrote([Delta(0, "c"), Delta(0, ""), Delta(1, "d"), Finish(0, "stop")])
-    record = progress.freeze("ok", 200)
+    timeline.events_written([Delta(0, "c"), Delta(0, ""), Delta(1, "d"), Finish(0, "stop")])
+    record = timeline.freeze("ok", 200)
     assert (record.first_token, record.gaps) == (1.0, (0.0, 0.5, 0.0))

@@ -59,16 +59,16 @@ def test_the_hash_is_that_of_what_was_prepared(case: str) -> None:
 
 def test_a_call_under_way_tells_its_target_and_its_times() -> None:
     now = [100.0]
-    progress = CallTimeline("chat", "r", 100.0, lambda: now[0])
-    progress.asked()
-    progress.attempt_log.begin("m/1")
-    progress.attempt_log.begin("m/0", retry=True)
-    progress.saw([Begun("m/0", notices=("filled_choices: 1",))])
+    timeline = CallTimeline("chat", "r", 100.0, lambda: now[0])
+    timeline.backend_opening()
+    timeline.attempt_log.begin("m/1")
+    timeline.attempt_log.begin("m/0", retry=True)
+    timeline.events_received([Begun("m/0", notices=("filled_choices: 1",))])
     now[0] = 100.0104
-    progress.upstream_ended()
+    timeline.backend_closed()
     now[0] = 100.0116
     template, fields, _ = CASES["a text"]
-    rows = told(provenance(*prepared(template, fields), progress))
+    rows = told(provenance(*prepared(template, fields), timeline))
     assert list(rows.items())[4:] == [
         ("x-gateway-target", "m/0"),
         ("x-gateway-attempts", "2"),

@@ -66,7 +66,7 @@ async def send_pending(request: HttpRequest, timeline: CallTimeline) -> bytes:
     if frames:
         if not request.status:
             request.start(200, STREAM_HEADERS + context_headers(request, timeline))
-        timeline.wrote(batch)
+        timeline.events_written(batch)
     return frames
 
 
@@ -80,19 +80,19 @@ async def _stream(
             # The head waits for the first frame: until then a failure still gets its own status.
             request.start(200, STREAM_HEADERS + context_headers(request, timeline))
         if exhausted:
-            timeline.wrote(batch)
+            timeline.events_written(batch)
             return frames
         if not frames:
             continue
         await request.write(frames, write_timeout)
-        timeline.wrote(batch)
+        timeline.events_written(batch)
         # From here on plain text goes from socket to socket without waking this task; everything else ends the splice.
         if request.can_try_write and (choice_frames := writer.choice_frames()):
             splice = TextSplice(request.try_write, choice_frames)
             try:
                 await events.forward_text(splice)
             finally:
-                timeline.passed(splice.moments)
+                timeline.text_forwarded(splice.moments)
     return b""
 
 
