@@ -124,23 +124,23 @@ class ResponseStream:
             batch = await self.next_batch()
         return fold.result() if document is None else document
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``."""
         if self._over or not self._plain or not self._streams:
             return
         if not self._stops:
-            await self._events.forward_text(passage)
+            await self._events.forward_text(splice)
             return
         cutter = self._get_cutter()
-        passage.halts = cutter.stops.first
-        for index in tuple(passage.lanes):
+        splice.halts = cutter.stops.first
+        for index in tuple(splice.frames):
             if not cutter.choice(index).clear:
-                del passage.lanes[index]
+                del splice.frames[index]
         try:
-            await self._events.forward_text(passage)
+            await self._events.forward_text(splice)
         finally:
-            for index, lane in passage.lanes.items():
-                cutter.choice(index).received += lane.passed
+            for index, frame in splice.frames.items():
+                cutter.choice(index).received += frame.forwarded
 
     async def take_pending(self) -> Sequence[Event]:
         """Return the text still held when a call fails, without finish events. Call once, last."""

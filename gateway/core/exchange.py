@@ -93,8 +93,8 @@ class Events(Protocol):
         """
         ...
 
-    async def forward_text(self, passage: TextSplice) -> None:
-        """Forward plain text directly to the client while ``passage`` allows it.
+    async def forward_text(self, splice: TextSplice) -> None:
+        """Forward plain text directly to the client while ``splice`` allows it.
 
         Returns at the first event that cannot be forwarded, which ``next_batch`` then returns; returns at once where
         direct forwarding is not possible. Raises only on cancellation: ``next_batch`` reports failures.

@@ -1,7 +1,7 @@
 """Forwarding of plain text from an engine's socket to a client's without waking the task of the call.
 
-Before, the layers set what may not pass; afterwards they read what has passed. Everything but plain text ends the
-forwarding and takes the general path.
+Before it, the layers set which text may not be forwarded; after it, they read how much was. Everything but plain text
+ends the forwarding and takes the general path.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from time import monotonic
 class ChoiceFrame:
     """Frame around one choice's text in the client's stream."""
 
-    __slots__ = ("before", "behind", "passed")
+    __slots__ = ("after", "before", "forwarded")
 
-    def __init__(self, before: bytes, behind: bytes) -> None:
+    def __init__(self, before: bytes, after: bytes) -> None:
         self.before = before
         """Bytes of the frame before the text's JSON string."""
-        self.behind = behind
-        """Bytes behind it."""
-        self.passed = 0
+        self.after = after
+        """Bytes of the frame after it."""
+        self.forwarded = 0
         """Characters forwarded."""
 
 
@@ -32,14 +32,14 @@ class TextSplice:
     sets ``halts``; the backend forwards text and records it.
     """
 
-    __slots__ = ("halts", "lanes", "moments", "now", "write")
+    __slots__ = ("frames", "halts", "moments", "now", "write")
 
     def __init__(
-        self, write: Callable[[bytes], bool], lanes: dict[int, ChoiceFrame], now: Callable[[], float] = monotonic
+        self, write: Callable[[bytes], bool], frames: dict[int, ChoiceFrame], now: Callable[[], float] = monotonic
     ) -> None:
         self.write = write
         """Sends a frame to the client. Returns False, and sends nothing, while the client applies back-pressure."""
-        self.lanes = lanes
+        self.frames = frames
         """Frames by choice; text of other choices is not forwarded."""
         self.now = now
         """Monotonic seconds."""

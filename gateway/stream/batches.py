@@ -19,7 +19,7 @@ class Singles:
     def __init__(self, events: AsyncIterator[Event]) -> None:
         self._events = events
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         """Returns at once: nothing can be forwarded directly."""
 
     async def next_batch(self) -> Sequence[Event]:

@@ -41,7 +41,7 @@ def event(body: Any, style: str = "compact") -> bytes:
     return b"data: " + said + b"\n\n"
 
 
-def lanes() -> dict[int, ChoiceFrame]:
+def choice_frames() -> dict[int, ChoiceFrame]:
     return {index: ChoiceFrame(b'data: {"%d":' % index, b"}\n\n") for index in range(2)}
 
 
@@ -52,26 +52,26 @@ def splice_into(frames: list[bytes]) -> TextSplice:
         frames.append(frame)
         return True
 
-    return TextSplice(write, lanes())
+    return TextSplice(write, choice_frames())
 
 
 def introduced(shape: str) -> ChunkReader:
-    """An answer whose two choices have begun, as it is when a passage opens."""
+    """An answer whose two choices have begun, as it is when a splice opens."""
     answer = ChunkReader(SHAPES[shape], "m/0", 2)
     for index in range(2):
         answer.read(chunk(shape, "a", index))
     return answer
 
 
-def passing(shape: str, passage: TextSplice, sample: Sample | None = None) -> Callable[[bytes], bool]:
-    return SseSplicer(introduced(shape), SseParser(), passage, sample).take
+def passing(shape: str, splice: TextSplice, sample: Sample | None = None) -> Callable[[bytes], bool]:
+    return SseSplicer(introduced(shape), SseParser(), splice, sample).take
 
 
 def sample_of(shape: str, text: str, style: str = "compact") -> Sample:
     return event(chunk(shape, text), style), Delta(0, text)
 
 
-def careful(answer: ChunkReader, data: bytes, lane: dict[int, ChoiceFrame]) -> bytes | None:
+def careful(answer: ChunkReader, data: bytes, frames: dict[int, ChoiceFrame]) -> bytes | None:
     """The frame for an event that is nothing but text which no stop touches; None: anything else."""
     if not (data.startswith(b"data: ") and data.endswith(b"\n\n")):
         return None
@@ -83,8 +83,8 @@ def careful(answer: ChunkReader, data: bytes, lane: dict[int, ChoiceFrame]) -> b
         return None
     if delta != Delta(delta.index, delta.text) or any(c in delta.text for c in "<\n"):
         return None
-    its = lane[delta.index]
-    return its.before + orjson.dumps(delta.text) + its.behind
+    its = frames[delta.index]
+    return its.before + orjson.dumps(delta.text) + its.after
 
 
 TEXT = st.text(st.sampled_from('ab é漢😀"\\\n\r\t\x7f\u2028<:,{}'), max_size=4) | st.sampled_from(
@@ -113,21 +113,21 @@ def test_what_passes_is_what_would_have_been_read(
 ) -> None:
     """``plain``: the events differ in their text only, as those of real engines do. ``sampled``: so does the first."""
     frames: list[bytes] = []
-    passage = splice_into(frames)
-    passage.halts = stop_set(STOPS).first
-    passes = passing(shape, passage, None if sampled is None else sample_of(shape, "a", sampled))
+    splice = splice_into(frames)
+    splice.halts = stop_set(STOPS).first
+    passes = passing(shape, splice, None if sampled is None else sample_of(shape, "a", sampled))
     expected: list[bytes] = []
     reader = introduced(shape)
     for text, index, more, style in said:
         data = event(chunk(shape, text, 0 if plain else index, {} if plain else more), style)
-        frame = careful(reader, data, lanes())
+        frame = careful(reader, data, choice_frames())
         if passes(data):
             assert frame is not None
             expected.append(frame)
         assert frames == expected
     characters = sum(len(json.loads(frame[len(b'data: {"0":') : -3])) for frame in frames)
-    assert characters == sum(lane.passed for lane in passage.lanes.values())
-    assert len(passage.moments) == len(frames)
+    assert characters == sum(frame.forwarded for frame in splice.frames.values())
+    assert len(splice.moments) == len(frames)
 
 
 BYTES = st.binary(max_size=12) | st.sampled_from(
@@ -140,22 +140,22 @@ BYTES = st.binary(max_size=12) | st.sampled_from(
 def test_only_a_whole_string_is_not_parsed(shape: str, between: bytes) -> None:
     """Whatever stands where the text stood in the event before: it passes if it is a string, and as that string."""
     frames: list[bytes] = []
-    passage = splice_into(frames)
-    passes = passing(shape, passage)
+    splice = splice_into(frames)
+    passes = passing(shape, splice)
     model = event(chunk(shape, "TEXT"))
     assert passes(model)
     data = model.replace(b"TEXT", between)
-    frame = careful(introduced(shape), data, lanes()) if b"\r" not in data else None
+    frame = careful(introduced(shape), data, choice_frames()) if b"\r" not in data else None
     if b"<" in between or b"\\" in between:
-        return  # ``careful`` knows stops, this passage has none
+        return  # ``careful`` knows stops, this splice has none
     assert passes(data) is (frame is not None)
     assert frames[1:] == ([frame] if frame is not None else [])
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_half_an_event_does_not_pass(cut: int) -> None:
-    passage = TextSplice(lambda frame: True, lanes())
-    passes = passing("completions", passage)
+    splice = TextSplice(lambda frame: True, choice_frames())
+    passes = passing("completions", splice)
     data = event(chunk("completions", "TEXT"))
     assert passes(data)
     assert not passes(data[:-cut])
@@ -164,21 +164,21 @@ def test_half_an_event_does_not_pass(cut: int) -> None:
 
 def test_a_busy_client_gets_nothing() -> None:
     busy = False
-    passage = TextSplice(lambda frame: not busy, lanes())
-    passes = passing("completions", passage)
+    splice = TextSplice(lambda frame: not busy, choice_frames())
+    passes = passing("completions", splice)
     data = event(chunk("completions", "TEXT"))
     assert passes(data)
     assert passes(data)
     busy = True
     assert not passes(data)
-    assert passage.lanes[0].passed == 8
-    assert len(passage.moments) == 2
+    assert splice.frames[0].forwarded == 8
+    assert len(splice.moments) == 2
 
 
 def test_a_choice_without_a_lane_does_not_pass() -> None:
-    passage = TextSplice(lambda frame: True, lanes())
-    del passage.lanes[1]
-    passes = passing("completions", passage)
+    splice = TextSplice(lambda frame: True, choice_frames())
+    del splice.frames[1]
+    passes = passing("completions", splice)
     assert passes(event(chunk("completions", "a", 0)))
     assert not passes(event(chunk("completions", "a", 1)))
 
@@ -186,8 +186,8 @@ def test_a_choice_without_a_lane_does_not_pass() -> None:
 def test_an_engine_whose_events_all_look_different_is_read_to_the_end() -> None:
     """After a few attempts nothing is learnt any more, and all the same everything passes."""
     frames: list[bytes] = []
-    passage = splice_into(frames)
-    passes = passing("completions", passage)
+    splice = splice_into(frames)
+    passes = passing("completions", splice)
     for number in range(3 * ATTEMPTS):
         assert passes(event(chunk("completions", f"t{number}", 0, {"created": number})))
     assert [json.loads(frame[len(b'data: {"0":') : -3]) for frame in frames] == [f"t{i}" for i in range(3 * ATTEMPTS)]
@@ -196,10 +196,10 @@ def test_an_engine_whose_events_all_look_different_is_read_to_the_end() -> None:
 def test_only_the_text_itself_is_learnt() -> None:
     """Another string of the same value and the same key, spaced otherwise, is none of the choice's."""
     frames: list[bytes] = []
-    passage = splice_into(frames)
+    splice = splice_into(frames)
     reader = ChunkReader(COMPLETIONS, "m/0", 1)
     reader.read(chunk("completions", "a", more={"text": "a"}))
-    passes = SseSplicer(reader, SseParser(), passage).take
+    passes = SseSplicer(reader, SseParser(), splice).take
     choice = b'{"index":0,"text" :"%b","logprobs":null,"finish_reason":null}'
     for other, text in ((b"a", b"a"), (b"LEAK", b"a"), (b"LEAK", b"b")):
         passes(b'data: {"text":"' + other + b'","choices":[' + choice % text + b"]}\n\n")
@@ -209,9 +209,9 @@ def test_only_the_text_itself_is_learnt() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_event_of_known_looks_is_not_parsed(shape: str) -> None:
     """Seen by what is then not looked at: a choice that has ended meanwhile."""
-    passage = TextSplice(lambda frame: True, lanes())
+    splice = TextSplice(lambda frame: True, choice_frames())
     answer = introduced(shape)
-    passes = SseSplicer(answer, SseParser(), passage).take
+    passes = SseSplicer(answer, SseParser(), splice).take
     assert passes(event(chunk(shape, "one")))
     answer.read({"choices": [{"index": 0, "finish_reason": "stop"}]})
     assert passes(event(chunk(shape, "two")))
@@ -222,7 +222,9 @@ def test_an_event_of_known_looks_is_not_parsed(shape: str) -> None:
 def test_the_first_event_shows_what_the_second_looks_like(shape: str) -> None:
     """Seen as above: the second is not parsed, or it would be found to say more of a choice that has ended."""
     answer = introduced(shape)
-    passes = SseSplicer(answer, SseParser(), TextSplice(lambda frame: True, lanes()), sample_of(shape, "one")).take
+    passes = SseSplicer(
+        answer, SseParser(), TextSplice(lambda frame: True, choice_frames()), sample_of(shape, "one")
+    ).take
     answer.read({"choices": [{"index": 0, "finish_reason": "stop"}]})
     assert passes(event(chunk(shape, "two")))
     assert not passes(event(chunk(shape, "three", more={"created": 1})))
@@ -234,6 +236,6 @@ def test_nothing_is_learnt_for_a_choice_without_a_lane() -> None:
 
 
 def test_a_key_that_no_chunk_had_before_ends_the_forwarding() -> None:
-    passes = passing("completions", TextSplice(lambda frame: True, lanes()))
+    passes = passing("completions", TextSplice(lambda frame: True, choice_frames()))
     assert passes(event(chunk("completions", "a")))
     assert not passes(event(chunk("completions", "b", more={"new": 1})))

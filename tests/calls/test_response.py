@@ -55,20 +55,20 @@ class Played:
     def exhausted(self) -> bool:
         return self.tells and not self.left and self.error is None
 
-    async def forward_text(self, passage: TextSplice) -> None:
-        while self.left and len(self.left[0]) == 1 and self._passes(self.left[0][0], passage):
-            passage.moments.append(1.0)
+    async def forward_text(self, splice: TextSplice) -> None:
+        while self.left and len(self.left[0]) == 1 and self._passes(self.left[0][0], splice):
+            splice.moments.append(1.0)
             self.left.popleft()
 
-    def _passes(self, event: Event, passage: TextSplice) -> bool:
+    def _passes(self, event: Event, splice: TextSplice) -> bool:
         if not isinstance(event, Delta) or event != Delta(event.index, event.text) or not event.text:
             return False
-        lane = passage.lanes.get(event.index)
-        if lane is None or (passage.halts is not None and passage.halts.search(event.text)):
+        frame = splice.frames.get(event.index)
+        if frame is None or (splice.halts is not None and splice.halts.search(event.text)):
             return False
-        if not passage.write(lane.before + event.text.encode() + lane.behind):
+        if not splice.write(frame.before + event.text.encode() + frame.after):
             return False
-        lane.passed += len(event.text)
+        frame.forwarded += len(event.text)
         return True
 
     async def next_batch(self) -> Sequence[Event]:

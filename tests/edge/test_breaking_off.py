@@ -102,7 +102,7 @@ class Breaks:
             raise UpstreamDisconnected("gone")
         return self._left.pop(0)
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         pass
 
 

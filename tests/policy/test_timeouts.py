@@ -86,21 +86,21 @@ class Passed:
     async def next_batch(self) -> Sequence[Event]:
         return (Delta(0, "a"),)
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         for _ in range(2):
             await asyncio.sleep(self._gap)
-            passage.moments.append(passage.now())
+            splice.moments.append(splice.now())
         await asyncio.sleep(10)
 
 
 def test_text_that_passes_is_heard() -> None:
     async def run() -> tuple[float, str]:
-        passage = TextSplice(lambda frame: True, {})
+        splice = TextSplice(lambda frame: True, {})
         began = time.monotonic()
         try:
             async with Timeouts(Passed(0.15), 0.2, 5).open(exchange()) as events:
                 await events.next_batch()
-                await events.forward_text(passage)
+                await events.forward_text(splice)
         except GatewayError as error:
             return time.monotonic() - began, error.code
         return 0.0, ""

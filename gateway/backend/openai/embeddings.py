@@ -24,7 +24,7 @@ class EmbeddingsEvents(UpstreamRequest):
         self.exhausted = False
         """See ``Events``."""
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``: a document has no text to forward."""
 
     async def next_batch(self) -> Sequence[Event]:

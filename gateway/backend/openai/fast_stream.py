@@ -70,7 +70,7 @@ class SseSplicer:
         self._attempts = ATTEMPTS
         if sample is not None:
             data, delta = sample
-            frame = splice.lanes.get(delta.index)
+            frame = splice.frames.get(delta.index)
             if frame is not None:
                 self._learn(data, delta, frame)
 
@@ -94,7 +94,7 @@ class SseSplicer:
             return False
         if not self._write(self._before + raw + self._after):
             return False
-        frame.passed += len(text)
+        frame.forwarded += len(text)
         self._record(self._now())
         self._attempts = ATTEMPTS
         return True
@@ -104,12 +104,12 @@ class SseSplicer:
         delta = self._parse(lines[0]) if lines is not None and len(lines) == 1 else None
         if delta is None:
             return False
-        text, frame = delta.text, self._splice.lanes.get(delta.index)
+        text, frame = delta.text, self._splice.frames.get(delta.index)
         if frame is None or (self._search_halt is not None and self._search_halt(text) is not None):
             return False
-        if not self._write(frame.before + orjson.dumps(text) + frame.behind):
+        if not self._write(frame.before + orjson.dumps(text) + frame.after):
             return False
-        frame.passed += len(text)
+        frame.forwarded += len(text)
         self._record(self._now())
         if self._attempts:
             self._attempts -= 1
@@ -134,7 +134,7 @@ class SseSplicer:
             head, tail = data[:first], data[-last:]
             if self._parse((head + probe + tail)[_PREFIX:-_SUFFIX]) == Delta(delta.index, other):
                 self._head, self._tail, self._first, self._last = head, tail, first, last
-                self._before, self._after = frame.before + b'"', b'"' + frame.behind
+                self._before, self._after = frame.before + b'"', b'"' + frame.after
                 self._frame = frame
                 return
             at = data.find(text, at + 1)

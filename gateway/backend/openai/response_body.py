@@ -123,13 +123,13 @@ class BodyEvents(UpstreamRequest):
             raise self._failure
         return ()
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``."""
         parser = self._parser
         if parser is None or not parser.idle or self.exhausted or self._failure is not None:
             return
         if fast_paths.ENABLED:
-            await self._http.forward(SseSplicer(self._reader, parser, passage, self._sample).take)
+            await self._http.forward(SseSplicer(self._reader, parser, splice, self._sample).take)
 
     async def _read_first(self, body: bytes | None, events: list[Event]) -> None:
         """Read until it is known whether the body is a stream; JSON is read to its end.

@@ -58,10 +58,10 @@ class GatedStream(LayerStream):
         """See ``Events``; the upstream's own coroutine where no events are held, which saves one per batch."""
         return self._take_held() if self._held else self._events.next_batch()
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``."""
         if not self._held:
-            await self._events.forward_text(passage)
+            await self._events.forward_text(splice)
 
     async def _begin_within(self, seconds: float) -> Events:
         loop = asyncio.get_running_loop()

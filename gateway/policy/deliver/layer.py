@@ -54,6 +54,6 @@ class LayerStream:
         """See ``Events``."""
         return self._events.next_batch()
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``."""
-        await self._events.forward_text(passage)
+        await self._events.forward_text(splice)

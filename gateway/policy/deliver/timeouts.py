@@ -39,7 +39,7 @@ class Timeouts(Layer):
 class _TimedStream(LayerStream):
     """One exchange under its timeouts."""
 
-    __slots__ = ("_content_at", "_deadline", "_end", "_idle", "_left_at", "_loop", "_passage", "_total")
+    __slots__ = ("_content_at", "_deadline", "_end", "_idle", "_left_at", "_loop", "_splice", "_total")
 
     def __init__(
         self, inner: AbstractAsyncContextManager[Events], idle: float | None, total: float, end: float | None
@@ -55,7 +55,7 @@ class _TimedStream(LayerStream):
         because it is not the upstream's silence."""
         self._left_at = 0.0
         """Time of the end of the caller's last request for events; 0 while it waits for some."""
-        self._passage: TextSplice | None = None
+        self._splice: TextSplice | None = None
         """Set while text is forwarded directly; its times are loop times, because both clocks are monotonic."""
 
     async def __aenter__(self) -> Events:
@@ -99,17 +99,17 @@ class _TimedStream(LayerStream):
                 break
         return batch
 
-    async def forward_text(self, passage: TextSplice) -> None:
+    async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``."""
         self._resume()
-        self._passage = passage
+        self._splice = splice
         try:
-            await self._events.forward_text(passage)
+            await self._events.forward_text(splice)
         finally:
-            self._passage = None
+            self._splice = None
         self._left_at = self._loop.time()
-        if passage.moments:
-            self._content_at = passage.moments[-1]
+        if splice.moments:
+            self._content_at = splice.moments[-1]
 
     def _resume(self) -> None:
         """The caller waits for events again."""
@@ -120,8 +120,8 @@ class _TimedStream(LayerStream):
     def _check(self) -> UpstreamTimeout | float:
         """The error if a timeout has passed, else the time of the next check."""
         now, content_at, idle = self._loop.time(), self._content_at, self._idle
-        if self._passage is not None and self._passage.moments:
-            content_at = self._passage.moments[-1]
+        if self._splice is not None and self._splice.moments:
+            content_at = self._splice.moments[-1]
         if now >= self._end:
             return self._total_error()
         if idle is None:
