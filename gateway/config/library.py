@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files.reader import POLICIES, TEMPLATES, Blame, Files
+from gateway.config.files.reader import POLICIES, TEMPLATES, AddProblem, Files
 from gateway.config.schema.names import FILE_NAME, quote, suggest
 from gateway.config.sections.policies import read_policy
 from gateway.config.sections.templates import CHAT, read_template
@@ -38,27 +38,27 @@ class Library:
         self._read: dict[Path, Any] = {}
         """Templates and policies by their files; None for one with problems."""
 
-    def template(self, name: str, blame: Blame) -> TemplateSpec | None:
+    def template(self, name: str, add_problem: AddProblem) -> TemplateSpec | None:
         """Return the template of that name; None, and a problem, if it is missing or invalid."""
-        found: TemplateSpec | None = CHAT if name == CHAT.name else self._load(TEMPLATES, name, blame)
+        found: TemplateSpec | None = CHAT if name == CHAT.name else self._load(TEMPLATES, name, add_problem)
         return found
 
-    def policy(self, name: str, blame: Blame) -> PolicySpec | None:
+    def policy(self, name: str, add_problem: AddProblem) -> PolicySpec | None:
         """Return the policy of that name; None, and a problem, if it is missing or invalid."""
-        found: PolicySpec | None = self._load(POLICIES, name, blame)
+        found: PolicySpec | None = self._load(POLICIES, name, add_problem)
         return found
 
-    def _load(self, folder: str, name: str, blame: Blame) -> Any:
-        path = self._find(folder, name, blame)
+    def _load(self, folder: str, name: str, add_problem: AddProblem) -> Any:
+        path = self._find(folder, name, add_problem)
         if path is not None and path not in self._read:
             read = read_template if folder == TEMPLATES else read_policy
-            self._read[path] = read(self.files, path, name, blame)
+            self._read[path] = read(self.files, path, name, add_problem)
         return None if path is None else self._read[path]
 
-    def _find(self, folder: str, name: str, blame: Blame) -> Path | None:
+    def _find(self, folder: str, name: str, add_problem: AddProblem) -> Path | None:
         """Return the file of a name: first beside ``gateway.yaml``, then among the shipped files."""
         if not FILE_NAME.fullmatch(name):
-            blame(
+            add_problem(
                 f"{quote(name)} is not a {NOUN[folder]} name: a file in {folder}/ without its .yaml, "
                 'of lower-case letters, digits, ".", "_" and "-"'
             )
@@ -69,10 +69,12 @@ class Library:
             if os.path.lexists(path):
                 if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base)):
                     return path
-                blame(f"{folder}/{name}.yaml leads out of its folder: put the file itself there")
+                add_problem(f"{folder}/{name}.yaml leads out of its folder: put the file itself there")
                 return None
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
-        blame(f"no {NOUN[folder]} {quote(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}")
+        add_problem(
+            f"no {NOUN[folder]} {quote(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
+        )
         return None
 
     def check_folders(self) -> None:
@@ -80,13 +82,13 @@ class Library:
         for folder, read in ((TEMPLATES, self.template), (POLICIES, self.policy)):
             base = self.files.home / folder
             for path in sorted(base.iterdir()) if base.is_dir() else ():
-                blame = self.files.blame(path)
+                add_problem = self.files.add_problem(path)
                 if path.suffix == ".yml":
-                    blame("is not read: rename it to end in .yaml")
+                    add_problem("is not read: rename it to end in .yaml")
                 elif path.suffix == ".yaml" and folder == TEMPLATES and path.stem == CHAT.name:
-                    blame(f'is never used: "{CHAT.name}" means messages as they are; rename it')
+                    add_problem(f'is never used: "{CHAT.name}" means messages as they are; rename it')
                 elif path.suffix == ".yaml":
-                    read(path.stem, blame)
+                    read(path.stem, add_problem)
 
 
 def is_template_file(name: str) -> bool:
@@ -102,10 +104,10 @@ def find_template(name: str, *, generates: bool = True) -> TemplateSpec:
     path = Path(name).absolute()
     if is_template_file(name):
         files = Files(path.parent)
-        spec = read_template(files, path, path.stem, files.blame(path), generates=generates)
+        spec = read_template(files, path, path.stem, files.add_problem(path), generates=generates)
     else:
         files = Files(Path.cwd())
-        spec = Library(files).template(name, files.blame(path))
+        spec = Library(files).template(name, files.add_problem(path))
     if spec is None:
         raise ConfigError(files.in_order())
     return spec

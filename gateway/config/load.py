@@ -54,7 +54,7 @@ def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool =
     path = path.absolute()
     files = Files(path.parent)
     library = Library(files)
-    document = files.document(path, files.blame(path))
+    document = files.document(path, files.add_problem(path))
     snapshot = _snapshot(document, library, env) if document is not None else None
     if everything:
         library.check_folders()
@@ -74,8 +74,8 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     keys: tuple[KeySpec, ...] = ()
     key_file = values["keys"]["file"]
     if key_file:
-        blame = partial(document.refuse, ("keys", "file"))
-        keys = read_keys(files, files.home / key_file, list(values["models"] or ()), blame)
+        add_problem = partial(document.refuse, ("keys", "file"))
+        keys = read_keys(files, files.home / key_file, list(values["models"] or ()), add_problem)
     server = read_server(document, values["server"], env, has_keys=key_file is not None)
     models = read_models(document, values["models"], library, env)
     if server is None:

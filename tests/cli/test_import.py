@@ -98,7 +98,7 @@ def test_a_process_writes_the_file(home: Path) -> None:
 def load(path: Path) -> object:
     """Read the written file as a start does, its examples included."""
     files = Files(path.parent)
-    spec = read_template(files, path, path.stem, files.blame(path))
+    spec = read_template(files, path, path.stem, files.add_problem(path))
     assert files.problems == []
     return spec
 

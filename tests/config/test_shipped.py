@@ -19,7 +19,7 @@ def test_a_shipped_file_loads_and_its_examples_come_out(kind: str, name: str, tm
     files = Files(tmp_path)
     library = Library(files)
     read = library.template if kind == TEMPLATES else library.policy
-    found = read(name, files.blame(tmp_path / "gateway.yaml"))
+    found = read(name, files.add_problem(tmp_path / "gateway.yaml"))
     assert [str(problem) for problem in files.problems] == []
     assert found is not None
     assert found.description

@@ -79,7 +79,7 @@ def _check(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
         beside.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(data)
     files = Files(scratch)
-    spec = read_template(files, path, draft.name, files.blame(path))
+    spec = read_template(files, path, draft.name, files.add_problem(path))
     if spec is None:
         found = [replace(problem, file=f"{draft.origin}: the template", line=0) for problem in files.in_order()]
         raise ConfigError(tuple(found))

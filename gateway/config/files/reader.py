@@ -11,7 +11,7 @@ from gateway.config.files import yaml
 from gateway.config.files.yaml import YamlDocument
 from gateway.core.errors import Problem, TemplateError
 
-Blame = Callable[[str], None]
+AddProblem = Callable[[str], None]
 """Adds a problem with this message, at the place that needs the file."""
 TEMPLATES, POLICIES = "meta_templates", "policies"
 """The folders beside ``gateway.yaml``."""
@@ -39,11 +39,11 @@ class Files:
         """Return the path as messages show it: relative to ``gateway.yaml`` if it lies below."""
         return str(path.relative_to(self.home)) if path.is_relative_to(self.home) else str(path)
 
-    def blame(self, path: Path) -> Blame:
+    def add_problem(self, path: Path) -> AddProblem:
         """Return a function that adds problems with the file as a whole."""
         return lambda message: self.problems.append(Problem(self.shown(path), 0, "", message))
 
-    def read(self, path: Path, blame: Blame) -> bytes | None:
+    def read(self, path: Path, add_problem: AddProblem) -> bytes | None:
         """Return the bytes of a regular file; if it cannot be read, add a problem and return None."""
         if self.contents.get(path) is None:
             self.contents[path] = None
@@ -55,12 +55,12 @@ class Files:
                 reason = "it is not a file" if path.exists() else "there is no such file"
             except OSError as error:
                 reason = error.strerror or str(error)
-            blame(f"cannot read {self.shown(path)} ({reason})")
+            add_problem(f"cannot read {self.shown(path)} ({reason})")
         return self.contents[path]
 
-    def document(self, path: Path, blame: Blame) -> YamlDocument | None:
+    def document(self, path: Path, add_problem: AddProblem) -> YamlDocument | None:
         """Return a parsed YAML file; None if nothing of it is usable."""
-        data = self.read(path, blame)
+        data = self.read(path, add_problem)
         if data is None:
             return None
         before = len(self.problems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from gateway.config.files.reader import Blame, Files, digest
+from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.schema.names import KEY_NAME, quote, suggest
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
@@ -15,10 +15,10 @@ NO_KEY = digest(b"")
 """The digest of an empty string."""
 
 
-def read_keys(files: Files, path: Path, models: Collection[str], blame: Blame) -> tuple[KeySpec, ...]:
+def read_keys(files: Files, path: Path, models: Collection[str], add_problem: AddProblem) -> tuple[KeySpec, ...]:
     """Return the keys of a file. ``models``: the names that patterns can match."""
     before = len(files.problems)
-    document = files.document(path, blame)
+    document = files.document(path, add_problem)
     if document is None:
         return ()
     if not document.value:

@@ -85,7 +85,7 @@ def _check_forms(
     first = known[0]
     for other in known[1:]:
         if other.form != first.form:
-            other.blame(
+            other.add_problem(
                 "speaks",
                 f"{other.speaks} takes {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
                 f"takes {FORM_WORDS[first.form or '']}: make it a separate model",

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.config.files.reader import Blame, Files
+from gateway.config.files.reader import AddProblem, Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.names import quote
 from gateway.config.schema.settings import POLICY
@@ -30,10 +30,10 @@ ESSENTIAL = dict.fromkeys(("model", "messages", "prompt", "input"), "every call 
 NEVER_ALLOWED = dict.fromkeys(FORBIDDEN, "no policy can allow it")
 
 
-def read_policy(files: Files, path: Path, name: str, blame: Blame) -> PolicySpec | None:
+def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) -> PolicySpec | None:
     """Return the policy of a file; None if it has problems."""
     before = len(files.problems)
-    document = files.document(path, blame)
+    document = files.document(path, add_problem)
     if document is None:
         return None
     values = check(document, POLICY)

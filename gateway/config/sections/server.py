@@ -45,7 +45,7 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
             hint = suggest(variable, VARIABLES) if variable.startswith(SERVER) else hint
             document.problems.append(Problem(ENVIRONMENT, 0, variable, f"unknown variable{hint}"))
 
-    def blame(setting: str, message: str) -> None:
+    def add_problem(setting: str, message: str) -> None:
         """Add a problem with a setting, at the origin of its value."""
         variable = SERVER + setting.upper()
         if variable in env:
@@ -55,14 +55,14 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
 
     host, admin = settings["host"], settings["admin"]
     if admin and host and admin == f"{url_host(host)}:{settings['port']}":
-        blame("admin", "is the main listener's own address: choose another port, or leave the line out")
+        add_problem("admin", "is the main listener's own address: choose another port, or leave the line out")
     if host and not is_loopback(host):
         is_open = f"{quote(host)} is open to others"
         if not has_keys and settings["insecure_no_keys"] is False:
             ways = "name a file under keys.file, or listen on 127.0.0.1"
-            blame("host", f"{is_open}, and there are no client keys: {ways}")
+            add_problem("host", f"{is_open}, and there are no client keys: {ways}")
         if settings["allowed_hosts"] == ():
-            blame("host", f"{is_open}: list the names it answers for under server.allowed_hosts")
+            add_problem("host", f"{is_open}: list the names it answers for under server.allowed_hosts")
     return None if INVALID in settings.values() else ServerSpec(**{**settings, "host": host.strip("[]")})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from gateway.config.files.reader import Blame, Files
+from gateway.config.files.reader import AddProblem, Files
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
@@ -55,7 +55,7 @@ class TargetEntry:
         self.form = BACKEND_KINDS[self.speaks].form if self.speaks else None
         """``text``, ``messages``, or None if it takes either or is unknown."""
 
-    def blame(self, setting: str, message: str) -> None:
+    def add_problem(self, setting: str, message: str) -> None:
         """Add a problem with one setting of this entry."""
         self._document.refuse((*self._path, setting), message)
 
@@ -68,14 +68,14 @@ class TargetEntry:
             given = self._document.has((*self._path, setting))
             if given and setting not in kind.settings:
                 takers = [row.name for row in BACKEND_KINDS.values() if setting in row.settings]
-                self.blame(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; remove it")
+                self.add_problem(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; remove it")
             if not given and setting in kind.required:
-                self.blame(setting, f"is missing: speaks: {kind.name} needs it. {DESCRIPTIONS[setting]}")
+                self.add_problem(setting, f"is missing: speaks: {kind.name} needs it. {DESCRIPTIONS[setting]}")
         for option in self._values["options"] or ():
             if option in NOT_OPTIONS:
-                self.blame("options", f"{option} is not allowed here: write {NOT_OPTIONS[option]} beside speaks")
+                self.add_problem("options", f"{option} is not allowed here: write {NOT_OPTIONS[option]} beside speaks")
             elif kind.options is not None and option not in kind.options:
-                self.blame(
+                self.add_problem(
                     "options",
                     f"{quote(option)} is not an option of a provider: set parameters of calls in the policy under "
                     f"params, secrets in key or in the provider's own variables{suggest(option, kind.options)}",
@@ -88,7 +88,7 @@ class TargetEntry:
         path = existing(self._files, self._document, (*self._path, setting), values[setting])
         key = None
         if values["key"]:
-            key = _secret(values["key"], self._files, env, partial(self.blame, "key"))
+            key = _secret(values["key"], self._files, env, partial(self.add_problem, "key"))
         if values is INVALID or INVALID in values.values():
             return None
         return TargetSpec(
@@ -115,15 +115,17 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
     return path
 
 
-def _secret(reference: SecretReference, files: Files, env: Mapping[str, str], blame: Blame) -> SecretStr | None:
+def _secret(
+    reference: SecretReference, files: Files, env: Mapping[str, str], add_problem: AddProblem
+) -> SecretStr | None:
     """Return a secret; a failure becomes a problem that names the place, never the value."""
     if reference.where == "env":
         text, source = env.get(reference.name), f"the variable {reference.name}"
         if text is None:
-            blame(f"the environment has no variable {reference.name}: set it and start again")
+            add_problem(f"the environment has no variable {reference.name}: set it and start again")
             return None
     else:
-        data, source = files.read(files.home / reference.name, blame), f"the file {reference.name}"
+        data, source = files.read(files.home / reference.name, add_problem), f"the file {reference.name}"
         if data is None:
             return None
         text = data.decode("latin-1")
@@ -131,7 +133,7 @@ def _secret(reference: SecretReference, files: Files, env: Mapping[str, str], bl
     text = text.strip()
     if not TOKEN_CHARACTERS.fullmatch(text):
         what = "holds blanks or characters that cannot stand in a header" if text else "is empty"
-        blame(f"{source} {what}: it must hold the key and nothing else")
+        add_problem(f"{source} {what}: it must hold the key and nothing else")
     return SecretStr(text)
 
 

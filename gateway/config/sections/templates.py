@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files.reader import Blame, Files, FolderFiles, digest, digest_of
+from gateway.config.files.reader import AddProblem, Files, FolderFiles, digest, digest_of
 from gateway.template.registry import build, run_examples
 from gateway.template.spec import TemplateSpec
 from gateway.template.validation.template import SpecError, parse_spec
@@ -21,13 +21,15 @@ CHAT = TemplateSpec(
 """The only template without a file."""
 
 
-def read_template(files: Files, path: Path, name: str, blame: Blame, *, generates: bool = True) -> TemplateSpec | None:
+def read_template(
+    files: Files, path: Path, name: str, add_problem: AddProblem, *, generates: bool = True
+) -> TemplateSpec | None:
     """Return the template of a file after running its examples; None if it has problems.
 
     ``generates``: False for templates that are only compared; then no role needs ``generate`` and examples are not run.
     """
     before = len(files.problems)
-    document = files.document(path, blame)
+    document = files.document(path, add_problem)
     if document is None:
         return None
     at_file = partial(document.refuse, ("file",))

@@ -56,7 +56,7 @@ def of_yaml(folder: Path, keys: str) -> tuple[TemplateSpec | None, Files]:
     path = folder / "t.yaml"
     path.write_text(f"kind: jinja\n{keys}\n", encoding="utf-8")
     files = Files(folder)
-    return read_template(files, path, "t", files.blame(path)), files
+    return read_template(files, path, "t", files.add_problem(path)), files
 
 
 def by_parity(folder: Path, home: Path) -> TemplateSpec:
@@ -81,7 +81,7 @@ def by_import(folder: Path, home: Path) -> TemplateSpec:
     speaks = "\ntools: {parser: json}\n" if by_parity(folder, home).tools is not None else ""
     place.write_text(place.read_text(encoding="utf-8") + speaks, encoding="utf-8")
     files = Files(place.parent)
-    spec = read_template(files, place, draft.name, files.blame(place))
+    spec = read_template(files, place, draft.name, files.add_problem(place))
     assert spec is not None, files.problems
     return spec
 

@@ -35,7 +35,7 @@ def read(folder: Path, keys: str, **files: Any) -> tuple[TemplateSpec | None, li
     path = folder / "t.yaml"
     path.write_text(f"kind: jinja\n{keys}\n", encoding="utf-8")
     gathered = Files(folder)
-    spec = read_template(gathered, path, "t", gathered.blame(path))
+    spec = read_template(gathered, path, "t", gathered.add_problem(path))
     return spec, [str(problem) for problem in gathered.problems]
 
 
