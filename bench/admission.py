@@ -81,7 +81,7 @@ def route(params: ParamsPolicy) -> Route:
     """ChatML before a completions engine, under a policy."""
     path = TEMPLATES / "chatml.yaml"
     files = Files(TEMPLATES.parent)
-    template = read_template(files, path, "chatml", files.blame(path))
+    template = read_template(files, path, "chatml", files.add_problem(path))
     assert template is not None, files.problems
     target = TargetSpec("m/0", "completions", "http://127.0.0.1:1/v1", "m")
     return bare_route(ModelSpec("m", template, PolicySpec("p", params=params), (target,)), EngineCache())

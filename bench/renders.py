@@ -50,7 +50,7 @@ def main() -> None:
     for family in (*FAMILIES, *PROMPTERS):
         path = TEMPLATES / f"{family}.yaml"
         files = Files(TEMPLATES.parent)
-        spec = read_template(files, path, family, files.blame(path))
+        spec = read_template(files, path, family, files.add_problem(path))
         assert spec is not None, files.problems
         template = made[family] = build(spec)
         for turns in TURNS:
