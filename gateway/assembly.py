@@ -198,7 +198,7 @@ def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
     if model.tokenizer is not None:
         return LocalTokenizer(model.tokenizer)
     first = model.targets[0]
-    return engines.get(first) if BACKEND_KINDS[first.speaks].in_process else None
+    return engines.get(first).vocabulary if BACKEND_KINDS[first.speaks].in_process else None
 
 
 def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from gateway.core.errors import ConfigError, Problem
+from gateway.core.errors import ConfigError, InvalidUnicode, Problem
 
 
 class Tokenizer(Protocol):
-    """A model's tokenizer; the embedded engine is one too."""
+    """A model's tokenizer."""
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Text → token ids."""
@@ -45,23 +45,27 @@ class LocalTokenizer:
         file = path / "tokenizer.json" if path.is_dir() else path
         try:
             from tokenizers import Tokenizer
-        except ModuleNotFoundError:
-            raise _config_error(path, "a tokenizer needs a package: pip install 'meta-gateway[embedded]'") from None
-        try:
+
             self._tokenizer = Tokenizer.from_file(str(file))
+        except ModuleNotFoundError:
+            message = "a tokenizer needs a package: pip install 'meta-gateway[embedded]'"
+            raise ConfigError((Problem(str(path), 0, "tokenizer", message),)) from None
         except Exception as error:  # tokenizers raises bare exceptions, for a missing file as for a broken one
-            raise _config_error(file, f"cannot be read as a tokenizer.json: {error}") from None
+            message = f"cannot be read as a tokenizer.json: {error}"
+            raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None
+
+    def encode(self, text: str, add_special_tokens: bool) -> Any:
+        """The library's ``Encoding`` of a text. Raises ``InvalidUnicode``."""
+        try:
+            # The batch call releases the interpreter lock; the plain one does not.
+            return self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
+        except TypeError:
+            raise InvalidUnicode("the prompt holds a lone surrogate, which no tokenizer can read") from None
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """See ``Tokenizer``."""
-        # The batch call releases the interpreter lock; the plain one does not.
-        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return list(encoding.ids)
+        return list(self.encode(text, add_special_tokens).ids)
 
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         """See ``Tokenizer``."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
-
-
-def _config_error(path: Path, message: str) -> ConfigError:
-    return ConfigError((Problem(str(path), 0, "tokenizer", message),))

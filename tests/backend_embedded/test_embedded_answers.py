@@ -70,7 +70,7 @@ def test_a_clients_word_on_bos_gives_way_to_the_templates(ask: Ask, bos: str, as
 def test_a_target_that_adds_no_bos_reads_the_bare_text(demo: EmbeddedBackend) -> None:
     bare = EmbeddedBackend(demo_target(adds_bos=False), demo.engine)
     heard = asyncio.run(hear(bare, exchange("1+1=?", max_tokens=1)))
-    assert heard.usage.prompt == len(demo.engine.tokenize("1+1=?", add_special_tokens=False))
+    assert heard.usage.prompt == len(demo.engine.vocabulary.tokenize("1+1=?", False))
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -7,22 +7,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.backend.embedded.llama import KeyValueCache, Llama
-from gateway.backend.embedded.model_config import read_shape
-from gateway.backend.embedded.weights import Weights
+from gateway.backend.embedded.llama import KeyValueCache, Llama, tensor_shapes
+from gateway.backend.embedded.model_folder import ModelConfig, read_config, read_weights
 
 GOLDENS = Path(__file__).parent / "goldens"
 FOLDERS = sorted(folder.name for folder in GOLDENS.iterdir() if folder.is_dir())
 SLICINGS = {"at once": [40], "token by token": [1] * 40, "in chunks": [7, 1, 20, 12]}
 
 
+def load(name: str) -> tuple[ModelConfig, Llama]:
+    config = read_config(GOLDENS / name)
+    return config, Llama(config, read_weights(GOLDENS / name, tensor_shapes(config)))
+
+
 @pytest.mark.parametrize("slicing", SLICINGS)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_logits_are_those_of_transformers(name: str, slicing: str) -> None:
-    shape = read_shape(GOLDENS / name)
-    model = Llama(shape, Weights(GOLDENS / name))
+    config, model = load(name)
     expected = np.load(GOLDENS / name / "expected.npz")
-    ids, cache, logits = [int(token) for token in expected["ids"]], KeyValueCache(shape, 1), []
+    ids, cache, logits = [int(token) for token in expected["ids"]], KeyValueCache(config), []
     for size in SLICINGS[slicing]:
         [states] = model.step([(ids[:size], cache)])
         logits.append(model.logits(states))
@@ -32,10 +35,9 @@ def test_the_logits_are_those_of_transformers(name: str, slicing: str) -> None:
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_neighbours_of_other_lengths_do_not_change_the_logits(name: str) -> None:
-    shape = read_shape(GOLDENS / name)
-    model = Llama(shape, Weights(GOLDENS / name))
+    config, model = load(name)
     expected = np.load(GOLDENS / name / "expected.npz")
-    ids, caches = [int(token) for token in expected["ids"]], [KeyValueCache(shape, 1) for _ in range(3)]
+    ids, caches = [int(token) for token in expected["ids"]], [KeyValueCache(config) for _ in range(3)]
     model.step([(ids[:3], caches[0]), (ids[:10], caches[1])])
     states = model.step([(ids[3:4], caches[0]), (ids[:9], caches[2]), (ids[10:], caches[1])])
     assert np.abs(model.logits(states[0]) - expected["logits"][3:4]).max() < 1e-3

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.embedded.model_config import read_shape
+from gateway.backend.embedded.model_folder import read_config
 from gateway.backend.embedded.request import PARAMS
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, RequestError, UnsupportedParameter
@@ -25,10 +25,10 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
     "temperature as text": (exchange("x", temperature="0"), InvalidValue, "temperature", "number"),
     "negative max_tokens": (exchange("x", max_tokens=-1), InvalidValue, "max_tokens", "at least 0"),
     "true as a number": (exchange("x", max_tokens=True), InvalidValue, "max_tokens", "whole number"),
-    "top_p of 0": (exchange("x", top_p=0), InvalidValue, "top_p", "above 0"),
+    "top_p of 0": (exchange("x", top_p=0), InvalidValue, "top_p", "between"),
     "too many logprobs": (exchange("x", logprobs=21), InvalidValue, "logprobs", "20"),
     "bias by word": (exchange("x", logit_bias={"yes": 1}), InvalidValue, "logit_bias", "token ids"),
-    "bias beyond the vocabulary": (exchange("x", logit_bias={"386": 1}), InvalidValue, "logit_bias", "386"),
+    "bias beyond the vocabulary": (exchange("x", logit_bias={"386": 1}), InvalidValue, "logit_bias", "0 to 385"),
     "id beyond the vocabulary": (exchange((1, 386)), InvalidValue, "prompt", "between 0 and 385"),
     "empty prompt": (exchange(()), InvalidValue, "prompt", "empty"),
     "no prompt": (exchange(), InvalidValue, "prompt", "no prompt"),
@@ -71,37 +71,35 @@ def test_a_full_context_can_still_be_scored(demo: EmbeddedBackend) -> None:
 
 
 OPTIONS = {
-    "unknown": ({"delay": 1}, "options.delay: is not an option of embedded targets"),
     "wrong kind": ({"token_delay": "fast"}, "options.token_delay: must be a number"),
-    "too small": ({"max_model_len": 0}, "options.max_model_len: must be at least 1"),
+    "too small": ({"max_model_len": 0}, "options.max_model_len: must be a whole number above 0"),
 }
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_are_checked(cache: EngineCache, name: str) -> None:
     options, words = OPTIONS[name]
+    target = demo_target(options=options)
     with pytest.raises(ConfigError, match=words):
-        cache.get(demo_target(options=options))
+        EmbeddedBackend(target, cache.get(target))
 
 
-def test_a_target_without_a_folder_is_refused(cache: EngineCache, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="path of a model folder"):
-        cache.get(TargetSpec(label="x/0", speaks="embedded"))
-    with pytest.raises(ConfigError, match=r"config\.json: missing"):
+def test_a_missing_folder_is_refused(cache: EngineCache, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.json is missing"):
         cache.get(TargetSpec(label="x/0", speaks="embedded", path=tmp_path / "nowhere"))
 
 
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
-    "other architecture": ({"model_type": "mamba"}, "model_type: 'mamba' is not supported"),
-    "no layers": ({"num_hidden_layers": None}, "num_hidden_layers: must be a positive whole number"),
-    "other activation": ({"hidden_act": "gelu"}, "hidden_act: 'gelu'"),
-    "rope type": ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type: 'yarn'"),
+    "other architecture": ({"model_type": "mamba"}, "model_type 'mamba' is not supported"),
+    "no layers": ({"num_hidden_layers": None}, "num_hidden_layers must be a positive whole number"),
+    "other activation": ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+    "rope type": ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
     "half a rope": ({"rope_scaling": {"type": "llama3"}, "rope_parameters": None}, "llama3 needs factor"),
-    "window": ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64}, "sliding_window: attention"),
-    "window of some layers": ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window: attention"),
-    "biases": ({"mlp_bias": True}, "mlp_bias: is not supported"),
+    "window": ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64}, "use_sliding_window True"),
+    "window of some layers": ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types: attention over"),
+    "biases": ({"mlp_bias": True}, "mlp_bias True is not supported"),
     "quantised": ({"quantization_config": {"bits": 4}}, "quantization_config"),
-    "wrong kind": ({"rope_parameters": [1]}, "wrong kind"),
+    "wrong kind": ({"rope_parameters": [1]}, "cannot be loaded"),
 }
 
 
@@ -128,17 +126,21 @@ def test_both_spellings_of_rotary_positions_are_read(tmp_path: Path) -> None:
         "rope_parameters": None,
     }
     new: dict[str, Any] = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500.0, **llama3}}
-    first, second = [read_shape(folder_with(tmp_path, **config)).rope for config in (old, new)]
+    first, second = [read_config(folder_with(tmp_path, **config)).rope_frequencies for config in (old, new)]
     assert first == second
 
 
 BROKEN = {  # name: (file, new bytes or None, words)
-    "no weights": ("model.safetensors", None, "model.safetensors: missing"),
-    "weights cut short": ("model.safetensors", (DEMO / "model.safetensors").read_bytes()[:5000], "not a whole"),
-    "weights of another kind": ("model.safetensors", b"PK\x03\x04" + bytes(100), "not a whole"),
-    "no tokenizer": ("tokenizer.json", None, "tokenizer.json: missing"),
-    "half a tokenizer": ("tokenizer.json", b'{"version"', "cannot be used"),
-    "config that is no JSON": ("config.json", b"{", "cannot be read as JSON"),
+    "no weights": ("model.safetensors", None, "model.safetensors is missing"),
+    "weights cut short": (
+        "model.safetensors",
+        (DEMO / "model.safetensors").read_bytes()[:5000],
+        "model.safetensors cannot be used",
+    ),
+    "weights of another kind": ("model.safetensors", b"PK\x03\x04" + bytes(100), "model.safetensors cannot be used"),
+    "no tokenizer": ("tokenizer.json", None, "tokenizer.json tokenizer: cannot be read"),
+    "half a tokenizer": ("tokenizer.json", b'{"version"', "tokenizer.json tokenizer: cannot be read"),
+    "config that is no JSON": ("config.json", b"{", "config.json cannot be read as JSON"),
 }
 
 
@@ -156,7 +158,7 @@ def test_a_broken_folder_says_which_file(cache: EngineCache, tmp_path: Path, nam
 
 WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
     "other sizes": ({"intermediate_size": 128}, "has shape"),
-    "fewer layers": ({"num_hidden_layers": 1}, "holds weights that its config.json does not describe"),
+    "fewer layers": ({"num_hidden_layers": 1}, "holds weights that config.json does not describe"),
     "more layers": ({"num_hidden_layers": 3}, "no tensor model.layers.2"),
     "an output matrix that is not there": ({"tie_word_embeddings": False}, r"no tensor lm_head\.weight"),
     "norms that are not there": ({"model_type": "qwen3"}, "q_norm"),

@@ -29,20 +29,20 @@ CHOICES: dict[str, tuple[dict[str, Any], set[int]]] = {  # name: (params, tokens
 @pytest.mark.parametrize("name", CHOICES)
 def test_the_cuts_leave_these_tokens(name: str) -> None:
     params, expected = CHOICES[name]
-    ask = read_params({**params, "seed": 1})
-    drawn = {Sampler(ask.sampling, copy).choose(LOGITS) for copy in range(150)}
+    ask = read_params({**params, "seed": 1}, 4)
+    drawn = {Sampler(ask, copy).choose(LOGITS) for copy in range(150)}
     assert drawn == expected
 
 
 def test_draws_follow_the_probabilities() -> None:
-    sampler = Sampler(read_params({"seed": 2}).sampling, 0)
+    sampler = Sampler(read_params({"seed": 2}, 4), 0)
     drawn = Counter(sampler.choose(LOGITS) for _ in range(4000))
     assert [drawn[token] / 4000 for token in range(4)] == pytest.approx([0.1, 0.4, 0.3, 0.2], abs=0.03)
 
 
 def test_without_a_seed_draws_differ() -> None:
-    flat, ask = np.zeros(1000, np.float32), read_params({})
-    assert len({Sampler(ask.sampling, 0).choose(flat) for _ in range(20)}) > 10
+    flat, ask = np.zeros(1000, np.float32), read_params({}, 4)
+    assert len({Sampler(ask, 0).choose(flat) for _ in range(20)}) > 10
 
 
 PENALTIES: dict[str, tuple[dict[str, Any], list[int]]] = {  # name: (params, greedy tokens in order)
@@ -55,5 +55,5 @@ PENALTIES: dict[str, tuple[dict[str, Any], list[int]]] = {  # name: (params, gre
 @pytest.mark.parametrize("name", PENALTIES)
 def test_penalties_lower_what_was_said(name: str) -> None:
     params, expected = PENALTIES[name]
-    sampler = Sampler(read_params({**params, "temperature": 0}).sampling, 0)
+    sampler = Sampler(read_params({**params, "temperature": 0}, 4), 0)
     assert [sampler.choose(LOGITS) for _ in range(4)] == expected

@@ -315,13 +315,21 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "an option that no provider has": (
         gateway(template="chat", target="speaks: litellm, model: a/b, options: {api_versoin: x, temperature: 0}"),
         [
-            'gateway.yaml:5 models.demo.targets[0].options: "api_versoin" is not an option of a provider: '
+            'gateway.yaml:5 models.demo.targets[0].options: "api_versoin" is not an option of litellm targets: '
             "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
             '(did you mean "api_version"?)',
-            'gateway.yaml:5 models.demo.targets[0].options: "temperature" is not an option of a provider: '
+            'gateway.yaml:5 models.demo.targets[0].options: "temperature" is not an option of litellm targets: '
             "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
             "(known: api_version, aws_bedrock_runtime_endpoint, aws_profile_name, aws_region_name, aws_role_name, "
             "aws_session_name, organization, region_name, safety_settings, thinking, vertex_location, vertex_project)",
+        ],
+    ),
+    "an option of another engine": (
+        gateway(target="speaks: embedded, path: play, options: {delay: 1}") | {"play/config.json": "{}"},
+        [
+            'gateway.yaml:5 models.demo.targets[0].options: "delay" is not an option of embedded targets: '
+            "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
+            '(did you mean "token_delay"?)'
         ],
     ),
     "options that nothing reads": (

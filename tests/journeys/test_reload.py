@@ -269,7 +269,7 @@ BROKEN_FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
     ),
     "an option that no embedded model has": (
         f"targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_dealy: 1}}}}]", {},
-        ["models.m.targets[0].options.token_dealy: is not an option"],
+        ['models.m.targets[0].options: "token_dealy" is not an option'],
     ),
     "a script that is no list": (
         "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "{a: 1}"}, ["models.m.targets[0].script: "],

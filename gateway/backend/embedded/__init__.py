@@ -1,14 +1,13 @@
 """``speaks: embedded``: a model folder of Hugging Face, computed in this process on the CPU (``docs/embedded.md``).
 
     backend        exchange → request to the engine; its output → events
-    request        parameters of a call and options of a target, checked
+    request        one call in tokens, with checked parameters
     cache          the loaded models
-    engine         the thread that computes all requests of one model
+    engine         the task that computes all requests of one model
     generation     one choice, from its prompt to its last token
     sampling       scores → token
     llama          tokens → scores
-    model_config   config.json
-    weights        *.safetensors
+    model_folder   config.json and model.safetensors
     vocabulary     tokenizer.json
 
 numpy and tokenizers are imported when the first model is loaded.

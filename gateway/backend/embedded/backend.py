@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.backend.embedded.request import CallParams, EngineRequest, PromptTokens, read_options, read_params
+from gateway.backend.embedded.request import EngineRequest, PromptTokens, read_params
 from gateway.backend.engines import EMBEDDED
 from gateway.backend.openai.bos import bos_rule
 from gateway.backend.openai.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import ContextLengthExceeded, GatewayError, InvalidValue, RequestError
-from gateway.core.events import Begun, Event
+from gateway.core.errors import (
+    ConfigError,
+    ContextLengthExceeded,
+    InvalidValue,
+    Problem,
+    RequestError,
+    UpstreamError,
+)
+from gateway.core.events import Begun, Event, Usage
 from gateway.core.exchange import Events, Exchange, RawPrompt
 from gateway.stream.batches import Singles
 
 if TYPE_CHECKING:
-    from gateway.backend.embedded.engine import Engine, Output
+    from gateway.backend.embedded.engine import Engine, RunningRequest
 
 MAX_CHOICES = 4096
 """Prompts times ``n`` of one call."""
@@ -32,76 +39,63 @@ class EmbeddedBackend:
     capabilities = EMBEDDED
 
     def __init__(self, target: TargetSpec, engine: Engine) -> None:
-        """Raises ``ConfigError`` for invalid options."""
+        """Raises ``ConfigError`` for an invalid delay."""
         self.engine = engine
         self._label = target.label
         self._adds_bos = target.adds_bos is not False
-        self._token_delay = read_options(target).token_delay
+        self._token_delay = target.options.get("token_delay", 0.0)
+        if type(self._token_delay) not in (int, float) or not 0 <= self._token_delay <= 60:
+            raise ConfigError((Problem(target.label, 0, "options.token_delay", "must be a number from 0 to 60"),))
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """See ``Backend``; on exit the choices leave the engine before its next step."""
+        _check(exchange)
         # A template that writes its own BOS gets no second one, whatever add_special_tokens says.
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
-        request = await self._request(exchange, read_params({**exchange.params, **bos.fields}))
-        loop = asyncio.get_running_loop()
-        outputs: asyncio.Queue[Output] = asyncio.Queue()
-
-        def put(batch: Sequence[Output]) -> None:
-            for output in batch:
-                outputs.put_nowait(output)
-
-        running = self.engine.submit(request, lambda batch: loop.call_soon_threadsafe(put, batch))
-        try:
-            yield Singles(self._events(outputs, bos.notices))
-        finally:
-            self.engine.cancel(running)
-
-    async def _events(self, outputs: asyncio.Queue[Output], notices: tuple[str, ...]) -> AsyncIterator[Event]:
-        yield Begun(self._label, notices=notices)
-        while (output := await outputs.get()) is not None:
-            if isinstance(output, GatewayError):
-                raise output
-            yield output
-
-    async def _request(self, exchange: Exchange, params: CallParams) -> EngineRequest:
-        if exchange.endpoint != "completions":
-            raise RequestError(
-                f"an embedded model completes text; it has no {exchange.endpoint} endpoint of its own"
-                + ("; give it a template that renders a prompt" if exchange.endpoint == "chat" else "")
-            )
-        refuse_stream_options(exchange)
-        if not exchange.prompts:
-            raise InvalidValue("there is no prompt", param="prompt")
-        if not 1 <= exchange.n * len(exchange.prompts) <= MAX_CHOICES:
-            raise InvalidValue(f"prompts times n must lie between 1 and {MAX_CHOICES}", param="n")
-        if any(not 0 <= token < self.engine.vocabulary_size for token in params.sampling.logit_bias):
-            raise InvalidValue(f"logit_bias names a token beyond the vocabulary of {self.engine.vocabulary_size}",
-                               param="logit_bias")  # fmt: skip
-        if sum(len(prompt) for prompt in exchange.prompts) < MIN_THREADED:
-            prompts = self._tokenize_all(exchange.prompts, params)
+        # A long prompt is tokenized in a thread.
+        if sum(map(len, exchange.prompts)) < MIN_THREADED:
+            request = self._request(exchange, bos.fields)
         else:
-            prompts = await asyncio.to_thread(self._tokenize_all, exchange.prompts, params)
+            request = await asyncio.to_thread(self._request, exchange, bos.fields)
+        running = self.engine.submit(request)
+        try:
+            yield Singles(self._events(running, bos.notices))
+        finally:
+            running.cancelled = True
+
+    async def _events(self, running: RunningRequest, notices: tuple[str, ...]) -> AsyncIterator[Event]:
+        yield Begun(self._label, notices=notices)
+        usage = False
+        while not usage:
+            output = await running.outputs.get()
+            if isinstance(output, UpstreamError):
+                raise output
+            await asyncio.sleep(self._token_delay)
+            for event in output:
+                yield event
+                usage = isinstance(event, Usage)
+
+    def _request(self, exchange: Exchange, bos: dict[str, bool]) -> EngineRequest:
+        params = read_params({**exchange.params, **bos}, self.engine.vocabulary_size)
+        add = self._adds_bos if params.add_special_tokens is None else params.add_special_tokens
+        prompts = tuple(self._tokenize(prompt, add) for prompt in exchange.prompts)
+        for prompt in prompts:
+            self._check_length(len(prompt.tokens), params.max_tokens)
         return EngineRequest(
             params=params,
             prompts=prompts,
             n=exchange.n,
             stops=exchange.stops,
             stop_token_ids=frozenset(exchange.stop_token_ids),
-            token_delay=self._token_delay,
         )
-
-    def _tokenize_all(self, prompts: Sequence[RawPrompt], params: CallParams) -> tuple[PromptTokens, ...]:
-        add = self._adds_bos if params.add_special_tokens is None else params.add_special_tokens
-        tokenized = tuple(self._tokenize(prompt, add) for prompt in prompts)
-        for prompt in tokenized:
-            self._check_length(len(prompt.tokens), params.max_tokens)
-        return tokenized
 
     def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool) -> PromptTokens:
         if isinstance(prompt, str):
-            tokens, added = self.engine.encode(prompt, add_special_tokens)
-            return PromptTokens(tokens, prompt, added)
+            encoding = self.engine.vocabulary.encode(prompt, add_special_tokens)
+            # The mask is 1 for added tokens; those behind the prompt do not count.
+            added = (*encoding.special_tokens_mask, 0).index(0) if add_special_tokens else 0
+            return PromptTokens(tuple(encoding.ids), prompt, added)
         if any(not 0 <= token < self.engine.vocabulary_size for token in prompt):
             raise InvalidValue(f"token ids must lie between 0 and {self.engine.vocabulary_size - 1}", param="prompt")
         return PromptTokens(prompt, None)
@@ -118,3 +112,16 @@ class EmbeddedBackend:
                 "Please reduce your prompt; or completion length.",
                 param="prompt",
             )
+
+
+def _check(exchange: Exchange) -> None:
+    if exchange.endpoint != "completions":
+        raise RequestError(
+            f"an embedded model completes text; it has no {exchange.endpoint} endpoint of its own"
+            + ("; give it a template that renders a prompt" if exchange.endpoint == "chat" else "")
+        )
+    refuse_stream_options(exchange)
+    if not exchange.prompts:
+        raise InvalidValue("there is no prompt", param="prompt")
+    if exchange.n * len(exchange.prompts) > MAX_CHOICES:
+        raise InvalidValue(f"prompts times n must lie between 1 and {MAX_CHOICES}", param="n")

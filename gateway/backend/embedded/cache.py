@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from gateway.backend.embedded.request import read_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, Problem
 
@@ -34,10 +33,14 @@ class EngineCache:
 
         Raises ``ConfigError`` for problems of the folder, the options or the installed packages.
         """
-        if target.path is None:
-            raise _config_error(target, "path", "speaks: embedded needs the path of a model folder")
-        length = read_options(target).max_model_len
-        key = (target.path.resolve(), length, _fingerprint(target.path))
+        assert target.path is not None, "config requires path"
+        length = target.options.get("max_model_len")
+        if length is not None and (type(length) is not int or length < 1):
+            raise ConfigError((Problem(target.label, 0, "options.max_model_len", "must be a whole number above 0"),))
+        # Name, size and modification time of each file that is read.
+        files = sorted(file for pattern in READ for file in target.path.glob(pattern))
+        state = tuple((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
+        key = (target.path.resolve(), length, state)
         with self._loading:
             engine = self._engines.get(key)
             if engine is None:
@@ -46,20 +49,13 @@ class EngineCache:
 
 
 def _load(target: TargetSpec, folder: Path, max_model_len: int | None) -> Engine:
-    # numpy and tokenizers are optional and slow to import: only an embedded target needs them.
     try:
+        # numpy and tokenizers are optional and slow to import: only an embedded target needs them.
         from gateway.backend.embedded.engine import Engine
+
+        return Engine(folder, max_model_len)
     except ModuleNotFoundError as error:
         hint = f"speaks: embedded needs the package {error.name}: pip install 'meta-gateway[embedded]'"
-        raise _config_error(target, "speaks", hint) from None
-    return Engine(folder, max_model_len)
-
-
-def _fingerprint(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Name, size and modification time of each file that is read."""
-    files = sorted(file for pattern in READ for file in folder.glob(pattern))
-    return tuple((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
-
-
-def _config_error(target: TargetSpec, key: str, message: str) -> ConfigError:
-    return ConfigError((Problem(target.label, 0, key, message),))
+        raise ConfigError((Problem(target.label, 0, "speaks", hint),)) from None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ConfigError((Problem(str(folder), 0, "", f"cannot be loaded: {error}"),)) from error

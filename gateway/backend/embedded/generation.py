@@ -7,54 +7,47 @@ with ``stop`` at a token of ``stop_token_ids``, an end token of the model or a s
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gateway.backend.embedded.llama import KeyValueCache
-from gateway.backend.embedded.model_config import ModelShape
-from gateway.backend.embedded.request import EngineRequest, PromptTokens
+from gateway.backend.embedded.model_folder import Array, ModelConfig
+from gateway.backend.embedded.request import EngineRequest
 from gateway.backend.embedded.sampling import Sampler, Scores, log_softmax
 from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
-from gateway.backend.embedded.weights import Array
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
-from gateway.stream.stop_search import StopScanner
+from gateway.stream.stop_cutter import ChoiceCutter
+from gateway.stream.stop_search import stop_set
 
 PROMPT_CHUNK = 128
 """Prompt tokens of one choice in one step. Fixed, so that other choices do not change its numbers."""
-RESERVED = 256
-"""Answer positions for which memory is reserved at the start."""
 
 
 class Generation:
     """One choice of one request."""
 
-    def __init__(
-        self, request: EngineRequest, prompt: PromptTokens, index: int, vocabulary: Vocabulary, shape: ModelShape
-    ) -> None:
-        self._request, self._params, self._prompt, self._index = request, request.params, prompt, index
-        self._vocabulary, self._shape = vocabulary, shape
-        self._limit = min(self._params.max_tokens, shape.context - len(prompt.tokens))
-        self._pending = list(prompt.tokens)
-        self._sampler = Sampler(self._params.sampling, index % request.n)
-        self._decoder = TokenDecoder(vocabulary, self._params.skip_special_tokens)
-        self._scanner = StopScanner(request.stops)
+    def __init__(self, request: EngineRequest, index: int, config: ModelConfig, vocabulary: Vocabulary) -> None:
+        self._params, self._index, self._vocabulary = request.params, index, vocabulary
+        self._prompt = request.prompts[index // request.n]
+        self._limit = min(request.params.max_tokens, config.max_position_embeddings - len(self._prompt.tokens))
+        self._stop_token_ids = request.stop_token_ids
+        self._eos_token_ids = frozenset() if request.params.ignore_eos else config.eos_token_ids
+        self._pending = self._prompt.tokens
+        """Tokens that the model has not seen."""
         self._prompt_entries: list[TokenLogprob] = []
-        self._seen = 0
-        """Prompt tokens that the model has seen."""
+        """Log probabilities of the prompt's tokens from the second on."""
+        self._sampler = Sampler(request.params, index % request.n)
+        self._decoder = TokenDecoder(vocabulary, request.params.skip_special_tokens)
+        self._cutter = ChoiceCutter(index, stop_set(request.stops))
         self._decoded = 0
-        """Characters decoded, and of these those that were sent."""
-        self._sent = 0
-        self._held: deque[tuple[int, int, TokenLogprob]] = deque()
-        """(start, end, entry) of tokens whose text may still be part of a stop string."""
-        self.cache = KeyValueCache(shape, len(prompt.tokens) + min(self._limit, RESERVED))
+        """Characters of the text, including an echo."""
+        self.cache = KeyValueCache(config)
         self.generated = 0
         """Tokens chosen, including one that ended the answer."""
 
     @property
-    def next_tokens(self) -> Sequence[int]:
+    def next_tokens(self) -> tuple[int, ...]:
         """The tokens for the model's next step."""
         return self._pending[:PROMPT_CHUNK]
 
@@ -64,114 +57,78 @@ class Generation:
             return states
         return states[-1:] if len(self._pending) <= PROMPT_CHUNK and self._limit else states[:0]
 
-    def advance(self, logits: Array) -> tuple[Event, ...]:
+    def advance(self, logits: Array) -> list[Event]:
         """Process the scores of the wanted states; the last event is a ``Finish`` if the answer has ended."""
-        seen = self.next_tokens
         if self._scores_prompt:
-            self._score_prompt(logits)
-        self._seen += len(seen)
+            # Row i scores the token after it; the successor of the prompt's last token is not part of the prompt.
+            following = self._prompt.tokens[len(self._prompt_entries) + 1 :]
+            self._prompt_entries += [
+                self._entry(token, log_softmax(row)) for token, row in zip(following, logits, strict=False)
+            ]
         self._pending = self._pending[PROMPT_CHUNK:]
         if self._pending:
-            return ()
-        echo = self._echo() if self._params.echo and not self.generated else ()
-        if not self._limit:
-            return (*echo, Finish(self._index, "length"))
-        return (*echo, *self._choose(logits[-1]))
-
-    # ------------------------------------------------------------ the prompt
+            return []
+        events: list[Event] = [self._echo()] if self._params.echo and not self.generated else []
+        return events + (self._choose(logits[-1]) if self._limit else [Finish(self._index, "length")])
 
     @property
     def _scores_prompt(self) -> bool:
         return not self.generated and self._params.echo and self._params.logprobs is not None
 
-    def _score_prompt(self, logits: Array) -> None:
-        """Row i scores the token after it; the successor of the prompt's last token is not part of the prompt."""
-        following = self._prompt.tokens[self._seen + 1 : self._seen + 1 + len(logits)]
-        for token, row in zip(following, logits, strict=False):
-            self._prompt_entries.append(self._entry(token, log_softmax(row)))
-
-    def _echo(self) -> tuple[Event, ...]:
-        tokens, entries, text = self._prompt.tokens, [], ""
+    def _echo(self) -> Delta:
+        """The prompt without the tokens that the tokenizer added."""
+        prompt, text, offsets = self._prompt, "", []
         # For ids the decoder is the answer's own, so that a character may begin in the prompt and end in the answer.
-        decoder = self._decoder if self._prompt.text is None else TokenDecoder(self._vocabulary, False)
-        first = TokenLogprob("", None)
-        for place in range(self._prompt.added, len(tokens)):
-            if self._params.logprobs is not None:
-                known = self._prompt_entries[place - 1] if place > self._prompt.added else first
-                raw = self._vocabulary.token_bytes(tokens[place])
-                entries.append(replace(known, token=token_name(raw), bytes=tuple(raw), offset=len(text)))
-            text += decoder.feed(tokens[place])
-        if self._prompt.text is not None:
-            text = self._prompt.text
-        self._decoded = self._sent = len(text)
-        return (Delta(self._index, text, tuple(entries) if self._params.logprobs is not None else None),)
+        decoder = self._decoder if prompt.text is None else TokenDecoder(self._vocabulary, False)
+        shown = prompt.tokens[prompt.added :]
+        for token in shown:
+            offsets.append(len(text))
+            text += decoder.feed(token)
+        text = text if prompt.text is None else prompt.text
+        self._decoded = len(text)
+        if self._params.logprobs is None:
+            return Delta(self._index, text)
+        entries = [*(self._entry(token) for token in shown[:1]), *self._prompt_entries[prompt.added :]]
+        placed = [replace(entry, offset=offset) for entry, offset in zip(entries, offsets, strict=True)]
+        return Delta(self._index, text, tuple(placed))
 
-    # ------------------------------------------------------------ the answer
-
-    def _choose(self, row: Array) -> tuple[Event, ...]:
+    def _choose(self, row: Array) -> list[Event]:
         token = self._sampler.choose(row)
         self.generated += 1
-        entry = None
+        entries: tuple[TokenLogprob, ...] | None = None
         if self._params.logprobs is not None:
-            entry = replace(self._entry(token, log_softmax(row)), offset=self._decoded)
-        if token in self._request.stop_token_ids:
-            return self._end("stop", token, entry)
-        if token in self._shape.eos and not self._params.ignore_eos:
-            return self._end("stop", None, entry)
-        text, matched = self._scan(self._decoder.feed(token), entry)
-        if matched is not None:
-            return self._events(text, self._entries_before_stop(), Finish(self._index, "stop", matched))
-        if self.generated >= self._limit:
-            return self._end("length", None, None, text)
-        self._pending = [token]
-        return self._events(text, self._sent_entries())
+            entries = (replace(self._entry(token, log_softmax(row)), offset=self._decoded),)
+        if token in self._stop_token_ids or token in self._eos_token_ids:
+            # A token that ends the answer has no text. With echo, clients that score count one entry for it.
+            matched = token if token in self._stop_token_ids else None
+            return self._end("stop", matched, entries if self._params.echo else None)
+        self._pending = (token,)
+        events = self._add(self._decoder.feed(token), entries)
+        if self.generated < self._limit or self._cutter.ended:
+            return events
+        return events + self._end("length")
 
-    def _scan(self, text: str, entry: TokenLogprob | None) -> tuple[str, str | None]:
-        """New text through the stop scanner: the text that may be sent, and the stop that was found."""
-        start = self._decoded
-        self._decoded += len(text)
-        if entry is not None:
-            self._held.append((start, self._decoded, entry))
-        out, matched = self._scanner.feed(text)
-        self._sent += len(out)
-        return out, matched
-
-    def _end(self, reason: str, matched: int | None, ending: TokenLogprob | None, text: str = "") -> tuple[Event, ...]:
+    def _end(
+        self, reason: str, matched: int | None = None, entries: tuple[TokenLogprob, ...] | None = None
+    ) -> list[Event]:
         """The end without a stop string: the text that was held is sent."""
-        more, found = self._scan(self._decoder.flush(), None)
-        if found is not None:
-            return self._events(text + more, self._entries_before_stop(), Finish(self._index, "stop", found))
-        entries = [entry for _, _, entry in self._held]
-        # A token that ends the answer has no text. With echo, clients that score count one entry per generated token.
-        if ending is not None and self._params.echo:
-            entries.append(ending)
-        return self._events(text + more + self._scanner.flush(), entries, Finish(self._index, reason, matched))
+        events = self._add(self._decoder.flush(), entries)
+        return events if self._cutter.ended else events + self._cutter.end(Finish(self._index, reason, matched))
 
-    def _sent_entries(self) -> list[TokenLogprob]:
-        entries = []
-        while self._held and self._held[0][1] <= self._sent:
-            entries.append(self._held.popleft()[2])
-        return entries
+    def _add(self, text: str, entries: tuple[TokenLogprob, ...] | None) -> list[Event]:
+        """The events of more text, up to a stop string."""
+        self._decoded += len(text)
+        events = self._cutter.add(Delta(self._index, text, entries)) if text or entries else []
+        return [replace(event, source="engine") if isinstance(event, Finish) else event for event in events]
 
-    def _entries_before_stop(self) -> list[TokenLogprob]:
-        return [entry for start, _, entry in self._held if start < self._sent]
-
-    def _events(self, text: str, entries: list[TokenLogprob], end: Finish | None = None) -> tuple[Event, ...]:
-        logprobs = tuple(entries) if self._params.logprobs is not None and entries else None
-        events: list[Event] = [Delta(self._index, text, logprobs)] if text or logprobs else []
-        return (*events, end) if end else tuple(events)
-
-    def _entry(self, token: int, scores: Scores) -> TokenLogprob:
+    def _entry(self, token: int, scores: Scores | None = None) -> TokenLogprob:
         """A token with the model's own log probability, before temperature and penalties."""
-        raw, top = self._vocabulary.token_bytes(token), None
-        if self._params.logprobs:
-            tokens = dict.fromkeys([*_likeliest(scores, self._params.logprobs), token])
-            named = [(item, self._vocabulary.token_bytes(item)) for item in tokens]
+        raw, top, count = self._vocabulary.token_bytes(token), None, self._params.logprobs
+        if scores is None:
+            return TokenLogprob(token_name(raw), None, None, tuple(raw))
+        if count:
+            best = np.argpartition(-scores, min(count, scores.size - 1))[:count]
+            best = best[np.argsort(-scores[best], kind="stable")]
+            named = [(item, self._vocabulary.token_bytes(item)) for item in dict.fromkeys([*best.tolist(), token])]
             top = tuple((token_name(its), float(scores[item]), tuple(its)) for item, its in named)
         return TokenLogprob(token_name(raw), float(scores[token]), top, tuple(raw))
-
-
-def _likeliest(scores: Scores, count: int) -> list[int]:
-    """The ``count`` best tokens, best first."""
-    best = np.argpartition(-scores, min(count, scores.size - 1))[:count]
-    return [int(item) for item in best[np.argsort(-scores[best], kind="stable")]]

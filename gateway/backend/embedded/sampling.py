@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.backend.embedded.request import SamplingParams
-from gateway.backend.embedded.weights import Array
+from gateway.backend.embedded.model_folder import Array
+from gateway.backend.embedded.request import CallParams
 
 GREEDY_BELOW = 1e-5
 """Temperatures up to this take the likeliest token, as in vLLM."""
@@ -29,7 +29,7 @@ def log_softmax(logits: Array) -> Scores:
 class Sampler:
     """Chooses the tokens of one choice, one after the other."""
 
-    def __init__(self, params: SamplingParams, copy: int) -> None:
+    def __init__(self, params: CallParams, copy: int) -> None:
         """``copy`` is the choice's number among the ``n`` of its prompt.
 
         With a seed, copy j draws from the stream of (seed, j), for each prompt of a list and for any ``n``.

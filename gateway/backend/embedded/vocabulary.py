@@ -9,23 +9,14 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from tokenizers import Tokenizer
+from gateway.backend.tokenizer import LocalTokenizer
 
-from gateway.core.errors import ConfigError, InvalidUnicode, Problem
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """The character that byte-level BPE prints for each byte: itself if visible, else from U+0100 on."""
-    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in set(visible)]
-    return {chr(b): b for b in visible} | {chr(0x100 + i): b for i, b in enumerate(hidden)}
-
-
-_ALPHABET = _byte_alphabet()
+# Byte-level BPE prints a byte as itself if it is visible, the others in their order from U+0100 on.
+_VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_HIDDEN = (byte for byte in range(256) if byte not in _VISIBLE)
+_ALPHABET = {chr(byte): byte for byte in _VISIBLE} | {chr(0x100 + at): byte for at, byte in enumerate(_HIDDEN)}
 
 
 def _byte_level(token: str) -> bytes:
@@ -38,59 +29,31 @@ def _byte_fallback(token: str) -> bytes:
     return token.replace("▁", " ").encode()
 
 
-NOTATIONS: dict[str, Callable[[str], bytes]] = {"ByteLevel": _byte_level, "ByteFallback": _byte_fallback}
+NOTATIONS = {"ByteLevel": _byte_level, "ByteFallback": _byte_fallback}
 
 
-class Vocabulary:
+class Vocabulary(LocalTokenizer):
     """The tokenizer of one model folder; may be used in several threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ``ConfigError`` if tokenizer.json is missing or of another kind."""
-        file = folder / "tokenizer.json"
-        if not file.is_file():
-            raise _config_error(file, "missing; save the tokenizer in its fast form (AutoTokenizer…save_pretrained)")
-        try:
-            self._tokenizer = Tokenizer.from_file(str(file))
-            described = json.loads(file.read_bytes())
-        except Exception as error:  # the library has no narrower class
-            raise _config_error(file, f"cannot be used ({type(error).__name__}); copy it again") from error
+        """Raises ``ConfigError`` for an unreadable file, ``ValueError`` if its tokens have another notation."""
+        super().__init__(folder / "tokenizer.json")
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._bytes_of = _notation(file, described)
-        added = described.get("added_tokens") or []
-        self._literal = {item["id"]: item["content"].encode() for item in added}
-        self._special = frozenset(item["id"] for item in added if item.get("special"))
-        self._known: dict[int, bytes] = {}
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> tuple[tuple[int, ...], int]:
-        """The tokens, and how many leading ones the tokenizer added (BOS)."""
-        try:
-            # The batch call releases the interpreter lock; the plain one does not.
-            (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        except TypeError:
-            raise InvalidUnicode("the prompt holds a lone surrogate, which no tokenizer can read") from None
-        added = 0
-        for mark in encoding.special_tokens_mask if add_special_tokens else ():
-            if not mark:
-                break
-            added += 1
-        return tuple(encoding.ids), added
-
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of whole sequences; broken characters become U+FFFD."""
-        return b"".join([self.token_bytes(token, skip_special_tokens) for token in ids]).decode("utf-8", "replace")
+        decoder = json.loads(self._tokenizer.to_str())["decoder"] or {}
+        kinds = [part["type"] for part in (decoder, *decoder.get("decoders", ())) if part.get("type") in NOTATIONS]
+        if not kinds:
+            kind = decoder.get("type")
+            raise ValueError(f"tokenizer.json: decoder {kind!r} is not supported (only {' and '.join(NOTATIONS)})")
+        self._bytes_of = NOTATIONS[kinds[0]]
+        self._added = self._tokenizer.get_added_tokens_decoder()
 
     def token_bytes(self, token: int, skip_special_tokens: bool = False) -> bytes:
         """The bytes of a token; none for a special token if those are skipped."""
-        if skip_special_tokens and token in self._special:
-            return b""
-        known = self._known.get(token)
-        if known is None:
-            written = self._tokenizer.id_to_token(token)
-            # A model may have more rows than the tokenizer has tokens; such ids have no text.
-            known = self._literal.get(token) or (self._bytes_of(written) if written is not None else b"")
-            self._known[token] = known
-        return known
+        if (added := self._added.get(token)) is not None:
+            return b"" if skip_special_tokens and added.special else added.content.encode()
+        # A model may have more rows than the tokenizer has tokens; such ids have no text.
+        return self._bytes_of(self._tokenizer.id_to_token(token) or "")
 
 
 class TokenDecoder:
@@ -116,15 +79,3 @@ def token_name(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
-
-
-def _notation(file: Path, described: dict[str, Any]) -> Callable[[str], bytes]:
-    decoder = described.get("decoder") or {}
-    for part in (decoder, *(decoder.get("decoders") or ())):
-        if part.get("type") in NOTATIONS:
-            return NOTATIONS[part["type"]]
-    raise _config_error(file, f"decoder {decoder.get('type')!r} is not supported (only {' and '.join(NOTATIONS)})")
-
-
-def _config_error(file: Path, message: str) -> ConfigError:
-    return ConfigError((Problem(file=str(file), line=0, key="", message=message),))

@@ -27,7 +27,7 @@ class BackendKind:
     optional: tuple[str, ...] = ()
     """Settings of a target that may be given; any other setting is refused."""
     options: tuple[str, ...] | None = None
-    """The names that the setting ``options`` may hold; None: the backend checks them itself."""
+    """The names that the setting ``options`` may hold; None: it has no such setting."""
     file_setting: str = ""
     """The setting that names the target's file or folder; problems with its content are reported there."""
     in_process: bool = False
@@ -75,6 +75,7 @@ _ROWS = (
         form="text",
         required=("path",),
         optional=("adds_bos", "options"),
+        options=("token_delay", "max_model_len"),
         file_setting="path",
         in_process=True,
     ),

@@ -77,8 +77,8 @@ class TargetEntry:
             elif kind.options is not None and option not in kind.options:
                 self.add_problem(
                     "options",
-                    f"{quote(option)} is not an option of a provider: set parameters of calls in the policy under "
-                    f"params, secrets in key or in the provider's own variables{suggest(option, kind.options)}",
+                    f"{quote(option)} is not an option of {kind.name} targets: set parameters of calls in the policy "
+                    f"under params, secrets in key or in the provider's own variables{suggest(option, kind.options)}",
                 )
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:

@@ -1,0 +1,186 @@
+"""A model folder of Hugging Face: ``config.json``, ``generation_config.json`` and ``model.safetensors``.
+
+A property that would change the numbers and is not implemented is refused by its key: an approximate model answers
+plausibly and wrongly. Problems are raised as ``ValueError``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+SUPPORTED: Mapping[str, tuple[object, ...]] = {
+    # All three are the same decoder: RMS norm before each block, rotary positions, grouped-query attention, gated SiLU.
+    "model_type": ("llama", "qwen2", "qwen3"),
+    "hidden_act": ("silu", "swish"),
+    "quantization_config": (None,),
+    "use_sliding_window": (False, None),
+    "partial_rotary_factor": (1.0, None),
+    "attention_bias": (False, None),
+    "mlp_bias": (False, None),
+}
+"""Keys of ``config.json`` → the values that are computed. An absent key is supported, except ``model_type``."""
+STORED: Mapping[str, str] = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""Types of tensors in a safetensors file → numpy's."""
+MAX_HEADER = 100 * 1024 * 1024
+"""Bytes of a safetensors header; the limit of the format's own reference reader."""
+DERIVED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+"""Tables that some exporters wrote although they follow from ``config.json``."""
+ELSEWHERE = "serve it with vLLM or llama.cpp and use speaks: completions"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Everything about a model but its weights; named as in ``config.json``."""
+
+    model_type: str
+    num_hidden_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    max_position_embeddings: int
+    """The longest sequence, prompt and answer together, in tokens."""
+    rms_norm_eps: float
+    tie_word_embeddings: bool
+    """The output matrix is the embedding matrix."""
+    rope_frequencies: tuple[float, ...]
+    """Radians per position of each of the ``head_dim / 2`` rotated pairs."""
+    eos_token_ids: frozenset[int]
+    """Each of these tokens ends a generation."""
+
+
+def read_config(folder: Path, max_model_len: int | None = None) -> ModelConfig:
+    """The configuration of a model; ``max_model_len`` can shorten its context."""
+    config = _json_file(folder / "config.json")
+    problems = [
+        f"config.json: {key} {config.get(key)!r} is not supported (only {', '.join(map(str, values))})"
+        for key, values in SUPPORTED.items()
+        if config.get(key, None if key == "model_type" else values[0]) not in values
+    ]
+    if "sliding_attention" in (config.get("layer_types") or ()):
+        problems.append("config.json: layer_types: attention over a sliding window is not supported")
+    if problems:
+        raise ValueError(f"{'; '.join(problems)}; {ELSEWHERE}")
+    hidden, heads, context = (
+        _size(config, key) for key in ("hidden_size", "num_attention_heads", "max_position_embeddings")
+    )
+    head_dim = config.get("head_dim") or hidden // heads
+    generation = folder / "generation_config.json"
+    ends = [config, _json_file(generation)] if generation.exists() else [config]
+    return ModelConfig(
+        model_type=config["model_type"],
+        num_hidden_layers=_size(config, "num_hidden_layers"),
+        hidden_size=hidden,
+        intermediate_size=_size(config, "intermediate_size"),
+        num_attention_heads=heads,
+        num_key_value_heads=config.get("num_key_value_heads") or heads,
+        head_dim=head_dim,
+        vocab_size=_size(config, "vocab_size"),
+        max_position_embeddings=context if max_model_len is None else min(context, max_model_len),
+        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
+        rope_frequencies=_rope_frequencies(config, head_dim),
+        eos_token_ids=frozenset(token for file in ends for token in _listed(file.get("eos_token_id"))),
+    )
+
+
+def _json_file(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"{file.name} is missing; path must be a Hugging Face model folder") from None
+    except ValueError as error:
+        raise ValueError(f"{file.name} cannot be read as JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{file.name} must hold a JSON object")
+    return value
+
+
+def _size(config: Mapping[str, Any], key: str) -> int:
+    value = config.get(key)
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"config.json: {key} must be a positive whole number")
+    return value
+
+
+def _listed(ids: object) -> list[int]:
+    return [item for item in (ids if isinstance(ids, list) else [ids]) if isinstance(item, int)]
+
+
+def _rope_frequencies(config: Mapping[str, Any], head_dim: int) -> tuple[float, ...]:
+    """Read ``rope_parameters`` (transformers 5), or ``rope_theta`` with ``rope_scaling`` (older)."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    plain = tuple(theta ** (-i / head_dim) for i in range(0, head_dim, 2))
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return plain
+    if kind != "llama3":
+        raise ValueError(f"config.json: rope_type {kind!r} is not supported (only default, llama3); {ELSEWHERE}")
+    keys = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    if missing := [key for key in keys if key not in rope]:
+        raise ValueError(f"config.json: rope_type llama3 needs {', '.join(missing)}")
+    factor, low, high, length = (float(rope[key]) for key in keys)
+
+    def scaled(frequency: float) -> float:
+        """Slow pairs turn ``factor`` times slower, fast ones as before, those between by interpolation."""
+        turns = length * frequency / (2 * math.pi)
+        kept = min(1.0, max(0.0, (turns - low) / (high - low)))
+        return frequency * (kept + (1 - kept) / factor)
+
+    return tuple(map(scaled, plain))
+
+
+def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    """The tensors of ``model.safetensors`` as float32; they must be those in ``shapes`` and no others.
+
+    The format: eight bytes of header length, a JSON header, the raw tensors.
+    """
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise ValueError(f"{file.name} is missing; save_pretrained with a large max_shard_size writes this one file")
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        try:
+            header = json.loads(stream.read(min(length, MAX_HEADER)))
+            stored = {name: tuple(header[name]["shape"]) for name in header if name != "__metadata__"}
+            _check_shapes(stored, shapes)
+            return {name: _tensor(file, header[name], 8 + length) for name in shapes}
+        except (ValueError, LookupError, TypeError) as error:
+            raise ValueError(f"{file.name} cannot be used: {error}") from None
+
+
+def _check_shapes(stored: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    for name, shape in shapes.items():
+        if name not in stored:
+            raise ValueError(f"it has no tensor {name}, which config.json requires")
+        if stored[name] != shape:
+            raise ValueError(f"{name} has shape {list(stored[name])}, config.json requires {list(shape)}")
+    tied = () if "lm_head.weight" in shapes else ("lm_head.weight",)
+    # With tensors that are not used, the model would not be the one that was trained.
+    if more := sorted(name for name in stored.keys() - shapes.keys() if not name.endswith((*DERIVED, *tied))):
+        raise ValueError(f"it holds weights that config.json does not describe ({', '.join(more[:3])} …); {ELSEWHERE}")
+
+
+def _tensor(file: Path, entry: Mapping[str, Any], base: int) -> Array:
+    kind, shape = entry["dtype"], entry["shape"]
+    if kind not in STORED:
+        raise ValueError(f"tensors of type {kind} are not supported (only {', '.join(STORED)})")
+    raw = np.fromfile(file, STORED[kind], math.prod(shape), offset=base + entry["data_offsets"][0])
+    if raw.size < math.prod(shape):
+        raise ValueError("it is cut short; copy it again")
+    # bfloat16 is the upper half of float32.
+    values = (raw.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else raw.astype(np.float32, copy=False)
+    return values.reshape(shape)
