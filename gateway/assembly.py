@@ -26,7 +26,7 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.scripted import ScriptedBackend
-from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
+from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.route import Route
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
@@ -167,7 +167,7 @@ def _delivery(
     rows: list[EngineCapabilities] = []
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
-            backend = BACKEND_FACTORIES[target.speaks](target, shared, delivery.connect)
+            backend = BACKEND_FACTORIES[target.speaks](target, shared.client, shared.engines, delivery.connect)
             replicas.append(Replica(target.label, FirstTokenGate(backend, delivery.first_token)))
             rows.append(backend.capabilities)
 
@@ -196,7 +196,7 @@ def _all(known: list[bool | None]) -> bool | None:
 
 def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
     if model.tokenizer is not None:
-        return LocalTokenizer(model.tokenizer)
+        return Tokenizer(model.tokenizer)
     first = model.targets[0]
     return engines.get(first).vocabulary if BACKEND_KINDS[first.speaks].in_process else None
 

@@ -34,17 +34,17 @@ EMBEDDINGS_PARAMS = frozenset({"dimensions", "encoding_format", "input", "user"}
 class EngineCapabilities:
     """The differences of one family of servers from OpenAI's API."""
 
-    adds_bos: bool | None
+    adds_bos: bool | None = None
     """It puts a BOS before a string prompt. None: not known."""
-    bos_switch: str | None
+    bos_switch: str | None = None
     """The body field that turns its BOS off and on; None: it has none."""
-    stop_token_ids: bool
+    stop_token_ids: bool = False
     """It stops at the token ids in ``stop_token_ids``."""
-    choices: bool | None
+    choices: bool | None = None
     """``/completions`` returns ``n`` choices. None: not known."""
-    lists: bool | None
+    lists: bool | None = None
     """It accepts a list of prompts in one call. None: not known."""
-    token_prompts: bool
+    token_prompts: bool = True
     """It accepts token ids in place of strings."""
     streamed_choices: bool = True
     """Streams carry ``n`` choices, as whole answers do."""
@@ -66,18 +66,10 @@ class EngineCapabilities:
     """The number of stop strings that its chat endpoint accepts; None: no limit."""
 
 
-_COMMON_SAMPLING = frozenset({"top_k", "min_p", "repetition_penalty", "ignore_eos"})
-
 ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
     {
         # Standard fields only: any engine may stand behind such an address, so its BOS is not known.
         "openai": EngineCapabilities(
-            adds_bos=None,
-            bos_switch=None,
-            stop_token_ids=False,
-            choices=None,
-            lists=None,
-            token_prompts=True,
             sampling=frozenset({"stream_options.include_obfuscation"}),
             chat_stops=OPENAI_STOPS,
         ),
@@ -88,14 +80,12 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             stop_token_ids=True,
             choices=True,
             lists=True,
-            token_prompts=True,
             explicit=MappingProxyType({"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}),
-            sampling=_COMMON_SAMPLING
-            | words(
-                "add_special_tokens allowed_token_ids cache_salt include_stop_str_in_output length_penalty min_tokens "
-                "priority prompt_logprobs response_format return_token_ids return_tokens_as_token_ids "
-                "skip_special_tokens spaces_between_special_tokens stop_token_ids "
-                "stream_options.continuous_usage_stats structured_outputs truncate_prompt_tokens use_beam_search"
+            sampling=words(
+                "add_special_tokens allowed_token_ids cache_salt ignore_eos include_stop_str_in_output length_penalty "
+                "min_p min_tokens priority prompt_logprobs repetition_penalty response_format return_token_ids "
+                "return_tokens_as_token_ids skip_special_tokens spaces_between_special_tokens stop_token_ids "
+                "stream_options.continuous_usage_stats structured_outputs top_k truncate_prompt_tokens use_beam_search"
             ),
             chat=words(
                 "add_generation_prompt bad_words chat_template_kwargs continue_final_message documents echo "
@@ -107,17 +97,14 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
         # add_special_tokens and ignores unknown fields, so a BOS in the text has to be removed.
         "sglang": EngineCapabilities(
             adds_bos=True,
-            bos_switch=None,
             stop_token_ids=True,
             choices=True,
             lists=True,
-            token_prompts=True,
             explicit=MappingProxyType({"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}),
-            sampling=_COMMON_SAMPLING
-            | words(
-                "custom_params ebnf json_schema lora_path min_tokens no_stop_trim priority regex response_format "
-                "return_token_ids skip_special_tokens stop_regex stop_token_ids "
-                "stream_options.continuous_usage_stats"
+            sampling=words(
+                "custom_params ebnf ignore_eos json_schema lora_path min_p min_tokens no_stop_trim priority regex "
+                "repetition_penalty response_format return_token_ids skip_special_tokens stop_regex stop_token_ids "
+                "stream_options.continuous_usage_stats top_k"
             ),
             chat=words("chat_template_kwargs continue_final_message separate_reasoning stream_reasoning"),
             renders=True,
@@ -126,8 +113,6 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
         # to lists of prompts; a string always gets the BOS that the model's metadata ask for.
         "llamacpp": EngineCapabilities(
             adds_bos=True,
-            bos_switch=None,
-            stop_token_ids=False,
             choices=False,
             lists=False,
             token_prompts=True,  # llama.cpp's own server; llama-cpp-python answers 500
@@ -142,8 +127,6 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
         # the two penalties, temperature, top_p. TGI has been in maintenance since 2025-12.
         "tgi": EngineCapabilities(
             adds_bos=True,
-            bos_switch=None,
-            stop_token_ids=False,
             choices=False,
             lists=True,
             token_prompts=False,
@@ -156,11 +139,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
 )
 
 LITELLM = EngineCapabilities(
-    adds_bos=None,
-    bos_switch=None,
-    stop_token_ids=False,
-    choices=None,  # known when the provider is: see LiteLLMBackend
-    lists=None,
+    # choices: known when the provider is, see LiteLLMBackend
     token_prompts=False,
     streamed_choices=False,  # LiteLLM's stream wrapper keeps the finish reason of one choice only
     explicit=None,
@@ -173,7 +152,6 @@ EMBEDDED = EngineCapabilities(
     stop_token_ids=True,
     choices=True,
     lists=True,
-    token_prompts=True,
 )
 """The engine in ``gateway/backend/embedded``."""
 

@@ -30,30 +30,16 @@ class TargetBackend(Backend, Protocol):
         ...
 
 
-class BackendResources(Protocol):
-    """The resources that all backends of a process share; they outlive a reload."""
-
-    @property
-    def client(self) -> HttpClient:
-        """The HTTP client and its connections."""
-        ...
-
-    @property
-    def engines(self) -> EngineCache:
-        """The models loaded into this process."""
-        ...
-
-
-BackendFactory = Callable[[TargetSpec, BackendResources, float], TargetBackend]
-"""(target, shared resources, connect timeout in seconds) → backend. Raises ``ConfigError``."""
+BackendFactory = Callable[[TargetSpec, HttpClient, EngineCache, float], TargetBackend]
+"""(target, HTTP client, loaded models, connect timeout in seconds) → backend. Raises ``ConfigError``."""
 
 BACKEND_FACTORIES: Mapping[str, BackendFactory] = MappingProxyType(
     {
-        "completions": lambda target, shared, timeout: CompletionsBackend(target, shared.client, timeout),
-        "chat": lambda target, shared, timeout: ChatBackend(target, shared.client, timeout),
-        "litellm": lambda target, shared, timeout: LiteLLMBackend(target),
-        "embedded": lambda target, shared, timeout: EmbeddedBackend(target, shared.engines.get(target)),
-        "scripted": lambda target, shared, timeout: ScriptedBackend.from_target(target),
+        "completions": lambda target, client, engines, timeout: CompletionsBackend(target, client, timeout),
+        "chat": lambda target, client, engines, timeout: ChatBackend(target, client, timeout),
+        "litellm": lambda target, client, engines, timeout: LiteLLMBackend(target),
+        "embedded": lambda target, client, engines, timeout: EmbeddedBackend(target, engines.get(target)),
+        "scripted": lambda target, client, engines, timeout: ScriptedBackend.from_target(target),
     }
 )
 """Value of ``speaks`` → its factory."""

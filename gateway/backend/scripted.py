@@ -15,8 +15,9 @@ A script is a list of steps, written in YAML or Python::
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import UnionType
 from typing import Any
 
 import yaml
@@ -37,32 +38,37 @@ MAX_HEARD = 64
 HELLO: Script = ("Hello", " world", {"finish": "stop"}, {"usage": [7, 2]})
 
 
-def _errors(kind: type[GatewayError]) -> dict[str, type[GatewayError]]:
-    found = {kind.code: kind}
+def _errors(kind: type[GatewayError]) -> Iterator[type[GatewayError]]:
     for below in kind.__subclasses__():
-        if below is not ConfigError:
-            found = _errors(below) | found  # a subclass may share its parent's code, which then means the parent
-    return found
+        yield from _errors(below)
+    yield kind
 
 
-ERRORS = _errors(GatewayError)
+ERRORS = {kind.code: kind for kind in _errors(GatewayError) if kind is not ConfigError}
 """Code → error."""
-
-TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "text": str,
-    "fields": Mapping,
-    "extras": Mapping,
-    "logprobs": tuple,
-    "finish": str,
-    "usage": (list, tuple),
-    "document": Mapping,
-    "pause": (int, float),
-    "error": str,
-}
-"""Key of a step → the types of its value."""
 
 Action = Event | float | GatewayError
 """An event; seconds to pause; an error that ends the script."""
+
+
+def _error(code: str) -> GatewayError:
+    if code not in ERRORS:
+        raise ValueError(f"no error with the code {code}")
+    return ERRORS[code](f"error {code} of the script")
+
+
+STEPS: Mapping[str, tuple[type | UnionType, Callable[[Any, int], Action]]] = {
+    "text": (str, lambda text, index: Delta(index, text)),
+    "fields": (Mapping, lambda fields, index: Delta(index, fields=fields)),
+    "extras": (Mapping, lambda extras, index: Delta(index, extras=extras)),
+    "logprobs": (tuple, lambda logprobs, index: Delta(index, logprobs=logprobs)),
+    "finish": (str, lambda reason, index: Finish(index, reason)),
+    "usage": (list | tuple, lambda counts, index: Usage(*counts)),
+    "document": (Mapping, lambda body, index: Document(body)),
+    "pause": (int | float, lambda seconds, index: float(seconds)),
+    "error": (str, lambda code, index: _error(code)),
+}
+"""Key of a step → the type of its value, and the action for it and the step's index."""
 
 
 class ScriptedBackend:
@@ -92,7 +98,7 @@ class ScriptedBackend:
             if not isinstance(script, list):
                 raise ValueError("a script must be a list of steps")
             return cls(script, label=target.label)
-        except (OSError, yaml.YAMLError, ValueError) as error:
+        except (OSError, yaml.YAMLError, ValueError, TypeError) as error:
             raise ConfigError((Problem(str(target.path), 0, "", str(error)),)) from error
 
     @asynccontextmanager
@@ -133,27 +139,11 @@ def _action(step: Step) -> Action:
         return Delta(0, step)
     if not isinstance(step, Mapping):
         raise ValueError(f"a step must be a text or a mapping, not {step!r}; put quotes around a text")
-    name = next((name for name in TYPES if name in step), None)
+    name = next((name for name in STEPS if name in step), None)
     if name is None:
-        raise ValueError(f"unknown step: {', '.join(map(str, step))}; known: {', '.join(TYPES)}")
+        raise ValueError(f"unknown step: {', '.join(map(str, step))}; known: {', '.join(STEPS)}")
+    kind, action = STEPS[name]
     value, index = step[name], step.get("index", 0)
-    fits = isinstance(value, TYPES[name]) and type(index) is int
-    if not fits:
+    if not isinstance(value, kind) or type(index) is not int:
         raise ValueError(f"the step {dict(step)} has a value of the wrong type")
-    match name:
-        case "text":
-            return Delta(index, value)
-        case "finish":
-            return Finish(index, value)
-        case "document":
-            return Document(value)
-        case "usage":
-            prompt, completion = value
-            return Usage(prompt, completion)
-        case "pause":
-            return float(value)
-        case "error":
-            if value not in ERRORS:
-                raise ValueError(f"no error with the code {value}")
-            return ERRORS[value](f"error {value} of the script")
-    return Delta(index, **{name: value})
+    return action(value, index)

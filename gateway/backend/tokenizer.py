@@ -4,49 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gateway.core.errors import ConfigError, InvalidUnicode, Problem
-
-
-class Tokenizer(Protocol):
-    """A model's tokenizer."""
-
-    def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Text → token ids."""
-        ...
-
-    def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
-        """Token ids → text."""
-        ...
-
 
 MIN_THREADED = 8_000
 """Characters from which a text is tokenized in a thread: a few milliseconds of work."""
 
 
-async def count(tokenizer: Tokenizer, text: str, *, special: bool = True) -> int:
-    """The number of tokens of a text."""
-    return len(await token_ids(tokenizer, text, special=special))
-
-
-async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:
-    """The token ids of a text; ``special``: with those that the tokenizer adds. Does not block the event loop."""
-    if len(text) < MIN_THREADED:
-        return tokenizer.tokenize(text, special)
-    return await asyncio.to_thread(tokenizer.tokenize, text, special)
-
-
-class LocalTokenizer:
+class Tokenizer:
     """A ``tokenizer.json``, or the folder that holds one; needs the optional package ``tokenizers``."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
         file = path / "tokenizer.json" if path.is_dir() else path
         try:
-            from tokenizers import Tokenizer
+            import tokenizers
 
-            self._tokenizer = Tokenizer.from_file(str(file))
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
         except ModuleNotFoundError:
             message = "a tokenizer needs a package: pip install 'meta-gateway[embedded]'"
             raise ConfigError((Problem(str(path), 0, "tokenizer", message),)) from None
@@ -63,9 +38,21 @@ class LocalTokenizer:
             raise InvalidUnicode("the prompt holds a lone surrogate, which no tokenizer can read") from None
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """See ``Tokenizer``."""
+        """Text → token ids."""
         return list(self.encode(text, add_special_tokens).ids)
 
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
-        """See ``Tokenizer``."""
+        """Token ids → text."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
+
+
+async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:
+    """The token ids of a text; ``special``: with those that the tokenizer adds. Does not block the event loop."""
+    if len(text) < MIN_THREADED:
+        return tokenizer.tokenize(text, special)
+    return await asyncio.to_thread(tokenizer.tokenize, text, special)
+
+
+async def count(tokenizer: Tokenizer, text: str, *, special: bool = True) -> int:
+    """The number of tokens of a text."""
+    return len(await token_ids(tokenizer, text, special=special))

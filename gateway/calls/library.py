@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gateway.backend.tokenizer import LocalTokenizer
+from gateway.backend.tokenizer import Tokenizer
 from gateway.config.library import find_template
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
@@ -134,5 +134,5 @@ def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> 
 
 
 @lru_cache(maxsize=8)
-def _tokenizer(path: Path) -> LocalTokenizer:
-    return LocalTokenizer(path)
+def _tokenizer(path: Path) -> Tokenizer:
+    return Tokenizer(path)

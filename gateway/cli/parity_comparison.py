@@ -7,7 +7,7 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.backend.tokenizer import LocalTokenizer, Tokenizer
+from gateway.backend.tokenizer import Tokenizer
 from gateway.cli.chat_folders import TEMPLATES, chat_template_in, folder_of, read_chat_folder
 from gateway.cli.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.cli.options import CommandError
@@ -228,7 +228,7 @@ def _find_tokenizer(
 ) -> tuple[Tokenizer | None, str]:
     """The tokenizer of the option, the model or the reference's folder; and its path, or why there is none."""
     if given is not None:
-        return LocalTokenizer(given), _relative(given)
+        return Tokenizer(given), _relative(given)
     if tokens is not None:
         path = model.tokenizer or model.targets[0].path
         assert path is not None
@@ -237,6 +237,6 @@ def _find_tokenizer(
     if file is None or not file.is_file():
         return None, "none, so only bytes are compared (--tokenizer gives one)"
     try:
-        return LocalTokenizer(file), _relative(file)
+        return Tokenizer(file), _relative(file)
     except ConfigError as error:  # no option names this file, so it is reported and not refused
         return None, f"none, so only bytes are compared; {error.problems[0].message}"

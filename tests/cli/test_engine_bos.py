@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.tokenizer import LocalTokenizer
+from gateway.backend.tokenizer import Tokenizer
 from gateway.cli.engine_bos import EngineBos, describe_bos, engine_bos_of, tokenizer_bos
 from gateway.config.sections.templates import CHAT
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
@@ -15,8 +15,11 @@ from gateway.core.prompt import Bos
 from tests.serving import ROOT
 
 
-class Without:
+class Without(Tokenizer):
     """A tokenizer that puts nothing before a text: one token for each character."""
+
+    def __init__(self) -> None:
+        """There is no file to read."""
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [ord(letter) for letter in text]
@@ -25,7 +28,7 @@ class Without:
         return "".join(map(chr, ids))
 
 
-WITH = LocalTokenizer(ROOT / "demo" / "model")
+WITH = Tokenizer(ROOT / "demo" / "model")
 
 
 def model(*targets: dict[str, Any]) -> ModelSpec:

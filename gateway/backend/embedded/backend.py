@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 MAX_CHOICES = 4096
 """Prompts times ``n`` of one call."""
-MIN_THREADED = 16_384
-"""Characters from which prompts are tokenized outside the event loop."""
 
 
 class EmbeddedBackend:
@@ -53,12 +51,7 @@ class EmbeddedBackend:
         _check(exchange)
         # A template that writes its own BOS gets no second one, whatever add_special_tokens says.
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
-        # A long prompt is tokenized in a thread.
-        if sum(map(len, exchange.prompts)) < MIN_THREADED:
-            request = self._request(exchange, bos.fields)
-        else:
-            request = await asyncio.to_thread(self._request, exchange, bos.fields)
-        running = self.engine.submit(request)
+        running = self.engine.submit(await asyncio.to_thread(self._request, exchange, bos.fields))
         try:
             yield Singles(self._events(running, bos.notices))
         finally:

@@ -11,7 +11,7 @@ import codecs
 import json
 from pathlib import Path
 
-from gateway.backend.tokenizer import LocalTokenizer
+from gateway.backend.tokenizer import Tokenizer
 
 # Byte-level BPE prints a byte as itself if it is visible, the others in their order from U+0100 on.
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
@@ -32,7 +32,7 @@ def _byte_fallback(token: str) -> bytes:
 NOTATIONS = {"ByteLevel": _byte_level, "ByteFallback": _byte_fallback}
 
 
-class Vocabulary(LocalTokenizer):
+class Vocabulary(Tokenizer):
     """The tokenizer of one model folder; may be used in several threads."""
 
     def __init__(self, folder: Path) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Set
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPENAI_STOPS
 from gateway.backend.litellm.errors import gateway_error
-from gateway.backend.litellm.sdk import load_for, provider_of, unlogged
+from gateway.backend.litellm.sdk import load, provider_of, unlogged
 from gateway.backend.openai.events import CHAT, ChunkReader, read_usage
 from gateway.backend.openai.request_body import refuse_stream_options, stops_notice
 from gateway.config.snapshot import TargetSpec
@@ -39,8 +39,8 @@ class LiteLLMBackend:
     def __init__(self, target: TargetSpec) -> None:
         """Load the SDK, which blocks for seconds the first time. Raises ``ConfigError``."""
         self._target = target
-        self._litellm = load_for(target)
-        self._provider = provider = provider_of(self._litellm, target)
+        self._provider = provider = provider_of(target)
+        self._litellm = load()
         takes_n = provider.params is None or "n" in provider.params
         self.capabilities = replace(
             LITELLM, choices=None if takes_n else False, media_addresses=provider.passes_addresses
@@ -49,9 +49,13 @@ class LiteLLMBackend:
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """See ``Backend``; ``UnsupportedParameter`` for what the provider, or LiteLLM, would ignore."""
-        _check_fields(exchange)
+        embeds = exchange.endpoint == "embeddings"
+        if exchange.endpoint == "completions":
+            raise UnsupportedParameter("a litellm target takes messages, not a raw prompt", param="prompt")
+        _refuse_others(exchange.params, EMBEDDINGS_PARAMS if embeds else PARAMS)
+        refuse_stream_options(exchange)
         unlogged().set(True)  # in this call's task only
-        if exchange.endpoint == "embeddings":
+        if embeds:
             yield Singles(self._embed(exchange))
             return
         arguments = self._arguments(exchange)
@@ -78,9 +82,7 @@ class LiteLLMBackend:
         if provider.openai_like:
             given["allowed_openai_params"] = sorted(given)  # LiteLLM drops some for models that it does not know
         elif provider.params is not None:
-            for name in given:
-                if name not in provider.params:
-                    raise _unsupported(name)
+            _refuse_others(given, provider.params)
         form = given.get("response_format")
         if isinstance(form, dict) and form.get("type") in provider.dropped_formats:
             raise UnsupportedParameter(
@@ -101,12 +103,12 @@ class LiteLLMBackend:
         }
 
     def _address(self) -> dict[str, Any]:
-        key = self._target.key.get_secret_value() if self._target.key is not None else None
-        if key is None and self._target.url:
-            key = "none"  # a private server needs no key; without one LiteLLM reads the environment
+        target = self._target
+        # A private server needs no key; without one LiteLLM reads the environment.
+        key = target.key.get_secret_value() if target.key is not None else "none" if target.url else None
         return {
-            "model": self._target.model,
-            "api_base": self._target.url or None,
+            "model": target.model,
+            "api_base": target.url or None,
             "api_key": key,
             "timeout": TIMEOUT,
             "max_retries": 0,
@@ -192,15 +194,7 @@ def _as_json(model: Any) -> dict[str, Any]:
     return value
 
 
-def _check_fields(exchange: Exchange) -> None:
-    if exchange.endpoint == "completions":
-        raise UnsupportedParameter("a litellm target takes messages, not a raw prompt", param="prompt")
-    known = EMBEDDINGS_PARAMS if exchange.endpoint == "embeddings" else PARAMS
-    for name in exchange.params:
+def _refuse_others(given: Iterable[str], known: Set[str]) -> None:
+    for name in given:
         if name not in known:
-            raise _unsupported(name)
-    refuse_stream_options(exchange)
-
-
-def _unsupported(name: str) -> UnsupportedParameter:
-    return UnsupportedParameter(f"this model's provider does not take {name}; leave it out", param=name)
+            raise UnsupportedParameter(f"this model's provider does not take {name}; leave it out", param=name)

@@ -55,43 +55,32 @@ class Provider:
     """Types of ``response_format`` that LiteLLM accepts and then leaves out of the request."""
 
 
-def provider_of(litellm: Any, target: TargetSpec) -> Provider:
-    """The provider of a target's model; raises ``ConfigError`` if LiteLLM has none."""
+def provider_of(target: TargetSpec) -> Provider:
+    """The provider of a target's model; raises ``ConfigError`` if LiteLLM has none, or a package is missing."""
+    try:
+        litellm = load()
+    except ImportError as error:
+        message = f"speaks: litellm needs the package {error.name}: pip install 'meta-gateway[litellm]'"
+        raise ConfigError((Problem(target.label, 0, "speaks", message),)) from error
     try:
         model, name, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
     except Exception as error:
         message = f"LiteLLM has no provider for {quote(target.model)}: write provider/model, such as openai/NAME"
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
-    if name in OPENAI_LIKE:
-        return Provider(openai_like=True, passes_addresses=True, params=None, dropped_formats=frozenset())
-    listed = litellm.get_supported_openai_params(model=model, custom_llm_provider=name)
-    params = None if listed is None else frozenset(listed)
-    return Provider(
-        openai_like=False,
-        passes_addresses=name in PASSES_ADDRESSES,
-        params=params,
-        dropped_formats=_dropped_formats(litellm, model, name, params),
-    )
-
-
-def _dropped_formats(litellm: Any, model: str, provider: str, params: frozenset[str] | None) -> frozenset[str]:
-    if params is not None and "response_format" not in params:
-        return frozenset()  # the parameter is refused
+    like_openai = name in OPENAI_LIKE
+    params = None if like_openai else litellm.get_supported_openai_params(model=model, custom_llm_provider=name)
 
     def request(value: Mapping[str, Any]) -> Any:
-        return litellm.get_optional_params(model=model, custom_llm_provider=provider, response_format=value)
+        return litellm.get_optional_params(model=model, custom_llm_provider=name, response_format=value)
 
-    text = request({"type": "text"})
-    return frozenset(value["type"] for value in JSON_FORMATS if request(value) == text)
-
-
-def load_for(target: TargetSpec) -> Any:
-    """The SDK; raises ``ConfigError`` if a package is missing."""
-    try:
-        return load()
-    except ImportError as error:
-        message = f"speaks: litellm needs the package {error.name}: pip install 'meta-gateway[litellm]'"
-        raise ConfigError((Problem(target.label, 0, "speaks", message),)) from error
+    takes_formats = not like_openai and (params is None or "response_format" in params)
+    text = request({"type": "text"}) if takes_formats else None
+    return Provider(
+        openai_like=like_openai,
+        passes_addresses=name in PASSES_ADDRESSES,
+        params=None if params is None else frozenset(params),
+        dropped_formats=frozenset(form["type"] for form in JSON_FORMATS if takes_formats and request(form) == text),
+    )
 
 
 @cache

@@ -57,40 +57,45 @@ class UpstreamErrorBody:
     param: str | None = None
 
 
-# ---------------------------------------------------------------- the tables
+USED_UP = "the gateway's account at the provider is used up"
+BAD_KEY = "the model's server refused the gateway's key; the operator has to check it"
+OVERLOADED = "the model's server is overloaded or not ready"
 
-# Expressions over code, type and message that decide the error at these statuses; the first match wins.
-_MEANINGS: tuple[tuple[re.Pattern[str], type[GatewayError], frozenset[int]], ...] = (
+# (error, its message, statuses, expression over code, type and message): the first match decides.
+_MEANINGS: tuple[tuple[type[GatewayError], str, frozenset[int], re.Pattern[str]], ...] = (
     (
         # OpenAI and vLLM ("maximum context length"), llama.cpp ("available context size", exceed_context_size_error),
         # llama-cpp-python ("exceed context window"), TGI ("tokens + `max_new_tokens` must be <="), Ollama ("exceeds the
         # context length"), Gemini ("exceeds the maximum number of tokens"), others.
+        ContextLengthExceeded,
+        "prompt and answer do not fit the model's context; shorten the prompt or lower max_tokens",
+        frozenset({400, 413, 422, 500}),
         re.compile(
             r"context_length_exceeded|maximum context length|exceed_context_size|context (?:size|window|limit)"
             r"|exceeds the context length|exceeds the maximum number of tokens"
             r"|longer than the model's context|max_new_tokens`? must be <=|prompt is too long"
             r"|`?inputs`? must have less than"
         ),
-        ContextLengthExceeded,
-        frozenset({400, 413, 422, 500}),
     ),
     (
-        re.compile(r"content_filter|content_policy|content management policy|responsibleaipolicyviolation"),
         ContentFiltered,
+        "the provider refused the prompt by its content policy",
         frozenset({400, 403, 422}),
+        re.compile(r"content_filter|content_policy|content management policy|responsibleaipolicyviolation"),
     ),
     (
-        re.compile(r"insufficient_quota|billing_hard_limit|exceeded your current quota|credit balance"),
         UpstreamQuotaExhausted,
+        USED_UP,
         frozenset({400, 403, 429}),
+        re.compile(r"insufficient_quota|billing_hard_limit|exceeded your current quota|credit balance"),
     ),
 )
 
 _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
     400: (UpstreamRejectedRequest, "the model's server refused the request"),
-    401: (UpstreamAuthFailed, "the model's server refused the gateway's key; the operator has to check it"),
-    402: (UpstreamQuotaExhausted, "the gateway's account at the provider is used up"),
-    403: (UpstreamAuthFailed, "the model's server refused the gateway's key; the operator has to check it"),
+    401: (UpstreamAuthFailed, BAD_KEY),
+    402: (UpstreamQuotaExhausted, USED_UP),
+    403: (UpstreamAuthFailed, BAD_KEY),
     404: (
         UpstreamModelMissing,
         "the model's server has no such model or path; the operator has to check url and model",
@@ -100,8 +105,8 @@ _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
     415: (UpstreamRejectedRequest, "the model's server refused the request's content type"),
     422: (UpstreamRejectedRequest, "the model's server refused the request"),
     429: (UpstreamRateLimited, "the model's server limits the rate of requests"),
-    503: (UpstreamOverloaded, "the model's server is overloaded or not ready"),
-    529: (UpstreamOverloaded, "the model's server is overloaded or not ready"),
+    503: (UpstreamOverloaded, OVERLOADED),
+    529: (UpstreamOverloaded, OVERLOADED),
 }
 
 # Errors inside a 200 have no status; their code or type implies one.
@@ -114,9 +119,6 @@ _WORDS: Mapping[str, int] = {
 }  # fmt: skip
 
 _RETRY_OTHER_4XX = frozenset({409, 425})
-
-
-# ---------------------------------------------------------------- from a reply
 
 
 def error_for_status(
@@ -138,14 +140,9 @@ def error_for_status(
 
 
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
-    """The error inside a JSON object that came with status 200; None if it is not an error.
-
-    ``private``: see ``one_safe_line``.
-    """
+    """The error inside a JSON object that came with status 200; None if there is none. ``private``: see above."""
     parsed = _from_json(value)
-    if parsed is None:
-        return None
-    return _error(_status_of(parsed), parsed, None, private)
+    return None if parsed is None else _error(_status_of(parsed), parsed, None, private)
 
 
 def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: float | None = None) -> float | None:
@@ -170,8 +167,8 @@ def read_error_body(body: bytes, content_type: str = "") -> UpstreamErrorBody:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
-        text = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
-        return UpstreamErrorBody() if "html" in content_type else UpstreamErrorBody(message=text)
+        text = "" if "html" in content_type else body[:MAX_ERROR_BODY].decode("utf-8", "replace")
+        return UpstreamErrorBody(message=text)
     return (_from_json(value) if isinstance(value, dict) else None) or UpstreamErrorBody()
 
 
@@ -187,15 +184,13 @@ def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
     if len(line) > MAX_SEARCHED:  # without the last word: a part of a key does not match the expressions for keys
         line = line[: max(line.rfind(" "), 0)] + " …"
     line = "".join(character for character in line if character.isprintable())
-    for known in private:
-        line = _expression(known).sub("…", line)
-    for pattern in _PRIVATE:
+    for pattern in (*map(_private, private), *_PRIVATE):
         line = pattern.sub("…", line)
     line = line.strip()
     return line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…"
 
 
-def _expression(text: str) -> re.Pattern[str]:
+def _private(text: str) -> re.Pattern[str]:
     """Matches a short text only as a whole word: a host may be called ``a``."""
     escaped = re.escape(text)
     return re.compile(escaped if len(text) >= MIN_ANYWHERE else rf"(?<!\w){escaped}(?!\w)", re.IGNORECASE)
@@ -215,17 +210,14 @@ _PRIVATE = (
 )
 
 
-# ---------------------------------------------------------------- inside
-
-
 def _error(
     status: int, parsed: UpstreamErrorBody, retry_after: float | None, private: tuple[str, ...], reply: str = ""
 ) -> GatewayError:
     """``reply``: shown to the client if the response has no usable reason."""
     words = f"{parsed.code}\n{parsed.type}\n{parsed.message[:MAX_SEARCHED].lower()}"
-    for pattern, kind, statuses in _MEANINGS:
+    for kind, message, statuses, pattern in _MEANINGS:
         if status in statuses and pattern.search(words):
-            return kind(_FIXED[kind], param=_param(parsed) if kind is ContextLengthExceeded else None)
+            return kind(message, param=_param(parsed) if kind is ContextLengthExceeded else None)
     if 300 <= status < 400:
         return UpstreamRedirect(
             "the model's server answered with a redirect; the operator has to configure the final url"
@@ -241,26 +233,17 @@ def _error(
     return error
 
 
-_FIXED: Mapping[type[GatewayError], str] = {
-    ContextLengthExceeded: "prompt and answer do not fit the model's context; shorten the prompt or lower max_tokens",
-    ContentFiltered: "the provider refused the prompt by its content policy",
-    UpstreamQuotaExhausted: "the gateway's account at the provider is used up",
-}
-
-
 def _from_json(value: Mapping[str, Any]) -> UpstreamErrorBody | None:
     error = value.get("error")
     if isinstance(error, dict):
         return _from_object(error)
     if isinstance(error, str) and error:
         return UpstreamErrorBody(message=error, type=_word(value.get("error_type")))
-    if value.get("object") == "error":
-        return _from_object(value)
-    if "choices" in value or "data" in value:
-        return None
-    if "detail" in value:
+    has_result = "choices" in value or "data" in value
+    if "detail" in value and not has_result and value.get("object") != "error":
         return UpstreamErrorBody(message=_detail(value["detail"]))
-    return _from_object(value) if isinstance(value.get("message"), str) else None
+    is_error = value.get("object") == "error" or (isinstance(value.get("message"), str) and not has_result)
+    return _from_object(value) if is_error else None
 
 
 def _from_object(error: Mapping[str, Any]) -> UpstreamErrorBody:
