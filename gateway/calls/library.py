@@ -133,6 +133,4 @@ def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> 
     return len(_tokenizer(Path(tokenizer)).tokenize(text, special))
 
 
-@lru_cache(maxsize=8)
-def _tokenizer(path: Path) -> Tokenizer:
-    return Tokenizer(path)
+_tokenizer = lru_cache(maxsize=8)(Tokenizer)

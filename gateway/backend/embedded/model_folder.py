@@ -29,6 +29,11 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
     "mlp_bias": (False, None),
 }
 """Keys of ``config.json`` → the values that are computed. An absent key is supported, except ``model_type``."""
+SIZES = (
+    "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size",
+    "max_position_embeddings",
+)  # fmt: skip
+"""Keys of ``config.json`` that must be positive whole numbers."""
 STORED: Mapping[str, str] = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Types of tensors in a safetensors file → numpy's."""
 MAX_HEADER = 100 * 1024 * 1024
@@ -65,34 +70,37 @@ def read_config(folder: Path, max_model_len: int | None = None) -> ModelConfig:
     """The configuration of a model; ``max_model_len`` can shorten its context."""
     config = _json_file(folder / "config.json")
     problems = [
-        f"config.json: {key} {config.get(key)!r} is not supported (only {', '.join(map(str, values))})"
+        f"{key} {config.get(key)!r} is not supported (only {', '.join(map(str, values))})"
         for key, values in SUPPORTED.items()
         if config.get(key, None if key == "model_type" else values[0]) not in values
     ]
     if "sliding_attention" in (config.get("layer_types") or ()):
-        problems.append("config.json: layer_types: attention over a sliding window is not supported")
+        problems.append("layer_types: attention over a sliding window is not supported")
+    sizes = {key: config.get(key) for key in SIZES}
+    wrong = [key for key, size in sizes.items() if not isinstance(size, int) or size < 1]
+    problems += [f"{key} must be a positive whole number" for key in wrong]
     if problems:
-        raise ValueError(f"{'; '.join(problems)}; {ELSEWHERE}")
-    hidden, heads, context = (
-        _size(config, key) for key in ("hidden_size", "num_attention_heads", "max_position_embeddings")
-    )
-    head_dim = config.get("head_dim") or hidden // heads
+        raise ValueError(f"config.json: {'; '.join(problems)}; {ELSEWHERE}")
     generation = folder / "generation_config.json"
-    ends = [config, _json_file(generation)] if generation.exists() else [config]
+    ends: list[Any] = [
+        file.get("eos_token_id") for file in (config, _json_file(generation) if generation.exists() else {})
+    ]
+    context, heads = config["max_position_embeddings"], config["num_attention_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
     return ModelConfig(
         model_type=config["model_type"],
-        num_hidden_layers=_size(config, "num_hidden_layers"),
-        hidden_size=hidden,
-        intermediate_size=_size(config, "intermediate_size"),
+        num_hidden_layers=config["num_hidden_layers"],
+        hidden_size=config["hidden_size"],
+        intermediate_size=config["intermediate_size"],
         num_attention_heads=heads,
         num_key_value_heads=config.get("num_key_value_heads") or heads,
         head_dim=head_dim,
-        vocab_size=_size(config, "vocab_size"),
+        vocab_size=config["vocab_size"],
         max_position_embeddings=context if max_model_len is None else min(context, max_model_len),
-        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
-        tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
+        rms_norm_eps=config.get("rms_norm_eps", 1e-6),
+        tie_word_embeddings=config.get("tie_word_embeddings", False),
         rope_frequencies=_rope_frequencies(config, head_dim),
-        eos_token_ids=frozenset(token for file in ends for token in _listed(file.get("eos_token_id"))),
+        eos_token_ids=frozenset(token for end in ends for token in (end if isinstance(end, list) else [end])),
     )
 
 
@@ -106,17 +114,6 @@ def _json_file(file: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{file.name} must hold a JSON object")
     return value
-
-
-def _size(config: Mapping[str, Any], key: str) -> int:
-    value = config.get(key)
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"config.json: {key} must be a positive whole number")
-    return value
-
-
-def _listed(ids: object) -> list[int]:
-    return [item for item in (ids if isinstance(ids, list) else [ids]) if isinstance(item, int)]
 
 
 def _rope_frequencies(config: Mapping[str, Any], head_dim: int) -> tuple[float, ...]:
@@ -151,27 +148,19 @@ def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     file = folder / "model.safetensors"
     if not file.is_file():
         raise ValueError(f"{file.name} is missing; save_pretrained with a large max_shard_size writes this one file")
+    unused = ("__metadata__", *DERIVED, *(() if "lm_head.weight" in shapes else ("lm_head.weight",)))
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         try:
             header = json.loads(stream.read(min(length, MAX_HEADER)))
-            stored = {name: tuple(header[name]["shape"]) for name in header if name != "__metadata__"}
-            _check_shapes(stored, shapes)
+            stored = {name: tuple(header[name]["shape"]) for name in header if not name.endswith(unused)}
+            # With tensors that are not used, the model would not be the one that was trained.
+            if others := sorted({name for name, _ in stored.items() ^ shapes.items()}):
+                listed = ", ".join(others[:3])
+                raise ValueError(f"its tensors are not those that config.json describes ({listed} …); {ELSEWHERE}")
             return {name: _tensor(file, header[name], 8 + length) for name in shapes}
         except (ValueError, LookupError, TypeError) as error:
             raise ValueError(f"{file.name} cannot be used: {error}") from None
-
-
-def _check_shapes(stored: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    for name, shape in shapes.items():
-        if name not in stored:
-            raise ValueError(f"it has no tensor {name}, which config.json requires")
-        if stored[name] != shape:
-            raise ValueError(f"{name} has shape {list(stored[name])}, config.json requires {list(shape)}")
-    tied = () if "lm_head.weight" in shapes else ("lm_head.weight",)
-    # With tensors that are not used, the model would not be the one that was trained.
-    if more := sorted(name for name in stored.keys() - shapes.keys() if not name.endswith((*DERIVED, *tied))):
-        raise ValueError(f"it holds weights that config.json does not describe ({', '.join(more[:3])} …); {ELSEWHERE}")
 
 
 def _tensor(file: Path, entry: Mapping[str, Any], base: int) -> Array:

@@ -39,16 +39,20 @@ class CallParams:
 RANGES: Mapping[str, tuple[type, float, float]] = {
     "temperature": (float, 0, 100),
     "top_p": (float, 1e-6, 1),
-    "top_k": (int, -1, 2**63 - 1),
+    "top_k": (int, -1, 2**31),
     "seed": (int, -(2**63), 2**63 - 1),
     "presence_penalty": (float, -2, 2),
     "frequency_penalty": (float, -2, 2),
-    "max_tokens": (int, 0, 2**63 - 1),
+    "max_tokens": (int, 0, 2**31),
+    "ignore_eos": (bool, 0, 1),
+    "echo": (bool, 0, 1),
     "logprobs": (int, 0, 20),
+    "skip_special_tokens": (bool, 0, 1),
+    "add_special_tokens": (bool, 0, 1),
 }
-"""Numbers: type, smallest and largest value."""
-FLAGS = frozenset({"ignore_eos", "echo", "skip_special_tokens", "add_special_tokens"})
-PARAMS = frozenset({*RANGES, *FLAGS, "logit_bias", "user"})
+"""Parameter → its type, smallest and largest value."""
+KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+PARAMS = frozenset({*RANGES, "logit_bias", "user"})
 """Every parameter of a call beside ``n``, the stops and the prompt."""
 
 
@@ -76,46 +80,31 @@ class EngineRequest:
 
 def read_params(params: Mapping[str, Any], vocabulary_size: int) -> CallParams:
     """The parameters of a call. Raises ``UnsupportedParameter`` or ``InvalidValue`` with the field's name."""
-    given: dict[str, Any] = {}
-    for name, value in params.items():
-        if value is None:
-            continue
+    given = {name: value for name, value in params.items() if value is not None}
+    for name, value in given.items():
         if name not in PARAMS:
             raise UnsupportedParameter(
                 f"the embedded engine does not take {name[:64]!r}; it takes {', '.join(sorted(PARAMS))}", param=name
             )
-        if problem := _problem(name, value):
-            raise InvalidValue(f"{name} {problem}", param=name)
-        given[name] = value
+        if name in RANGES:
+            kind, low, high = RANGES[name]
+            fits = type(value) is kind or (kind is float and type(value) is int)
+            if not fits or not low <= value <= high:
+                between = "" if kind is bool else f" between {low:g} and {high:g}"
+                raise InvalidValue(f"{name} must be {KINDS[kind]}{between}", param=name)
     given.pop("user", None)
     if "logit_bias" in given:
         given["logit_bias"] = _bias(given["logit_bias"], vocabulary_size)
     return CallParams(**given)
 
 
-def _problem(name: str, value: Any) -> str:
-    """A description of what is wrong with a flag or a number; empty if nothing is."""
-    if name in FLAGS:
-        return "" if isinstance(value, bool) else "must be true or false"
-    if name not in RANGES:
-        return ""
-    kind, low, high = RANGES[name]
-    if type(value) not in (int, kind):
-        return "must be a whole number" if kind is int else "must be a number"
-    if low <= value <= high:
-        return ""
-    return f"must lie between {low:g} and {high:g}" if high < 2**63 - 1 else f"must be at least {low:g}"
-
-
 def _bias(value: Any, vocabulary_size: int) -> dict[int, float]:
     """Token → number added to its score."""
     try:
         bias = {int(token): float(number) for token, number in value.items()}
+        if all(0 <= token < vocabulary_size and -100 <= number <= 100 for token, number in bias.items()):
+            return bias
     except (AttributeError, TypeError, ValueError):
-        bias = {-1: 0.0}
-    if all(0 <= token < vocabulary_size and -100 <= number <= 100 for token, number in bias.items()):
-        return bias
-    raise InvalidValue(
-        f"logit_bias must map token ids from 0 to {vocabulary_size - 1} to numbers between -100 and 100",
-        param="logit_bias",
-    )
+        pass
+    message = f"logit_bias must map token ids from 0 to {vocabulary_size - 1} to numbers between -100 and 100"
+    raise InvalidValue(message, param="logit_bias")

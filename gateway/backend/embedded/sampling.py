@@ -6,6 +6,8 @@ stream of a seed depends on the seed and the copy's number only, not on other ch
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,30 +37,21 @@ class Sampler:
         With a seed, copy j draws from the stream of (seed, j), for each prompt of a list and for any ``n``.
         """
         self._params = params
-        seed = None if params.seed is None else (params.seed % 2**64, copy)
-        self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-        self._biased = np.array([*params.logit_bias], np.int64)
-        self._bias = np.array([*params.logit_bias.values()], np.float64)
-        self._counts: dict[int, int] = {}
+        self._random = np.random.default_rng(None if params.seed is None else (params.seed % 2**64, copy))
+        self._counts: Counter[int] = Counter()
 
     def choose(self, logits: Array) -> int:
         """The next token, given the scores of all."""
-        scores = self._penalised(logits.astype(np.float64))
-        if self._params.temperature <= GREEDY_BELOW:
-            token = int(scores.argmax())
-        else:
-            token = self._draw(scores / self._params.temperature)
-        self._counts[token] = self._counts.get(token, 0) + 1
+        params, scores = self._params, logits.astype(np.float64)
+        for token, count in self._counts.items():
+            scores[token] -= params.presence_penalty + params.frequency_penalty * count
+        for token, bias in params.logit_bias.items():
+            scores[token] += bias
+        greedy = params.temperature <= GREEDY_BELOW
+        token = int(scores.argmax()) if greedy else self._draw(scores / params.temperature)
+        if params.presence_penalty or params.frequency_penalty:
+            self._counts[token] += 1
         return token
-
-    def _penalised(self, scores: Scores) -> Scores:
-        params = self._params
-        seen = np.array([*self._counts], np.int64)
-        if seen.size and (params.presence_penalty or params.frequency_penalty):
-            counts = np.array([*self._counts.values()], np.float64)
-            scores[seen] -= params.presence_penalty + params.frequency_penalty * counts
-        scores[self._biased] += self._bias
-        return scores
 
     def _draw(self, scores: Scores) -> int:
         params = self._params
@@ -73,4 +66,4 @@ class Sampler:
             weights = weights[: order.size]
         reach = np.cumsum(weights)
         place = np.searchsorted(reach, self._random.random() * reach[-1], side="right")
-        return int(order[min(int(place), order.size - 1)])
+        return int(order[min(place, order.size - 1)])

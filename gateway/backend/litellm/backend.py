@@ -16,11 +16,11 @@ from typing import Any
 
 from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPENAI_STOPS
 from gateway.backend.litellm.errors import gateway_error
-from gateway.backend.litellm.sdk import load, provider_of, unlogged
+from gateway.backend.litellm.sdk import load, provider_of, switch_logging_off
 from gateway.backend.openai.events import CHAT, ChunkReader, read_usage
 from gateway.backend.openai.request_body import refuse_stream_options, stops_notice
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import GatewayError, UnsupportedParameter, UpstreamIncomplete, UpstreamInvalidResponse
+from gateway.core.errors import UnsupportedParameter, UpstreamIncomplete, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.stream.batches import Singles
@@ -54,7 +54,7 @@ class LiteLLMBackend:
             raise UnsupportedParameter("a litellm target takes messages, not a raw prompt", param="prompt")
         _refuse_others(exchange.params, EMBEDDINGS_PARAMS if embeds else PARAMS)
         refuse_stream_options(exchange)
-        unlogged().set(True)  # in this call's task only
+        switch_logging_off()  # in this call's task only
         if embeds:
             yield Singles(self._embed(exchange))
             return
@@ -85,11 +85,8 @@ class LiteLLMBackend:
             _refuse_others(given, provider.params)
         form = given.get("response_format")
         if isinstance(form, dict) and form.get("type") in provider.dropped_formats:
-            raise UnsupportedParameter(
-                f"this model's provider does not accept response_format of type {form.get('type')}; leave it out or "
-                "use another type",
-                param="response_format",
-            )
+            message = f"this model's provider does not accept response_format of type {form['type']}; use another type"
+            raise UnsupportedParameter(message, param="response_format")
         if exchange.stream:
             given["stream_options"] = {"include_usage": True}
         return {
@@ -142,8 +139,6 @@ async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncG
                     continue
                 has_content = has_content or isinstance(event, Delta)
                 yield event
-    except GatewayError:
-        raise
     except Exception as error:
         raise gateway_error(error, exchange.params) from error
     counted = [event for event in reader.end() if isinstance(event, Usage) and event.prompt + event.completion]

@@ -10,7 +10,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -119,34 +119,25 @@ def load() -> Any:
     return litellm
 
 
-@cache
-def unlogged() -> ContextVar[bool]:
-    """LiteLLM's own switch for internal calls: where it is set, no data are prepared for callbacks.
-
-    There are no callbacks here, and that preparation is a sixth of a call's cost.
-    """
+def switch_logging_off() -> None:
+    """Mark the calls of this context as internal: LiteLLM prepares no data for callbacks, a sixth of a call's cost."""
     from litellm._internal_context import is_internal_call
 
-    return is_internal_call
+    is_internal_call.set(True)
 
 
 def _import_lazy_modules(litellm: Any) -> None:
     """Import what LiteLLM and the OpenAI SDK import in the first call, which would block the event loop for seconds."""
     import openai.resources.chat.completions  # noqa: F401
 
-    unlogged().set(True)
+    switch_logging_off()
     messages = [{"role": "user", "content": "hi"}]
     for stream in (False, True):
-        answer = litellm.completion(model="openai/none", messages=messages, mock_response="hi", stream=stream)
-        if stream:
-            list(answer)
+        list(litellm.completion(model="openai/none", messages=messages, mock_response="hi", stream=stream))
 
 
 def _keep_missing_finish_reasons() -> None:
-    """Stop LiteLLM from giving chunks of a Gemini stream without a finish reason the reason "stop".
-
-    With it, a stream that was cut off could not be distinguished from one that has ended.
-    """
+    """Stop LiteLLM from adding the reason "stop" to a Gemini stream, also to one that was cut off."""
     from litellm.llms.vertex_ai.gemini.vertex_and_google_ai_studio_gemini import VertexGeminiConfig
 
     config: Any = VertexGeminiConfig

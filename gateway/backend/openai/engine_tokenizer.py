@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any
 
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint
 from gateway.backend.openai.base import open_endpoint
@@ -32,8 +31,6 @@ TIMEOUT = 2.0
 """Seconds that a count may take; then the call continues without it."""
 VALID_FOR = 60.0
 """Seconds for which a context length is reused, and for which an engine that does not count is not asked again."""
-MISSING = frozenset({404, 405, 501})
-"""Statuses of servers without the endpoint."""
 NEVER_COUNTS = (UpstreamUnreachable, UpstreamConnectTimeout, UpstreamDnsError, UpstreamModelMissing)
 """Errors after which the engine is not asked for ``VALID_FOR`` seconds; any other may be due to one prompt."""
 MAX_ADDED = 16
@@ -75,11 +72,8 @@ class EngineTokenizer:
         except (GatewayError, TimeoutError) as error:
             if isinstance(error, NEVER_COUNTS) and now >= self._silent_until:
                 self._silent_until = now + VALID_FOR
-                LOG.warning(
-                    "%s does not count tokens (%s); set max_model_len and tokenizer of the model",
-                    self._target.label,
-                    type(error).__name__,
-                )
+                advice = "set max_model_len and tokenizer of the model"
+                LOG.warning("%s does not count tokens (%s); %s", self._target.label, type(error).__name__, advice)
             return unknown
         self.length = length if self._configured is None else min(length, self._configured)
         self._length_valid_until = now + VALID_FOR
@@ -92,13 +86,12 @@ class EngineTokenizer:
             self._endpoint = open_endpoint(self._client, self._target, f"{root}/tokenize", TIMEOUT)
         http = await self._endpoint.post_idempotent(serialise({"model": self._target.model, "prompt": prompt}))
         try:
-            if http.status in MISSING:
+            if http.status in (404, 405, 501):
                 raise UpstreamModelMissing("the model's server has no /tokenize")
-            body: Any = parse_json(await read_body(http)) if http.status == 200 else None
+            body = parse_json(await read_body(http)) if http.status == 200 else None
         finally:
             http.release()
-        if isinstance(body, dict):
-            count, length = body.get("count"), body.get("max_model_len")
-            if type(count) is int and type(length) is int and count >= 0 and length > 0:
+        match body:
+            case {"count": int(count), "max_model_len": int(length)} if count >= 0 and length > 0:
                 return count, length
         raise UpstreamInvalidResponse("the model's server does not count tokens")
