@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from types import UnionType
 from typing import Any
 
@@ -31,9 +31,6 @@ from gateway.stream.batches import Singles
 
 Step = str | Mapping[str, Any]
 Script = Sequence[Step]
-
-MAX_HEARD = 64
-"""Exchanges that a backend remembers."""
 
 HELLO: Script = ("Hello", " world", {"finish": "stop"}, {"usage": [7, 2]})
 
@@ -72,11 +69,7 @@ STEPS: Mapping[str, tuple[type | UnionType, Callable[[Any, int], Action]]] = {
 
 
 class ScriptedBackend:
-    """Plays ``scripts`` in turn, one for each exchange; the last one repeats.
-
-    ``heard`` holds the last ``MAX_HEARD`` exchanges, ``active`` is the number of open ones, ``left_early`` the number
-    of those that were left before the end of their script.
-    """
+    """Plays ``scripts`` in turn, one for each exchange; the last one repeats."""
 
     capabilities = ENGINES["openai"]
 
@@ -84,10 +77,7 @@ class ScriptedBackend:
         """Raises ``ValueError`` for an invalid step."""
         self._scripts = [[_action(step) for step in script] for script in scripts or (HELLO,)]
         self._label = label
-        self.heard: list[Exchange] = []
         self._opened = 0
-        self.active = 0
-        self.left_early = 0
 
     @classmethod
     def from_target(cls, target: TargetSpec) -> ScriptedBackend:
@@ -106,17 +96,10 @@ class ScriptedBackend:
         """See ``Backend``."""
         script = self._scripts[min(self._opened, len(self._scripts) - 1)]
         self._opened += 1
-        self.heard = [*self.heard[1 - MAX_HEARD :], exchange]
         if exchange.endpoint == "embeddings" and not any(isinstance(act, Document | GatewayError) for act in script):
             raise UpstreamInvalidResponse("the script has no document step, which an embeddings request needs")
-        self.active += 1
-        self.left_early += 1
-        events = self._play(script)
-        try:
+        async with aclosing(self._play(script)) as events:
             yield Singles(events)
-        finally:
-            self.active -= 1
-            await events.aclose()
 
     async def _play(self, script: Sequence[Action]) -> AsyncGenerator[Event, None]:
         begun = False
@@ -125,13 +108,11 @@ class ScriptedBackend:
                 await asyncio.sleep(action)
                 continue
             if isinstance(action, GatewayError):
-                self.left_early -= 1
                 raise type(action)(action.message)
             if not begun:
                 begun = True
                 yield Begun(self._label)
             yield action
-        self.left_early -= 1
 
 
 def _action(step: Step) -> Action:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from gateway.backend.scripted import ScriptedBackend
 from gateway.core.errors import ServerDraining
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.edge.cancellation import Cancellation, ClientGone
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.asking import exchange
+from tests.recording_backend import RecordingBackend
 
 
 def ended(
@@ -215,7 +215,7 @@ def test_a_total_that_is_up_as_somebody_leaves_hides_nobody(
 
     async def work(job: Cancellation) -> str:
         loop = asyncio.get_running_loop()
-        engine = ClosesSlowly(ScriptedBackend(["a", {"pause": 9}]))
+        engine = ClosesSlowly(RecordingBackend(["a", {"pause": 9}]))
         async with Timeouts(engine, 60, TOTAL).open(exchange()) as events:
             await events.next_batch()
             await events.next_batch()

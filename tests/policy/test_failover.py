@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from gateway.backend.scripted import ERRORS, Script, ScriptedBackend
+from gateway.backend.scripted import ERRORS, Script
 from gateway.core.errors import UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.failover import Failover
@@ -17,6 +17,7 @@ from gateway.policy.deliver.load_balancer import Replica, RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after, listen
+from tests.recording_backend import RecordingBackend
 
 FINE: Script = ("fine", {"finish": "stop"})
 
@@ -58,9 +59,9 @@ def failover(
     return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), observe)
 
 
-def failing(code: str, times: int = 1) -> ScriptedBackend:
+def failing(code: str, times: int = 1) -> RecordingBackend:
     """Fails ``times`` times, then is fine."""
-    return ScriptedBackend(*[[{"error": code}]] * times, FINE)
+    return RecordingBackend(*[[{"error": code}]] * times, FINE)
 
 
 def test_every_upstream_error_has_its_row() -> None:
@@ -69,7 +70,7 @@ def test_every_upstream_error_has_its_row() -> None:
 
 @pytest.mark.parametrize("code", AGAIN)
 def test_an_error_is_answered_by_another_target_where_that_may_help(code: str) -> None:
-    first, second, seen = failing(code, 9), ScriptedBackend(FINE), list[tuple[str, str]]()
+    first, second, seen = failing(code, 9), RecordingBackend(FINE), list[tuple[str, str]]()
     heard = ask(failover(first, second, seen=seen))
     if AGAIN[code] == NEVER:
         assert (heard.code, len(first.heard), len(second.heard)) == (code, 1, 0)
@@ -109,7 +110,7 @@ def test_attempts_are_an_upper_limit_over_all_targets() -> None:
 
 
 def test_failures_of_different_kinds_are_counted_apart() -> None:
-    only = ScriptedBackend([{"error": "upstream_overloaded"}], [{"error": "upstream_disconnected"}], FINE)
+    only = RecordingBackend([{"error": "upstream_overloaded"}], [{"error": "upstream_disconnected"}], FINE)
     heard = ask(failover(only))
     assert (heard.texts, heard.attempts) == ({0: "fine"}, 3)
 
@@ -124,7 +125,7 @@ class Stale:
     def open(self, asked: Exchange) -> AbstractAsyncContextManager[Events]:
         self.opened += 1
         if self.opened > self.times:
-            return ScriptedBackend(FINE).open(asked)
+            return RecordingBackend(FINE).open(asked)
         error = UpstreamDisconnected("closed")
         error.stale = True
         raise error
@@ -143,13 +144,13 @@ def test_one_stale_connection_is_repeated_at_once_and_counted(
 
 
 def test_a_stale_connection_is_repeated_at_the_same_target() -> None:
-    stale, other = Stale(1), ScriptedBackend(FINE)
+    stale, other = Stale(1), RecordingBackend(FINE)
     heard = ask(failover(stale, other))
     assert heard.log == ("m/0", 2, 1)
 
 
 def test_each_call_starts_one_target_further_on() -> None:
-    backends = [ScriptedBackend(FINE) for _ in range(3)]
+    backends = [RecordingBackend(FINE) for _ in range(3)]
     stack = failover(*backends)
 
     async def run() -> list[str]:
@@ -159,13 +160,13 @@ def test_each_call_starts_one_target_further_on() -> None:
 
 
 def test_nothing_is_retried_once_the_answer_has_begun() -> None:
-    first, second = ScriptedBackend(["Hel", {"error": "upstream_disconnected"}]), ScriptedBackend(FINE)
+    first, second = RecordingBackend(["Hel", {"error": "upstream_disconnected"}]), RecordingBackend(FINE)
     heard = ask(failover(first, second))
     assert (heard.texts, heard.code, len(second.heard)) == ({0: "Hel"}, "upstream_disconnected", 0)
 
 
 def test_an_answer_that_never_begins_is_retried_elsewhere_and_the_first_is_closed() -> None:
-    slow, fine = ScriptedBackend([{"pause": 9}, "late"]), ScriptedBackend(FINE)
+    slow, fine = RecordingBackend([{"pause": 9}, "late"]), RecordingBackend(FINE)
     heard = ask(failover(slow, fine, wait=0.03))
     assert (heard.texts, heard.log) == ({0: "fine"}, ("m/1", 2, 1))
     assert (slow.active, slow.left_early) == (0, 1)
@@ -204,26 +205,26 @@ def test_a_long_wait_is_the_clients_to_do() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
 def test_leaving_early_releases_the_target(count: int) -> None:
-    inner = ScriptedBackend(["a", "b", "c", {"finish": "stop"}])
+    inner = RecordingBackend(["a", "b", "c", {"finish": "stop"}])
     leave_after(failover(inner), count)
     assert (inner.active, inner.left_early, len(inner.heard)) == (0, 1, 1)
 
 
 def test_leaving_during_a_retry_asks_nobody_else() -> None:
-    first, second = failing("upstream_unreachable"), ScriptedBackend([{"pause": 9}, "late"])
-    third = ScriptedBackend(FINE)
+    first, second = failing("upstream_unreachable"), RecordingBackend([{"pause": 9}, "late"])
+    third = RecordingBackend(FINE)
     cancel_after(failover(first, second, third), 0.03)
     assert (second.active, second.left_early, len(third.heard)) == (0, 1, 0)
 
 
 @pytest.mark.parametrize("attempts", [1, 3], ids=["at the first target", "in the pause before a repeat"])
 def test_a_call_that_runs_out_of_time_knows_its_attempts_and_its_target(attempts: int) -> None:
-    refusing = Refusing(UpstreamOverloaded, 1.0) if attempts == 3 else ScriptedBackend([{"pause": 9}, "late"])
+    refusing = Refusing(UpstreamOverloaded, 1.0) if attempts == 3 else RecordingBackend([{"pause": 9}, "late"])
     heard = ask(Timeouts(failover(refusing, attempts=attempts, wait=5.0), 5.0, 0.05))  # type: ignore[arg-type]
     assert (heard.code, heard.log) == ("upstream_timeout", ("m/0", 1, 0))
 
 
 def test_a_cancelled_call_knows_its_attempts_and_its_target() -> None:
     asked = exchange()
-    cancel_after(failover(failing("upstream_unreachable"), ScriptedBackend([{"pause": 9}, "late"])), 0.03, asked)
+    cancel_after(failover(failing("upstream_unreachable"), RecordingBackend([{"pause": 9}, "late"])), 0.03, asked)
     assert (asked.attempts.target, asked.attempts.count) == ("m/1", 2)

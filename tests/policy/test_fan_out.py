@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.backend.scripted import Script, ScriptedBackend, Step
+from gateway.backend.scripted import Script, Step
 from gateway.calls.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core.errors import DeadlineExceeded
@@ -20,6 +20,7 @@ from gateway.policy.deliver.load_balancer import Replica, RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after
+from tests.recording_backend import RecordingBackend
 
 UNSURE = UpstreamCapabilities(lists=None, choices=None)
 CAN = UpstreamCapabilities(lists=True, choices=True)
@@ -42,27 +43,27 @@ def notices(heard: Heard) -> list[str]:
 
 
 def test_one_choice_passes_untouched() -> None:
-    inner = ScriptedBackend(script("a"))
+    inner = RecordingBackend(script("a"))
     asked = exchange("p", prompt_is_list=True)
     heard = ask(FanOut(inner, CAN, TOTAL), asked)
     assert (heard.texts, inner.heard, notices(heard)) == ({0: "a"}, [asked], [])
 
 
 def test_a_list_of_one_is_sent_as_a_string_unless_lists_are_known_to_do() -> None:
-    inner = ScriptedBackend(script("a"))
+    inner = RecordingBackend(script("a"))
     ask(FanOut(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
     assert inner.heard == [exchange("p")]
 
 
 def test_an_engine_that_takes_everything_gets_everything() -> None:
-    inner = ScriptedBackend(script("a", "b", "c", "d"))
+    inner = RecordingBackend(script("a", "b", "c", "d"))
     heard = ask(FanOut(inner, CAN, TOTAL), exchange("p", "q", n=2))
     assert (heard.texts, len(inner.heard), notices(heard)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
     assert heard.usages == [Usage(7, 2)]
 
 
 def test_choices_an_engine_forgot_are_asked_for_one_by_one() -> None:
-    inner = ScriptedBackend(script("a"), script("b"), script("c"))
+    inner = RecordingBackend(script("a"), script("b"), script("c"))
     heard = ask(FanOut(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
     assert heard.texts == {0: "a", 1: "b", 2: "c"}
     assert heard.finishes == [(0, "stop"), (1, "stop"), (2, "stop")]
@@ -72,7 +73,7 @@ def test_choices_an_engine_forgot_are_asked_for_one_by_one() -> None:
 
 
 def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
-    inner = ScriptedBackend(script("a"), script("b"))
+    inner = RecordingBackend(script("a"), script("b"))
     heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
     assert heard.texts == {0: "a", 1: "b"}
     assert [(one.n, one.params["seed"]) for one in inner.heard] == [(1, 1), (1, 2)]
@@ -82,7 +83,7 @@ def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
 
 @pytest.mark.parametrize(("stream", "calls"), [(True, 2), (False, 1)], ids=["stream", "whole"])
 def test_only_a_stream_is_split_where_streams_carry_one_choice(stream: bool, calls: int) -> None:
-    inner = ScriptedBackend(*([script("a"), script("b")] if stream else [script("a", "b")]))
+    inner = RecordingBackend(*([script("a"), script("b")] if stream else [script("a", "b")]))
     habits = UpstreamCapabilities(lists=None, choices=None, streamed_choices=False)
     heard = ask(FanOut(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
     assert (heard.texts, len(inner.heard)) == ({0: "a", 1: "b"}, calls)
@@ -90,7 +91,7 @@ def test_only_a_stream_is_split_where_streams_carry_one_choice(stream: bool, cal
 
 @pytest.mark.parametrize("code", ["upstream_rejected_request", "upstream_error"], ids=["with a 400", "with a 500"])
 def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> None:
-    inner = ScriptedBackend([{"error": code}], script("a"), script("b"), script("c"))
+    inner = RecordingBackend([{"error": code}], script("a"), script("b"), script("c"))
     heard = ask(
         FanOut(FirstTokenGate(inner, 1.0), UNSURE, TOTAL), exchange("p", "q", "r")
     )  # its gate makes ``open`` raise
@@ -108,14 +109,14 @@ def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> N
     ids=["another refusal", "an operator's mistake", "lists are known to do"],
 )
 def test_other_refusals_are_passed_on(habits: UpstreamCapabilities, code: str) -> None:
-    inner = ScriptedBackend([{"error": code}], script("a"))
+    inner = RecordingBackend([{"error": code}], script("a"))
     heard = ask(FanOut(FirstTokenGate(inner, 1.0), habits, TOTAL), exchange("p", "q"))
     assert (heard.code, len(inner.heard)) == (code, 1)
 
 
 def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either() -> None:
     # Two prompts with n=2, from an engine that may ignore n: its choice 1 would be prompt 1, or copy 1 of prompt 0.
-    inner = ScriptedBackend(script("p0"), script("p1"), script("q0"), script("q1"))
+    inner = RecordingBackend(script("p0"), script("p1"), script("q0"), script("q1"))
     heard = ask(
         FanOut(inner, UpstreamCapabilities(lists=True, choices=None), TOTAL),
         exchange("p", "q", n=2, params={"seed": 5}),
@@ -127,27 +128,27 @@ def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either
 
 
 def test_every_call_of_a_split_request_counts_as_an_attempt() -> None:
-    inner = ScriptedBackend(script("a"), [{"error": "upstream_overloaded"}], script("b"), script("c"))
+    inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}], script("b"), script("c"))
     stack = Failover(RoundRobin([Replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3))
     heard = ask(FanOut(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
     assert (heard.texts, heard.log) == ({0: "a", 1: "b", 2: "c"}, ("m/0", 4, 1))
 
 
 def test_token_ids_keep_their_order_too() -> None:
-    inner = ScriptedBackend(script("a"), script("b"))
+    inner = RecordingBackend(script("a"), script("b"))
     heard = ask(FanOut(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
     assert heard.texts == {0: "a", 1: "b"}
     assert [one.prompts for one in inner.heard] == [((1, 2),), ((3,),)]
 
 
 def test_a_call_that_fails_in_the_middle_ends_the_answer() -> None:
-    inner = ScriptedBackend(script("a"), [{"error": "upstream_overloaded"}])
+    inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}])
     heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q"))
     assert (heard.texts, heard.code, heard.usages, inner.active) == ({0: "a"}, "upstream_overloaded", [], 0)
 
 
 def test_usage_is_only_said_once_and_only_if_it_was_counted() -> None:
-    inner = ScriptedBackend(script("a", counted=False))
+    inner = RecordingBackend(script("a", counted=False))
     assert ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q")).usages == []
 
 
@@ -155,7 +156,7 @@ def test_usage_is_only_said_once_and_only_if_it_was_counted() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 4], ids=["before", "during", "after the first event", "in a nested call"])
 @pytest.mark.parametrize("habits", [UNSURE, CANNOT], ids=["filling up", "one by one"])
 def test_leaving_early_closes_whatever_is_open(count: int, habits: UpstreamCapabilities) -> None:
-    inner = ScriptedBackend(["a", {"finish": "stop"}], ["b", "c", {"finish": "stop"}])
+    inner = RecordingBackend(["a", {"finish": "stop"}], ["b", "c", {"finish": "stop"}])
     nested = count == 4
     extra = nested and habits is UNSURE  # the notice that choices were filled up
     leave_after(FanOut(inner, habits, TOTAL), count + extra, exchange("p", n=2))
@@ -165,13 +166,13 @@ def test_leaving_early_closes_whatever_is_open(count: int, habits: UpstreamCapab
 
 
 def test_a_hang_up_in_a_nested_call_closes_it() -> None:
-    inner = ScriptedBackend(["a", {"finish": "stop"}], ["b", {"pause": 9}, "c"])
+    inner = RecordingBackend(["a", {"finish": "stop"}], ["b", {"pause": 9}, "c"])
     cancel_after(FanOut(inner, CANNOT, TOTAL), 0.05, exchange("p", "q", "r"))
     assert (inner.active, inner.left_early, len(inner.heard)) == (0, 1, 2)
 
 
 def test_choices_of_nested_calls_are_numbered_anew() -> None:
-    heard = ask(FanOut(ScriptedBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
+    heard = ask(FanOut(RecordingBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
     assert [event.index for event in heard.events if isinstance(event, Delta)] == [0, 1, 2]
 
 
@@ -182,7 +183,7 @@ def test_choices_of_nested_calls_are_numbered_anew() -> None:
 class Client:
     """Who is given the events of a fanned-out call, cut at the stops."""
 
-    inner: ScriptedBackend
+    inner: RecordingBackend
     habits: UpstreamCapabilities
     asked: Exchange
     said: list[Event] = field(default_factory=list)
@@ -243,7 +244,7 @@ def test_every_choice_ends_at_its_own_stop(
 ) -> None:
     texts, said, ends = STOPPED[name]
     scripts = pieces(*texts)
-    inner = ScriptedBackend(*(scripts[:1] if habits is CAN else scripts[1:]))
+    inner = RecordingBackend(*(scripts[:1] if habits is CAN else scripts[1:]))
     client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",), stream=stream))
     asyncio.run(client.listen())
     assert (client.texts, client.ends, client.left) == (said, ends, False)
@@ -251,7 +252,7 @@ def test_every_choice_ends_at_its_own_stop(
 
 
 def test_a_choice_that_an_engine_forgot_is_cut_like_the_others() -> None:
-    inner = ScriptedBackend(["ab<", "eo>junk", {"pause": 9}], ["cd<eo", ">junk", {"pause": 9}])
+    inner = RecordingBackend(["ab<", "eo>junk", {"pause": 9}], ["cd<eo", ">junk", {"pause": 9}])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
     asyncio.run(client.listen())
     assert (client.texts, client.ends, len(inner.heard)) == ({0: "ab", 1: "cd"}, {0: HERE, 1: HERE}, 2)
@@ -259,7 +260,7 @@ def test_a_choice_that_an_engine_forgot_is_cut_like_the_others() -> None:
 
 def test_a_choice_of_which_only_half_a_stop_is_known_is_not_asked_for_again() -> None:
     other: list[Step] = [{"text": "cd", "index": 1}, {"finish": "stop", "index": 1}]
-    inner = ScriptedBackend([{"text": "<", "index": 1}, "ab<eo>", *other])
+    inner = RecordingBackend([{"text": "<", "index": 1}, "ab<eo>", *other])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
     asyncio.run(client.listen())
     assert (client.texts, client.ends, len(inner.heard)) == ({1: "<cd", 0: "ab"}, {0: HERE, 1: THERE}, 1)
@@ -276,9 +277,9 @@ def test_a_fanned_out_call_that_is_stopped_keeps_what_was_held(
     second: Script = ["cd", "<eo", {"pause": 9}]
     if habits is CAN:
         numbered: list[Step] = [{"text": text, "index": 1} for text in second if isinstance(text, str)]
-        inner = ScriptedBackend(["ab", "<e", *numbered, {"pause": 9}])
+        inner = RecordingBackend(["ab", "<e", *numbered, {"pause": 9}])
     else:
-        inner = ScriptedBackend(["ab<e", {"finish": "stop"}], second)
+        inner = RecordingBackend(["ab<e", {"finish": "stop"}], second)
     client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",)))
     client.slow = "cd" if busy else ""
     drains = how == "a drain"

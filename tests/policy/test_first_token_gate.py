@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from gateway.backend.scripted import Script, ScriptedBackend
+from gateway.backend.scripted import Script
 from gateway.core.errors import UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
 from tests.events import singly
 from tests.policy.asking import ask, cancel_after, exchange, leave_after
+from tests.recording_backend import RecordingBackend
 
 CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, does it tell the client anything?)
     "text": (Delta(0, "a"), True),
@@ -33,7 +34,7 @@ def test_content_is_what_tells_the_client_something(name: str) -> None:
 
 
 def test_the_gate_opens_with_the_first_meaningful_event_and_loses_nothing() -> None:
-    inner = ScriptedBackend(["", "", {"pause": 0.05}, "Hello", " world", {"finish": "stop"}])
+    inner = RecordingBackend(["", "", {"pause": 0.05}, "Hello", " world", {"finish": "stop"}])
 
     async def run() -> tuple[float, list[object]]:
         loop = asyncio.get_running_loop()
@@ -50,7 +51,7 @@ def test_the_gate_opens_with_the_first_meaningful_event_and_loses_nothing() -> N
 
 
 def test_an_endless_row_of_nothings_is_not_held_for_ever() -> None:
-    heard = ask(FirstTokenGate(ScriptedBackend([""] * (MAX_HELD + 5) + ["x", {"finish": "stop"}]), 1.0))
+    heard = ask(FirstTokenGate(RecordingBackend([""] * (MAX_HELD + 5) + ["x", {"finish": "stop"}]), 1.0))
     assert heard.texts == {0: "x"}
     assert len(heard.events) == 1 + MAX_HELD + 5 + 2
 
@@ -69,7 +70,7 @@ EARLY: dict[str, tuple[Script, str]] = {  # name: (script, error before anything
 @pytest.mark.parametrize("name", EARLY)
 def test_what_fails_before_the_first_content_never_opens(name: str) -> None:
     script, code = EARLY[name]
-    inner = ScriptedBackend(script)
+    inner = RecordingBackend(script)
 
     async def run() -> None:
         async with FirstTokenGate(inner, 0.05).open(exchange()):
@@ -82,25 +83,25 @@ def test_what_fails_before_the_first_content_never_opens(name: str) -> None:
 
 
 def test_after_the_first_content_the_gates_clock_has_stopped() -> None:
-    heard = ask(FirstTokenGate(ScriptedBackend(["a", {"pause": 0.1}, "b", {"finish": "stop"}]), 0.05))
+    heard = ask(FirstTokenGate(RecordingBackend(["a", {"pause": 0.1}, "b", {"finish": "stop"}]), 0.05))
     assert (heard.texts, heard.code) == ({0: "ab"}, None)
 
 
 def test_the_message_tells_how_long_was_waited() -> None:
-    heard = ask(FirstTokenGate(ScriptedBackend([{"pause": 5}]), 0.02))
+    heard = ask(FirstTokenGate(RecordingBackend([{"pause": 5}]), 0.02))
     assert isinstance(heard.error, UpstreamTimeout)
     assert "0.02 s" in heard.error.message
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
 def test_leaving_early_releases_the_backend(count: int) -> None:
-    inner = ScriptedBackend(["a", "b", "c", {"finish": "stop"}])
+    inner = RecordingBackend(["a", "b", "c", {"finish": "stop"}])
     leave_after(FirstTokenGate(inner, 1.0), count)
     assert (inner.active, inner.left_early) == (0, 1)
 
 
 @pytest.mark.parametrize("script", [[{"pause": 5}, "a"], ["a", {"pause": 5}, "b"]], ids=["at the gate", "behind it"])
 def test_a_cancelled_wait_releases_the_backend(script: Script) -> None:
-    inner = ScriptedBackend(script)
+    inner = RecordingBackend(script)
     cancel_after(FirstTokenGate(inner, 9.0), 0.03)
     assert (inner.active, inner.left_early) == (0, 1)

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.backend.scripted import Script, ScriptedBackend
+from gateway.backend.scripted import Script
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.asking import ask, cancel_after, exchange, leave_after
+from tests.recording_backend import RecordingBackend
 
 BEATS: Script = [step for text in "abcde" for step in ({"pause": 0.05}, text)]
 EMPTY_BEATS: Script = ["a", *[step for _ in range(20) for step in ({"pause": 0.02}, "")]]
@@ -37,7 +38,7 @@ CASES: dict[str, tuple[Script, float, float, str | None, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_an_answer_is_bounded(name: str) -> None:
     script, idle, total, code, text = CASES[name]
-    inner = ScriptedBackend(script)
+    inner = RecordingBackend(script)
     heard = ask(Timeouts(inner, idle, total))
     assert heard.code == code
     assert heard.texts.get(0, "").startswith(text)
@@ -47,7 +48,7 @@ def test_an_answer_is_bounded(name: str) -> None:
 
 @pytest.mark.parametrize("code", ["upstream_idle_timeout", "deadline_exceeded"])
 def test_a_timeout_closes_the_backend_and_says_which_limit_it_was(code: str) -> None:
-    inner = ScriptedBackend(["a", {"pause": 5}, "b"])
+    inner = RecordingBackend(["a", {"pause": 5}, "b"])
     idle, total = (0.03, 1.0) if code == "upstream_idle_timeout" else (1.0, 0.03)
     heard = ask(Timeouts(inner, idle, total))
     assert heard.code == code
@@ -59,14 +60,14 @@ def test_a_timeout_closes_the_backend_and_says_which_limit_it_was(code: str) -> 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
 def test_leaving_early_releases_the_backend(count: int) -> None:
-    inner = ScriptedBackend(["a", "b", "c"])
+    inner = RecordingBackend(["a", "b", "c"])
     leave_after(Timeouts(inner, 1, 1), count)
     assert (inner.active, inner.left_early) == (0, 1)
 
 
 @pytest.mark.parametrize("script", [[{"pause": 5}], ["a", {"pause": 5}]], ids=["at the start", "in between"])
 def test_a_cancelled_wait_is_no_timeout(script: Script) -> None:
-    inner = ScriptedBackend(script)
+    inner = RecordingBackend(script)
     cancel_after(Timeouts(inner, 9, 9), 0.03)
     assert (inner.active, inner.left_early) == (0, 1)
 
@@ -118,7 +119,7 @@ def test_an_engine_is_not_silent_while_nobody_listens(silent: bool) -> None:
     async def run() -> tuple[float, str]:
         began = time.monotonic()
         try:
-            async with Timeouts(ScriptedBackend(script), 0.2, 5).open(exchange()) as events:
+            async with Timeouts(RecordingBackend(script), 0.2, 5).open(exchange()) as events:
                 await events.next_batch()
                 await asyncio.sleep(0.5)
                 began = time.monotonic()

@@ -42,9 +42,8 @@ class EngineCache:
         state = tuple((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
         key = (target.path.resolve(), length, state)
         with self._loading:
-            engine = self._engines.get(key)
-            if engine is None:
-                engine = self._engines[key] = _load(target, target.path, length)
+            engine = self._engines.get(key) or _load(target, target.path, length)
+            self._engines[key] = engine
             return engine
 
 

@@ -59,6 +59,7 @@ class UpstreamErrorBody:
 
 USED_UP = "the gateway's account at the provider is used up"
 BAD_KEY = "the model's server refused the gateway's key; the operator has to check it"
+REDIRECTED = "the model's server answered with a redirect; the operator has to configure the final url"
 OVERLOADED = "the model's server is overloaded or not ready"
 
 # (error, its message, statuses, expression over code, type and message): the first match decides.
@@ -142,7 +143,11 @@ def error_for_status(
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
     """The error inside a JSON object that came with status 200; None if there is none. ``private``: see above."""
     parsed = _from_json(value)
-    return None if parsed is None else _error(_status_of(parsed), parsed, None, private)
+    if parsed is None:
+        return None
+    status = re.fullmatch(r"[45]\d\d", parsed.code)
+    implied = int(status[0]) if status else _WORDS.get(parsed.code) or _WORDS.get(parsed.type) or 500
+    return _error(implied, parsed, None, private)
 
 
 def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: float | None = None) -> float | None:
@@ -150,16 +155,17 @@ def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: 
 
     ``now``: seconds since the epoch, for dates.
     """
-    for text, scale in ((retry_after_ms, 0.001), (retry_after, 1.0)):
-        if text is not None and re.fullmatch(r"\s*-?\d{1,12}(\.\d{1,9})?\s*", text):
-            return _clamp(float(text) * scale)
-    if retry_after is None:
-        return None
-    try:
-        when = parsedate_to_datetime(retry_after).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return _clamp(when - (time.time() if now is None else now))
+    found = [
+        float(text) * scale
+        for text, scale in ((retry_after_ms, 0.001), (retry_after, 1.0))
+        if text is not None and re.fullmatch(r"\s*-?\d{1,12}(\.\d{1,9})?\s*", text)
+    ]
+    if not found:
+        try:
+            found = [parsedate_to_datetime(retry_after or "").timestamp() - (time.time() if now is None else now)]
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(found[0], 1.0), 3600.0)
 
 
 def read_error_body(body: bytes, content_type: str = "") -> UpstreamErrorBody:
@@ -217,16 +223,14 @@ def _error(
     words = f"{parsed.code}\n{parsed.type}\n{parsed.message[:MAX_SEARCHED].lower()}"
     for kind, message, statuses, pattern in _MEANINGS:
         if status in statuses and pattern.search(words):
-            return kind(message, param=_param(parsed) if kind is ContextLengthExceeded else None)
+            return kind(message, param=parsed.param if kind is ContextLengthExceeded else None)
     if 300 <= status < 400:
-        return UpstreamRedirect(
-            "the model's server answered with a redirect; the operator has to configure the final url"
-        )
+        return UpstreamRedirect(REDIRECTED)
     kind, message = _STATUSES.get(status, (UpstreamError, f"the model's server answered with status {status}"))
     if kind is UpstreamRejectedRequest:
         line = one_safe_line(parsed.message, private)
         reason = f": {line}" if line else f" without a usable reason{reply}"
-        return kind(message + reason, param=_param(parsed))
+        return kind(message + reason, param=parsed.param)
     error = kind(message, retry_after=retry_after if status in (429, 503, 529) else None)
     if kind is UpstreamError and 400 <= status < 500 and status not in _RETRY_OTHER_4XX:
         error.retryable = False  # the same request would be refused again
@@ -252,7 +256,7 @@ def _from_object(error: Mapping[str, Any]) -> UpstreamErrorBody:
         message=message if isinstance(message, str) else "",
         code=_word(error.get("code")),
         type=_word(error.get("type")),
-        param=param if isinstance(param, str) else None,
+        param=param if isinstance(param, str) and re.fullmatch(r"[\w.\[\]]{1,64}", param) else None,
     )
 
 
@@ -269,17 +273,3 @@ def _detail(detail: object) -> str:
         place = ".".join([str(step) for step in steps if isinstance(step, str | int) and step != "body"])
         return f"{place}: {message if isinstance(message, str) else 'invalid'}"
     return detail if isinstance(detail, str) else ""
-
-
-def _status_of(parsed: UpstreamErrorBody) -> int:
-    if re.fullmatch(r"[45]\d\d", parsed.code):
-        return int(parsed.code)
-    return _WORDS.get(parsed.code) or _WORDS.get(parsed.type) or 500
-
-
-def _param(parsed: UpstreamErrorBody) -> str | None:
-    return parsed.param if parsed.param and re.fullmatch(r"[\w.\[\]]{1,64}", parsed.param) else None
-
-
-def _clamp(seconds: float) -> float:
-    return min(max(seconds, 1.0), 3600.0)

@@ -69,13 +69,9 @@ def _chat_plain_text(choice: Mapping[str, Any]) -> object:
     return delta.get("content")
 
 
-def _completions_plain_text(choice: Mapping[str, Any]) -> object:
-    return choice.get("text")
-
-
 COMPLETIONS = ChoiceFormat(
     message=None,
-    plain_text=_completions_plain_text,
+    plain_text=lambda choice: choice.get("text"),
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
 )

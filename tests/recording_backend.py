@@ -1,0 +1,56 @@
+"""The scripted backend with a memory: which exchanges it got, and how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from gateway.backend.scripted import Script, ScriptedBackend
+from gateway.core.errors import GatewayError
+from gateway.core.events import Event
+from gateway.core.exchange import Events, Exchange
+from gateway.core.text_splice import TextSplice
+
+
+class RecordingBackend(ScriptedBackend):
+    """``heard``: the exchanges; ``active``: those open; ``left_early``: those left before the end of their script."""
+
+    def __init__(self, *scripts: Script, label: str = "scripted/0") -> None:
+        super().__init__(*scripts, label=label)
+        self.heard: list[Exchange] = []
+        self.active = 0
+        self.left_early = 0
+
+    @asynccontextmanager
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
+        self.heard.append(exchange)
+        async with super().open(exchange) as events:
+            watched = WatchedEvents(events)
+            self.active += 1
+            try:
+                yield watched
+            finally:
+                self.active -= 1
+                self.left_early += not watched.ended
+
+
+class WatchedEvents:
+    """The events of a script, and whether their end was reached."""
+
+    exhausted = False
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self.ended = False
+
+    async def next_batch(self) -> Sequence[Event]:
+        try:
+            batch = await self._events.next_batch()
+        except GatewayError:
+            self.ended = True
+            raise
+        self.ended = not batch
+        return batch
+
+    async def forward_text(self, passage: TextSplice) -> None:
+        await self._events.forward_text(passage)
