@@ -72,39 +72,36 @@ class EmbeddedBackend:
     def _request(self, exchange: Exchange, bos: dict[str, bool]) -> EngineRequest:
         params = read_params({**exchange.params, **bos}, self.engine.vocabulary_size)
         add = self._adds_bos if params.add_special_tokens is None else params.add_special_tokens
-        prompts = tuple(self._tokenize(prompt, add) for prompt in exchange.prompts)
-        for prompt in prompts:
-            self._check_length(len(prompt.tokens), params.max_tokens)
         return EngineRequest(
             params=params,
-            prompts=prompts,
+            prompts=tuple(self._tokenize(prompt, add, params.max_tokens) for prompt in exchange.prompts),
             n=exchange.n,
             stops=exchange.stops,
             stop_token_ids=frozenset(exchange.stop_token_ids),
         )
 
-    def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool) -> PromptTokens:
+    def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool, max_tokens: int) -> PromptTokens:
+        limit, size = self.engine.max_model_len, self.engine.vocabulary_size
         if isinstance(prompt, str):
             encoding = self.engine.vocabulary.encode(prompt, add_special_tokens)
             # The mask is 1 for added tokens; those behind the prompt do not count.
             added = (*encoding.special_tokens_mask, 0).index(0) if add_special_tokens else 0
-            return PromptTokens(tuple(encoding.ids), prompt, added)
-        if any(not 0 <= token < self.engine.vocabulary_size for token in prompt):
-            raise InvalidValue(f"token ids must lie between 0 and {self.engine.vocabulary_size - 1}", param="prompt")
-        return PromptTokens(prompt, None)
-
-    def _check_length(self, prompt: int, max_tokens: int) -> None:
-        """At least one token must fit behind the prompt; the answer ends with "length" when the context is full."""
-        limit = self.engine.max_model_len
-        if not prompt:
+            tokens = tuple(encoding.ids)
+        elif all(0 <= token < size for token in prompt):
+            tokens, added = prompt, 0
+        else:
+            raise InvalidValue(f"token ids must lie between 0 and {size - 1}", param="prompt")
+        if not tokens:
             raise InvalidValue("the prompt is empty, and this model's tokenizer adds nothing to it", param="prompt")
-        if prompt + min(max_tokens, 1) > limit:
+        # At least one token must fit behind the prompt; the answer ends with "length" when the context is full.
+        if len(tokens) + min(max_tokens, 1) > limit:
             raise ContextLengthExceeded(  # vLLM's words, which clients search for
-                f"This model's maximum context length is {limit} tokens, however you requested {prompt + max_tokens} "
-                f"tokens ({prompt} in your prompt; {max_tokens} for the completion). "
+                f"This model's maximum context length is {limit} tokens, however you requested "
+                f"{len(tokens) + max_tokens} tokens ({len(tokens)} in your prompt; {max_tokens} for the completion). "
                 "Please reduce your prompt; or completion length.",
                 param="prompt",
             )
+        return PromptTokens(tokens, prompt if isinstance(prompt, str) else None, added)
 
 
 def _check(exchange: Exchange) -> None:

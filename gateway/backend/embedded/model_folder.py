@@ -130,14 +130,10 @@ def _rope_frequencies(config: Mapping[str, Any], head_dim: int) -> tuple[float, 
     if missing := [key for key in keys if key not in rope]:
         raise ValueError(f"config.json: rope_type llama3 needs {', '.join(missing)}")
     factor, low, high, length = (float(rope[key]) for key in keys)
-
-    def scaled(frequency: float) -> float:
-        """Slow pairs turn ``factor`` times slower, fast ones as before, those between by interpolation."""
-        turns = length * frequency / (2 * math.pi)
-        kept = min(1.0, max(0.0, (turns - low) / (high - low)))
-        return frequency * (kept + (1 - kept) / factor)
-
-    return tuple(map(scaled, plain))
+    # Slow pairs turn ``factor`` times slower, fast ones as before, those between by interpolation.
+    turns = length * np.array(plain) / (2 * math.pi)
+    kept = np.clip((turns - low) / (high - low), 0, 1)
+    return tuple(np.multiply(plain, kept + (1 - kept) / factor).tolist())
 
 
 def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.openai.error_mapping import error_in_body
 from gateway.backend.openai.events import read_usage
 from gateway.backend.openai.response_body import parse_json
@@ -17,12 +16,8 @@ from gateway.core.text_splice import TextSplice
 class EmbeddingsEvents(UpstreamRequest):
     """An embeddings request and its events."""
 
-    __slots__ = ("exhausted",)
-
-    def __init__(self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str) -> None:
-        super().__init__(endpoint, content, request_id, target)
-        self.exhausted = False
-        """See ``Events``."""
+    exhausted = False
+    """See ``Events``."""
 
     async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``: a document has no text to forward."""
