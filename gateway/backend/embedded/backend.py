@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ class EmbeddedBackend:
                 yield event
                 usage = isinstance(event, Usage)
 
-    def _request(self, exchange: Exchange, bos: dict[str, bool]) -> EngineRequest:
+    def _request(self, exchange: Exchange, bos: Mapping[str, bool]) -> EngineRequest:
         params = read_params({**exchange.params, **bos}, self.engine.vocabulary_size)
         add = self._adds_bos if params.add_special_tokens is None else params.add_special_tokens
         return EngineRequest(
