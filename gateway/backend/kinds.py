@@ -7,28 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
 
 from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.engines import EngineCapabilities
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.litellm.backend import LiteLLMBackend
 from gateway.backend.openai.chat import ChatBackend
 from gateway.backend.openai.completions import CompletionsBackend
 from gateway.backend.scripted import ScriptedBackend
 from gateway.config.snapshot import TargetSpec
-from gateway.core.exchange import Backend
 
-
-class TargetBackend(Backend, Protocol):
-    """The backend of one target."""
-
-    @property
-    def capabilities(self) -> EngineCapabilities:
-        """The input that its engine accepts in one call."""
-        ...
-
+TargetBackend = CompletionsBackend | ChatBackend | LiteLLMBackend | EmbeddedBackend | ScriptedBackend
+"""The backend of one target; each has the ``capabilities`` of its engine."""
 
 BackendFactory = Callable[[TargetSpec, HttpClient, EngineCache, float], TargetBackend]
 """(target, HTTP client, loaded models, connect timeout in seconds) → backend. Raises ``ConfigError``."""

@@ -72,13 +72,8 @@ class EmbeddedBackend:
     def _request(self, exchange: Exchange, bos: Mapping[str, bool]) -> EngineRequest:
         params = read_params({**exchange.params, **bos}, self.engine.vocabulary_size)
         add = self._adds_bos if params.add_special_tokens is None else params.add_special_tokens
-        return EngineRequest(
-            params=params,
-            prompts=tuple(self._tokenize(prompt, add, params.max_tokens) for prompt in exchange.prompts),
-            n=exchange.n,
-            stops=exchange.stops,
-            stop_token_ids=frozenset(exchange.stop_token_ids),
-        )
+        prompts = tuple(self._tokenize(prompt, add, params.max_tokens) for prompt in exchange.prompts)
+        return EngineRequest(exchange=exchange, params=params, prompts=prompts)
 
     def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool, max_tokens: int) -> PromptTokens:
         limit, size = self.engine.max_model_len, self.engine.vocabulary_size

@@ -68,7 +68,7 @@ class Engine:
 
     def submit(self, request: EngineRequest) -> RunningRequest:
         """Queue a request. Raises ``Overloaded`` if too many choices wait."""
-        choices = len(request.prompts) * request.n
+        choices = len(request.prompts) * request.exchange.n
         if self._waiting and len(self._waiting) + choices > MAX_WAITING:
             raise Overloaded("the embedded engine has too many calls waiting; try again shortly", retry_after=1.0)
         running = RunningRequest(request, asyncio.Queue(), unfinished=choices)

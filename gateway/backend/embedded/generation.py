@@ -28,18 +28,19 @@ class Generation:
     """One choice of one request."""
 
     def __init__(self, request: EngineRequest, index: int, config: ModelConfig, vocabulary: Vocabulary) -> None:
+        exchange = request.exchange
         self._params, self._index, self._vocabulary = request.params, index, vocabulary
-        self._prompt = request.prompts[index // request.n]
+        self._prompt = request.prompts[index // exchange.n]
         self._limit = min(request.params.max_tokens, config.max_position_embeddings - len(self._prompt.tokens))
-        self._stop_token_ids = request.stop_token_ids
+        self._stop_token_ids = exchange.stop_token_ids
         self._eos_token_ids = frozenset() if request.params.ignore_eos else config.eos_token_ids
         self._pending = self._prompt.tokens
         """Tokens that the model has not seen."""
         self._prompt_entries: list[TokenLogprob] = []
         """Log probabilities of the prompt's tokens from the second on."""
-        self._sampler = Sampler(request.params, index % request.n)
+        self._sampler = Sampler(request.params, index % exchange.n)
         self._decoder = TokenDecoder(vocabulary, request.params.skip_special_tokens)
-        self._cutter = ChoiceCutter(index, stop_set(request.stops))
+        self._cutter = ChoiceCutter(index, stop_set(exchange.stops))
         self._decoded = 0
         """Characters of the text, including an echo."""
         self.cache = KeyValueCache(config)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,9 @@ class PromptTokens:
 class EngineRequest:
     """One call: every prompt ``n`` times."""
 
+    exchange: Exchange
     params: CallParams
     prompts: tuple[PromptTokens, ...]
-    n: int = 1
-    stops: tuple[str, ...] = ()
-    stop_token_ids: frozenset[int] = frozenset()
 
 
 def read_params(params: Mapping[str, Any], vocabulary_size: int) -> CallParams:

@@ -119,8 +119,6 @@ _WORDS: Mapping[str, int] = {
     "not_found_error": 404, "notfounderror": 404, "model_not_found": 404,
 }  # fmt: skip
 
-_RETRY_OTHER_4XX = frozenset({409, 425})
-
 
 def error_for_status(
     status: int,
@@ -232,7 +230,7 @@ def _error(
         reason = f": {line}" if line else f" without a usable reason{reply}"
         return kind(message + reason, param=parsed.param)
     error = kind(message, retry_after=retry_after if status in (429, 503, 529) else None)
-    if kind is UpstreamError and 400 <= status < 500 and status not in _RETRY_OTHER_4XX:
+    if kind is UpstreamError and 400 <= status < 500 and status not in (409, 425):
         error.retryable = False  # the same request would be refused again
     return error
 
