@@ -121,7 +121,7 @@ class Engine:
         return batch
 
     def _step(self, batch: Sequence[Generation]) -> list[list[Event]]:
-        """Compute one step; returns the events of each choice."""
+        """Compute one step, in a thread; returns the events of each choice."""
         states = self._model.step([(choice.next_tokens, choice.cache) for choice in batch])
         wanted = [choice.wanted(rows) for choice, rows in zip(batch, states, strict=True)]
         scored = self._model.logits(np.concatenate(wanted))
