@@ -114,7 +114,7 @@ class Generation:
     ) -> list[Event]:
         """The end without a stop string: the text that was held is sent."""
         events = self._add(self._decoder.flush(), entries)
-        return events if self._cutter.ended else events + self._cutter.end(Finish(self._index, reason, matched))
+        return [*events, *self._cutter.end(Finish(self._index, reason, matched))]
 
     def _add(self, text: str, entries: tuple[TokenLogprob, ...] | None) -> list[Event]:
         """The events of more text, up to a stop string."""
