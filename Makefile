@@ -39,11 +39,11 @@ $(VENV)/.test-ready: requirements-dev.lock $(VENV)/.run-ready
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-## Measure the gateway beside its peers (more than an hour); BENCH="--only nonstream" make bench measures less.
+## Benchmark the gateway and its peers (more than an hour); BENCH="--only nonstream" make bench measures one group.
 bench: $(VENV)/.test-ready
 	@$(BIN)/python -m bench $(BENCH)
 
-## Does the performance suite run? A few seconds, the gateway only.
+## Check that the benchmark suite runs: a few seconds, the gateway only.
 bench-smoke: $(VENV)/.test-ready
 	@$(BIN)/python -m bench --smoke --out .bench/smoke.json
 

@@ -1,4 +1,4 @@
-"""How is each kind of scenario measured? One function a kind; each gives the numbers of one subject in one round."""
+"""One function for each kind of scenario; it returns the metrics of one system in one round."""
 
 from __future__ import annotations
 
@@ -11,228 +11,243 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import calls
-from bench.ask import ask_json
-from bench.interpreter import OtherPython, check_same
-from bench.lab import Lab, Running, headers_json
-from bench.processes import LOAD, PROXY, Child, Unfit, cpu_seconds, rss_bytes, running
+from bench.gateway_variants import ROOT
+from bench.load.http_client import request_json
+from bench.load.load_generator import run_load
+from bench.processes import LOAD_CORE, SYSTEM_CORE, ChildProcess, MeasurementError, rss_bytes
+from bench.rendering.python_build import DifferentPython, check_same_build
 from bench.scenarios import Scenario
-from bench.subjects import Subject, environment
-from bench.variants import ROOT
+from bench.systems import System, environment
+from bench.testbed import RunningSystem, Testbed
 
-Numbers = dict[str, float]
+Metrics = dict[str, float]
+
+WARM_UP = 1.0
+"""Seconds of load before a system's first measurement in a scenario, and seconds over which streams are started."""
+SETTLE = 1.0
+"""Seconds between opening the idle streams and reading the memory."""
+FREE_TIMEOUT = 10.0
+"""Seconds for the upstream's streams to end after all clients have disconnected."""
+REFERENCE_PACKAGES = ("opencompass", "lazyllm")
+"""Systems of the scenario ``renders`` that run on a Python of their own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How much work one run may be."""
+class RunOptions:
+    """Options that apply to every measurement."""
 
     seconds: float = 3.0
-    """Of one measurement."""
-    warm: float = 1.0
-    """Of load before a subject's first measurement in a scenario; 0: none."""
-    most: int = 100_000
-    """Connections or streams at most."""
+    """Duration of one measurement."""
+    warm_up: bool = True
+    max_concurrency: int = 100_000
+    """Limit of connections or streams."""
     opencompass: Path | None = None
-    """A Python that has OpenCompass, for comparison."""
+    """A Python with OpenCompass installed."""
     lazyllm: Path | None = None
-    """One that has LazyLLM."""
+    """A Python with LazyLLM installed."""
     any_python: bool = False
-    """Compare with originals that run on another build of Python."""
+    """Accept reference packages on another build of Python."""
 
 
-SETTLE = 1.0
-"""Seconds between opening the idle streams and looking at the memory."""
-WARM = 1.0
-"""Seconds in which the streams of a scenario are started, evenly."""
-FREED = 10.0
-"""Seconds the upstream's streams may take to end after all clients have left."""
+def measure_nonstream(
+    testbed: Testbed, system: System, scenario: Scenario, options: RunOptions, first_round: bool
+) -> Metrics:
+    """Throughput, latency and CPU time of non-streamed requests."""
+    running = testbed.running_system(system, streaming=False)
+    body, headers = running.write_request_body(scenario, stream=False), running.headers()
 
+    def load(seconds: float) -> dict[str, float]:
+        connections = min(scenario.concurrency, options.max_concurrency)
+        context = running.context
+        return run_load(context.port, system.path, body, headers, connections, seconds, context.folder)
 
-def measure_calls(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """Whole answers a second."""
-    run = lab.started(subject, fast=True)
-    count = min(scenario.count, effort.most)
-    request = lab.request_file(run, scenario, stream=False)
-    headers = dict(run.subject.headers(run.place))
-    if first and effort.warm:
-        calls.drive(run.place.port, subject.path, request, headers, count, effort.warm, run.place.folder)
-    hits, cpu = run.engine.hits(), cpu_seconds(run.session) if run.session else 0.0
-    seen = calls.drive(run.place.port, subject.path, request, headers, count, effort.seconds, run.place.folder)
-    used = (cpu_seconds(run.session) if run.session else 0.0) - cpu
-    good = seen["requests"] - seen["bad_status"]
-    if good < 1 or seen["bad_status"] > 0.01 * seen["requests"]:
-        raise Unfit(f"{seen['bad_status']:.0f} of {seen['requests']:.0f} answers were no 200")
-    return {
-        "requests_per_second": good / seen["seconds"],
-        "p50_ms": seen["p50_ms"],
-        "p99_ms": seen["p99_ms"],
-        "errors": seen["errors"] + seen["bad_status"],
-        "upstream_per_request": (run.engine.hits() - hits) / seen["requests"],
-        **({"cpu_us": used / seen["requests"] * 1e6, "load": used / seen["seconds"]} if run.session else {}),
-    }
-
-
-def measure_streams(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """Events on time."""
-    run = lab.started(subject, fast=False)
-    run.engine.pace(scenario)
-    command = _client("paced", lab, run, scenario, effort)
-    command += ["--seconds", str(effort.seconds), "--warm", str(min(WARM, effort.seconds))]
-    command += ["--session", str(run.session)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=effort.seconds + 60, check=False, cwd=ROOT)
-    if done.returncode:
-        raise Unfit(f"the stream client failed: {done.stderr.strip()[-200:]}")
-    seen = json.loads(done.stdout.splitlines()[-1])
-    if not seen["events"]:
-        raise Unfit(f"no event came through: {seen['reason'] or 'nothing was said'}")
-    due = min(scenario.count, effort.most) * seen["seconds"] * 1000 / scenario.gap_ms
-    return {
-        "events_per_second": seen["events"] / seen["seconds"],
-        "share_of_due": seen["events"] / due,
-        "first_p50_ms": seen["first_ms"][0],
-        "first_p99_ms": seen["first_ms"][1],
-        "delay_p50_ms": seen["delay_ms"][0],
-        "delay_p99_ms": seen["delay_ms"][1],
-        "delay_max_ms": seen["delay_ms"][2],
-        "errors": seen["errors"],
-        **(
-            {"cpu_us": seen["cpu_seconds"] / seen["events"] * 1e6, "load": seen["cpu_seconds"] / seen["seconds"]}
-            if run.session
-            else {}
-        ),
-    }
-
-
-def measure_idle(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """Memory of waiting streams, and how soon the upstream's end when their readers leave; a new process each time."""
-    with lab.fresh(subject, fast=False) as run:
-        run.engine.pace(scenario)
-        bare = rss_bytes(run.session)
-        client = Child(
-            _client("idle", lab, run, scenario, effort), LOAD, run.place.folder / "client.log", cwd=ROOT, pipes=True
+    if first_round and options.warm_up:
+        load(WARM_UP)
+    upstream_before, cpu_before = running.upstream.request_count(), running.cpu_seconds()
+    counts = load(options.seconds)
+    cpu = running.cpu_seconds() - cpu_before
+    succeeded = counts["requests"] - counts["bad_status"]
+    if succeeded < 1 or counts["bad_status"] > 0.01 * counts["requests"]:
+        raise MeasurementError(
+            f"{counts['bad_status']:.0f} of {counts['requests']:.0f} responses had another status than 200"
         )
-        with running(client):
+    return {
+        "requests_per_second": succeeded / counts["seconds"],
+        "p50_ms": counts["p50_ms"],
+        "p99_ms": counts["p99_ms"],
+        "errors": counts["errors"] + counts["bad_status"],
+        "upstream_per_request": (running.upstream.request_count() - upstream_before) / counts["requests"],
+        **_cpu_metrics(running, cpu, counts["requests"], counts["seconds"]),
+    }
+
+
+def measure_streams(
+    testbed: Testbed, system: System, scenario: Scenario, options: RunOptions, first_round: bool
+) -> Metrics:
+    """Time to the first token, delay and CPU time of streamed events."""
+    running = testbed.running_system(system, streaming=True)
+    running.upstream.configure_streams(scenario)
+    command = _stream_client("paced", running, scenario, options)
+    command += ["--seconds", str(options.seconds), "--warm", str(min(WARM_UP, options.seconds))]
+    command += ["--session", str(running.session)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds + 60, check=False, cwd=ROOT)
+    if done.returncode:
+        raise MeasurementError(f"the stream client failed: {done.stderr.strip()[-200:]}")
+    counts = json.loads(done.stdout.splitlines()[-1])
+    if not counts["events"]:
+        raise MeasurementError(f"no event was received: {counts['first_error'] or 'no error was reported'}")
+    events_due = min(scenario.concurrency, options.max_concurrency) * counts["seconds"] * 1000 / scenario.interval_ms
+    return {
+        "events_per_second": counts["events"] / counts["seconds"],
+        "share_of_due": counts["events"] / events_due,
+        "first_p50_ms": counts["first_ms"][0],
+        "first_p99_ms": counts["first_ms"][1],
+        "delay_p50_ms": counts["delay_ms"][0],
+        "delay_p99_ms": counts["delay_ms"][1],
+        "delay_max_ms": counts["delay_ms"][2],
+        "errors": counts["errors"],
+        **_cpu_metrics(running, counts["cpu_seconds"], counts["events"], counts["seconds"]),
+    }
+
+
+def measure_idle(
+    testbed: Testbed, system: System, scenario: Scenario, options: RunOptions, first_round: bool
+) -> Metrics:
+    """Memory of idle streams, and time until the upstream's streams end after all clients disconnect. A new process."""
+    with testbed.start_system(system, streaming=True) as running:
+        running.upstream.configure_streams(scenario)
+        rss_before = rss_bytes(running.session)
+        command = _stream_client("idle", running, scenario, options)
+        with ChildProcess(command, LOAD_CORE, running.context.folder / "client.log", cwd=ROOT, pipes=True) as client:
             began = time.monotonic()
-            ready = json.loads(_line(client) or "{}")
-            wanted = min(scenario.count, effort.most)
-            if ready.get("ready", 0) < wanted:
-                raise Unfit(f"{ready.get('ready', 0)} of {wanted} streams began: {ready.get('reason', '')}")
-            opened = time.monotonic() - began
-            settle = min(SETTLE, effort.seconds)
+            opened = json.loads(_read_line(client) or "{}")
+            wanted = min(scenario.concurrency, options.max_concurrency)
+            if opened.get("ready", 0) < wanted:
+                raise MeasurementError(
+                    f"{opened.get('ready', 0)} of {wanted} streams started: {opened.get('first_error', '')}"
+                )
+            open_seconds = time.monotonic() - began
+            settle = min(SETTLE, options.seconds)
             time.sleep(settle)
-            full, cpu = rss_bytes(run.session), cpu_seconds(run.session)
+            rss, cpu = rss_bytes(running.session), running.cpu_seconds()
             time.sleep(settle)
-            resting = (cpu_seconds(run.session) - cpu) / settle
+            idle_cpu = (running.cpu_seconds() - cpu) / settle
             assert client.popen.stdin is not None
-            client.popen.stdin.write(b"leave\n")
+            client.popen.stdin.write(b"close\n")
             client.popen.stdin.flush()
-            left = json.loads(_line(client) or "{}")
-            running_on, freed = _freed(run)
+            closed = json.loads(_read_line(client) or "{}")
+            left_running, last_abort_ns = _wait_for_free_upstream(running)
         return {
-            "kb_per_stream": (full - bare) / wanted / 1024,
-            "rss_mb": full / 1e6,
-            "added_mb": (full - bare) / 1e6,
-            "open_seconds": opened,
-            "idle_load": resting,
-            **({"left_running": running_on} if running_on else {"freed_ms": (freed - left["closed_ns"]) / 1e6}),
+            "kb_per_stream": (rss - rss_before) / wanted / 1024,
+            "rss_mb": rss / 1e6,
+            "added_mb": (rss - rss_before) / 1e6,
+            "open_seconds": open_seconds,
+            "idle_core_busy": idle_cpu,
+            **(
+                {"left_running": left_running}
+                if left_running
+                else {"freed_ms": (last_abort_ns - closed["closed_ns"]) / 1e6}
+            ),
         }
 
 
-def measure_startup(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """A new process each time: how long to its first answer, and how large it is then."""
-    with lab.fresh(subject, fast=False) as run:
-        time.sleep(min(SETTLE, effort.seconds))
-        return {"ready_seconds": run.started, "rss_mb": rss_bytes(run.session) / 1e6}
+def measure_startup(
+    testbed: Testbed, system: System, scenario: Scenario, options: RunOptions, first_round: bool
+) -> Metrics:
+    """Time from start to the first response, and memory afterwards. A new process."""
+    with testbed.start_system(system, streaming=True) as running:
+        time.sleep(min(SETTLE, options.seconds))
+        return {"ready_seconds": running.ready_seconds, "rss_mb": rss_bytes(running.session) / 1e6}
 
 
-def measure_sdk(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """The SDK in a loop; anything else as whole answers."""
-    if subject.name != "litellm-sdk":
-        return measure_calls(lab, subject, scenario, effort, first)
-    engine = lab.engine(fast=True)
-    tasks = min(scenario.count, effort.most)
-    command = [sys.executable, "-m", "bench.sdk", str(engine.port), str(tasks), str(effort.seconds)]
-    return _json_of(lab, command, subject, effort.seconds + 90)
+def measure_litellm(
+    testbed: Testbed, system: System, scenario: Scenario, options: RunOptions, first_round: bool
+) -> Metrics:
+    """The LiteLLM SDK in a loop; any other system as ``measure_nonstream``."""
+    if system.name != "litellm-sdk":
+        return measure_nonstream(testbed, system, scenario, options, first_round)
+    upstream = testbed.upstream(streaming=False)
+    tasks = min(scenario.concurrency, options.max_concurrency)
+    command = [sys.executable, "-m", "bench.load.litellm_sdk", str(upstream.port), str(tasks), str(options.seconds)]
+    return _run_for_json(testbed, command, system, options.seconds + 90)  # type: ignore[no-any-return]
 
 
-ORIGINALS = ("opencompass", "lazyllm")
-"""Subjects of the renders that have a Python of their own, and a script beside this file."""
-
-
-def measure_renders(lab: Lab, subject: Subject, scenario: Scenario, effort: Effort, first: bool) -> Numbers:
-    """Prompts a second, of each template and length."""
-    each = str(min(effort.seconds / 12, 0.25))
-    if subject.name not in ORIGINALS:
-        return _rendered(lab, [sys.executable, "-m", "bench.renders", each], subject)[0]
-    python = getattr(effort, subject.name)
-    if python is None:
-        raise Unfit(f"no Python that has it was given (--{subject.name})")
-    script = str(ROOT / "bench" / f"renders_{subject.name}.py")
-    numbers, theirs = _rendered(lab, [str(python), script, each], subject)
-    if not effort.any_python:
+def measure_renders(
+    testbed: Testbed, system: System, scenario: Scenario, options: RunOptions, first_round: bool
+) -> Metrics:
+    """Prompts rendered per second, for each template and number of turns."""
+    renderer, python = "gateway", sys.executable
+    if system.name in REFERENCE_PACKAGES:
+        given: Path | None = getattr(options, system.name)
+        if given is None:
+            raise MeasurementError(f"no Python with {system.name} was given (--{system.name})")
+        renderer, python = system.name, str(given)
+    seconds = min(options.seconds / 12, 0.25)
+    command = [python, "-m", f"bench.rendering.render_{renderer}", str(seconds)]
+    output = _run_for_json(testbed, command, system, 120)
+    if renderer != "gateway" and not options.any_python:
         try:
-            check_same(subject.name, theirs)
-        except OtherPython as error:  # another one than it was when the run began
-            raise Unfit(str(error)) from error
-    return numbers
+            check_same_build(system.name, output["python"])
+        except DifferentPython as error:  # it was replaced during the run
+            raise MeasurementError(str(error)) from error
+    metrics: Metrics = output["metrics"]
+    return metrics
 
 
-def _rendered(lab: Lab, command: list[str], subject: Subject) -> tuple[Numbers, str]:
-    """What ``interpreter.report`` has printed: the numbers, and the Python they are of."""
-    said: Any = _json_of(lab, command, subject, 120)
-    return said["numbers"], said["python"]
-
-
-KINDS: Mapping[str, Callable[[Lab, Subject, Scenario, Effort, bool], Numbers]] = {
-    "calls": measure_calls,
-    "streams": measure_streams,
+MEASURE: Mapping[str, Callable[[Testbed, System, Scenario, RunOptions, bool], Metrics]] = {
+    # kind of scenario → function
+    "nonstream": measure_nonstream,
+    "stream": measure_streams,
     "idle": measure_idle,
     "startup": measure_startup,
-    "sdk": measure_sdk,
+    "litellm": measure_litellm,
     "renders": measure_renders,
 }
 
 
-def _client(mode: str, lab: Lab, run: Running, scenario: Scenario, effort: Effort) -> list[str]:
-    request = lab.request_file(run, scenario, stream=True)
-    streams = min(scenario.count, effort.most)
+def _cpu_metrics(running: RunningSystem, cpu: float, count: float, seconds: float) -> Metrics:
+    """CPU time per request or event and use of the core; nothing for ``direct``."""
+    return {"cpu_us": cpu / count * 1e6, "core_busy": cpu / seconds} if running.session else {}
+
+
+def _stream_client(mode: str, running: RunningSystem, scenario: Scenario, options: RunOptions) -> list[str]:
+    body = running.write_request_body(scenario, stream=True)
+    streams = min(scenario.concurrency, options.max_concurrency)
     return [
-        *(sys.executable, "-m", "bench.streams", mode, "--port", str(run.place.port), "--path", run.subject.path),
-        *("--body", str(request), "--headers", headers_json(run), "--streams", str(streams)),
+        *(sys.executable, "-m", "bench.load.stream_client", mode),
+        *("--port", str(running.context.port), "--path", running.system.path, "--body", str(body)),
+        *("--headers", json.dumps(running.headers()), "--streams", str(streams)),
     ]
 
 
-def _line(client: Child) -> str:
-    """The client's next line; it bounds its own work."""
+def _read_line(client: ChildProcess) -> str:
+    """The client's next line; the client has timeouts of its own."""
     assert client.popen.stdout is not None
     return client.popen.stdout.readline().decode()
 
 
-def _freed(run: Running) -> tuple[int, float]:
-    """Streams that still run upstream in the end, and when the last ended on the monotonic clock in nanoseconds."""
-    end = time.monotonic() + FREED
+def _wait_for_free_upstream(running: RunningSystem) -> tuple[int, float]:
+    """Streams still active after ``FREE_TIMEOUT``, and the monotonic time in ns at which the last one ended."""
+    end = time.monotonic() + FREE_TIMEOUT
     while time.monotonic() < end:
-        seen = ask_json(run.engine.port, "/bench/counters")
-        if seen["active"] == 0:
+        counters = request_json(running.upstream.port, "/bench/counters")
+        if counters["active_streams"] == 0:
             break
         time.sleep(0.02)
-    return seen["active"], float(seen["last_early_ns"])
+    return counters["active_streams"], float(counters["last_abort_ns"])
 
 
-def _json_of(lab: Lab, command: list[str], subject: Subject, seconds: float) -> Numbers:
-    """The last line that a process on the measured core prints."""
-    folder = lab.new_folder(subject.name)
-    child = Child(command, PROXY, folder / "log", environment(subject), ROOT, pipes=True)
-    with running(child):
+def _run_for_json(testbed: Testbed, command: list[str], system: System, timeout: float) -> Any:
+    """Run a process on ``SYSTEM_CORE``; returns the last line of its output, parsed as JSON."""
+    log = testbed.new_folder(system.name) / "log"
+    with ChildProcess(command, SYSTEM_CORE, log, environment(system), ROOT, pipes=True) as child:
         try:
-            output, _ = child.popen.communicate(timeout=seconds)
+            output, _ = child.popen.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            raise Unfit(f"no result after {seconds:.0f} s") from None
+            raise MeasurementError(f"no result after {timeout:.0f} s") from None
         if child.popen.returncode:
-            child.check()
+            child.check_alive()
     try:
-        numbers: Numbers = json.loads(output.splitlines()[-1])
+        return json.loads(output.splitlines()[-1])
     except (ValueError, IndexError):
-        raise Unfit("the last line that it printed is not JSON") from None
-    return numbers
+        raise MeasurementError("the last line of its output is not JSON") from None

@@ -1,4 +1,4 @@
-"""Who runs where, and what does it use? Children in process groups of their own, pinned, counted, and always ended."""
+"""Child processes: pinned to a core, in a session of their own, measured through ``/proc``, stopped on leaving."""
 
 from __future__ import annotations
 
@@ -9,47 +9,41 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
-PROXY, LOAD = CORES[0], CORES[-1]
-"""The core of whatever is measured, and the core of everything else; one and the same on a machine with one core."""
-STOP = 3.0
-"""Seconds a child has to leave before it is killed."""
-FILES = 65536
+SYSTEM_CORE, LOAD_CORE = CORES[0], CORES[-1]
+"""The core of the system under test, and the core of load generators and upstreams; equal where there is one core."""
+STOP_TIMEOUT = 3.0
+"""Seconds between SIGTERM and SIGKILL."""
+MAX_OPEN_FILES = 65536
 _PR_SET_PDEATHSIG = 1
 
 
-class Unfit(Exception):
-    """Something cannot be measured here; the message is the reason that the table shows."""
+class MeasurementError(Exception):
+    """A system cannot be measured here; the report shows the message as the reason."""
 
 
-def prepare() -> None:
-    """Stay off the measured core, and allow as many open sockets as the machine does."""
-    pin(LOAD)
+def set_up_process() -> None:
+    """Pin this process to ``LOAD_CORE`` and raise its limit of open files."""
+    os.sched_setaffinity(0, {LOAD_CORE})
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    soft = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def pin(core: int) -> None:
-    """Run this process on one core."""
-    os.sched_setaffinity(0, {core})
-
-
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
+    """An unused loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-class Child:
-    """A process and all that it starts; they share one session, by which they are counted and ended."""
+class ChildProcess:
+    """A process and its descendants in one session, by which they are measured and stopped; a context manager."""
 
     def __init__(
         self,
@@ -60,13 +54,13 @@ class Child:
         cwd: Path | None = None,
         pipes: bool = False,
     ) -> None:
-        """``pipes``: standard input and output are ours; else both outputs go to ``log``."""
+        """With ``pipes`` stdin and stdout are pipes to this process; else both outputs go to ``log``."""
         self.log = log
-        self.began = time.monotonic()
+        self.started = time.monotonic()
 
-        def first() -> None:
+        def before_exec() -> None:
             os.sched_setaffinity(0, {core})
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # not even SIGKILL of ours leaves it behind
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also when this process is killed with SIGKILL
 
         with log.open("ab") as sink:
             self.popen = subprocess.Popen(
@@ -77,66 +71,69 @@ class Child:
                 env={**os.environ, **(env or {})},
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=first,
+                preexec_fn=before_exec,
             )
+
+    def __enter__(self) -> ChildProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def session(self) -> int:
-        """The session's id."""
+        """The session id."""
         return self.popen.pid
 
-    def check(self) -> None:
-        """``Unfit`` with the end of its log, if it has left by itself."""
+    def check_alive(self) -> None:
+        """Raise ``MeasurementError`` with the last line of the log if the process has exited."""
         if self.popen.poll() is not None:
             tail = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            raise Unfit(f"it ended with code {self.popen.returncode}: {' '.join(tail)[-200:] or 'and said nothing'}")
+            raise MeasurementError(
+                f"it exited with code {self.popen.returncode}: {' '.join(tail)[-200:] or 'its log is empty'}"
+            )
 
-    def end(self) -> None:
-        """Ask the group to leave, then make it."""
-        for number, patience in ((signal.SIGTERM, STOP), (signal.SIGKILL, STOP)):
+    def stop(self) -> None:
+        """Send SIGTERM to the process group, and SIGKILL after ``STOP_TIMEOUT``."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(self.session, number)
             except ProcessLookupError:
                 break
             try:
-                self.popen.wait(patience)
+                self.popen.wait(STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
                 continue
-            if not members(self.session):
+            if not session_pids(self.session):
                 break
         for pipe in (self.popen.stdin, self.popen.stdout):
             if pipe is not None:
                 pipe.close()
 
 
-@contextmanager
-def running(child: Child) -> Iterator[Child]:
-    """The child is ended on leaving."""
-    try:
-        yield child
-    finally:
-        child.end()
+def session_pids(session: int) -> list[int]:
+    """The live processes of a session; none for session 0, which holds the kernel's threads."""
+    if not session:
+        return []
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in pids if (stat := _stat(pid)) and int(stat[3]) == session and stat[0] != "Z"]
 
 
-def members(session: int) -> list[int]:
-    """The living processes of a session."""
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _in(entry, session)]
+def process_cpu_seconds(pid: int) -> float:
+    """User and system CPU time of one process; 0 if it has exited. One tick is 10 ms on most machines."""
+    stat = _stat(pid)
+    return (int(stat[11]) + int(stat[12])) * TICK if stat else 0.0
 
 
 def cpu_seconds(session: int) -> float:
-    """Processor time of all processes of a session since their start; one tick is 10 ms on most machines."""
-    ticks = 0
-    for pid in members(session):
-        fields = _stat(Path(f"/proc/{pid}"))
-        if fields:
-            ticks += int(fields[11]) + int(fields[12])  # utime, stime
-    return ticks * TICK
+    """CPU time of all processes of a session."""
+    return sum(process_cpu_seconds(pid) for pid in session_pids(session))
 
 
 def rss_bytes(session: int) -> int:
-    """Resident memory of all processes of a session, in bytes; shared pages count once each."""
+    """Resident memory of all processes of a session; a page shared by several processes counts once for each."""
     total = 0
-    for pid in members(session):
+    for pid in session_pids(session):
         try:
             text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -145,14 +142,10 @@ def rss_bytes(session: int) -> int:
     return total
 
 
-def _in(entry: Path, session: int) -> bool:
-    fields = _stat(entry)
-    return bool(fields) and int(fields[3]) == session and fields[0] != "Z"
-
-
-def _stat(entry: Path) -> list[str]:
-    """``/proc/PID/stat`` behind the name: state, parent, group, session, …; empty if the process is gone."""
+def _stat(pid: int) -> list[str]:
+    """The fields of ``/proc/PID/stat`` after the name: state, parent, group, session, …; empty if it has exited."""
     try:
-        return (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return text.rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []

@@ -1,4 +1,4 @@
-"""Which configurations of the gateway are measured? Each is a row; ``write`` turns one into the files it stands for."""
+"""The gateway configurations that are measured, and ``write_config``, which writes the files of one."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ KEY = "gk_bench_0"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What differs from one model, one template, the default policy, no keys."""
+    """One configuration; the default is one model, one template, the default policy and no keys."""
 
-    says: str
+    description: str
     template: str = TEMPLATE
-    """``chat``: messages as they are."""
+    """``chat``: messages are passed on unchanged."""
     speaks: str = "completions"
     models: int = 1
     templates: int = 1
     keys: int = 0
     targets: int = 1
     policy: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Settings on top of the default policy."""
+    """Settings that differ from the default policy."""
     path: str = "/v1/chat/completions"
-    extra: Mapping[str, object] = field(default_factory=dict)
-    """Fields added to each request."""
+    extra_fields: Mapping[str, object] = field(default_factory=dict)
+    """Added to the body of each request."""
 
 
 BASE = Variant("templated chat, completions upstream, default policy, every metric on")
 
 LAYERS: dict[str, Variant] = {
-    # what one part of the journey costs: the difference to ``gateway``
-    "health": Variant("the HTTP server alone: GET /health, no call at all", path="/health"),
-    "raw": Variant("a raw completion: the whole journey without a template", path="/v1/completions"),
+    # the difference to ``gateway`` is the cost of one layer
+    "health": Variant("the HTTP server only: GET /health", path="/health"),
+    "raw": Variant("text completion, no template", path="/v1/completions"),
     "messages": Variant("messages passed on to a chat server", template="chat", speaks="chat"),
-    "keys": Variant("client keys on", keys=1),
+    "keys": Variant("one client key", keys=1),
     "two-targets": Variant("two targets of one model", targets=2),
-    "one-attempt": Variant("no second attempt", policy={"delivery": {"retry": {"attempts": 1}}}),
+    "one-attempt": Variant("no retry", policy={"delivery": {"retry": {"attempts": 1}}}),
     "params": Variant(
-        "parameters defaulted and clamped",
+        "default, clamped and forbidden parameters",
         policy={"params": {"default": {"seed": 1}, "clamp": {"max_tokens": 4096}, "forbid": ["user"]}},
     ),
-    "explicit": Variant("the engine told every default", policy={"params": {"explicit": True}}),
-    "explain": Variant("each answer explained", extra={"gateway": {"explain": True}}),
-    "n=2": Variant("two choices by two calls (one counts as one request)", extra={"n": 2}),
+    "explicit": Variant("every default sent to the engine", policy={"params": {"explicit": True}}),
+    "explain": Variant("explanation in each response", extra_fields={"gateway": {"explain": True}}),
+    "n=2": Variant("two choices, fetched by two upstream requests (counted as one request)", extra_fields={"n": 2}),
 }
 
 SIZES = (1, 100, 1000)
@@ -66,18 +66,18 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def write(variant: Variant, folder: Path, upstream: int, port: int) -> Path:
-    """The configuration's files in an empty folder; the path of its ``gateway.yaml``."""
-    _templates(variant, folder / "meta_templates")
+def write_config(variant: Variant, folder: Path, upstream_port: int, port: int) -> Path:
+    """Write the configuration into an empty folder; returns the path of its ``gateway.yaml``."""
+    _write_templates(variant, folder / "meta_templates")
     (folder / "policies").mkdir()
-    # Every clock runs; only silence may last, or the first of 5000 idle streams would end before the last has begun.
+    # All timeouts are on. The idle timeout is raised: opening 5000 idle streams takes longer than the default.
     delivery = {"timeout": {"idle": "300s"}, **variant.policy.get("delivery", {})}
     policy = {**variant.policy, "delivery": delivery}
     (folder / "policies" / "bench.yaml").write_text(json.dumps(policy), encoding="utf-8")
     config: dict[str, object] = {
-        # more calls at a time than the largest scenario has streams
+        # above the streams of the largest scenario
         "server": {"host": "127.0.0.1", "port": port, "max_in_flight": 16384},
-        "models": {_model(n): _entry(variant, n, upstream) for n in range(variant.models)},
+        "models": {_model_name(n): _model(variant, n, upstream_port) for n in range(variant.models)},
     }
     if variant.keys:
         config["keys"] = {"file": "keys.yaml"}
@@ -89,27 +89,27 @@ def write(variant: Variant, folder: Path, upstream: int, port: int) -> Path:
     return path
 
 
-def _model(number: int) -> str:
+def _model_name(number: int) -> str:
     return "bench" if number == 0 else f"bench-{number}"
 
 
-def _templates(variant: Variant, folder: Path) -> None:
+def _write_templates(variant: Variant, folder: Path) -> None:
     folder.mkdir()
     text = (ROOT / "meta_templates" / f"{TEMPLATE}.yaml").read_text(encoding="utf-8")
     for n in range(variant.templates):
-        (folder / f"{_template(n)}.yaml").write_text(text, encoding="utf-8")
+        (folder / f"{_template_name(n)}.yaml").write_text(text, encoding="utf-8")
 
 
-def _template(number: int) -> str:
+def _template_name(number: int) -> str:
     return TEMPLATE if number == 0 else f"{TEMPLATE}-{number}"
 
 
-def _entry(variant: Variant, number: int, upstream: int) -> dict[str, object]:
+def _model(variant: Variant, number: int, upstream_port: int) -> dict[str, object]:
     model = "openai/bench" if variant.speaks == "litellm" else "bench"
-    # A second target must differ from the first; both names of loopback lead to the same engine.
+    # The URLs of two targets must differ; both host names reach the same upstream.
     hosts = ("127.0.0.1", "localhost")[: variant.targets]
-    template = variant.template if variant.template == "chat" else _template(number % variant.templates)
-    targets = [{"speaks": variant.speaks, "url": f"http://{host}:{upstream}/v1", "model": model} for host in hosts]
+    template = variant.template if variant.template == "chat" else _template_name(number % variant.templates)
+    targets = [{"speaks": variant.speaks, "url": f"http://{host}:{upstream_port}/v1", "model": model} for host in hosts]
     if variant.speaks == "litellm":
         targets[0]["key"] = "env:BENCH_KEY"
     return {"template": template, "policy": "bench", "targets": targets}

@@ -1,7 +1,7 @@
-"""How many whole answers a second? wrk on bare connections; without wrk, a small loop of our own.
+"""Closed-loop load of non-streamed requests: wrk, or a Python loop where wrk is not installed.
 
-Both keep every connection busy with one request after the other. The loop is slower than wrk, so a fast proxy
-measured with it looks slower than it is; the results name which one was used.
+Each connection sends one request after the other. The Python loop is slower than wrk, so a fast proxy appears slower
+than it is; the results name the load generator that was used.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import uvloop
 
-from bench.processes import Unfit
-from bench.spread import percentile
-from bench.streams import request_of
+from bench.load.http_client import request_bytes
+from bench.processes import MeasurementError
+from bench.report.stats import percentile
 
 WRK_SCRIPT = """
 wrk.method = "%(method)s"
@@ -37,24 +37,24 @@ end
 """
 
 
-def tool() -> str:
-    """What generates the load on this machine."""
+def load_generator_name() -> str:
+    """``wrk``, or ``python`` where wrk is not installed."""
     return "wrk" if shutil.which("wrk") else "python"
 
 
-def drive(
+def run_load(
     port: int, path: str, body: Path | None, headers: Mapping[str, str], connections: int, seconds: float, folder: Path
 ) -> dict[str, float]:
-    """requests, seconds, errors, bad_status, p50_ms, p99_ms; on the core of the caller."""
-    if tool() == "wrk":
+    """Generate load on the caller's core; returns requests, seconds, errors, bad_status, p50_ms and p99_ms."""
+    if load_generator_name() == "wrk":
         command = _wrk(port, path, body, headers, connections, seconds, folder)
     else:
-        command = [sys.executable, "-m", "bench.calls", str(port), path, str(body or ""), json.dumps(dict(headers))]
-        command += [str(connections), str(seconds)]
+        arguments = [str(port), path, str(body or ""), json.dumps(dict(headers)), str(connections), str(seconds)]
+        command = [sys.executable, "-m", "bench.load.load_generator", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
     line = next((line for line in done.stdout.splitlines() if line.startswith("BENCH ")), None)
     if line is None:
-        raise Unfit(f"the load generator failed: {(done.stderr or done.stdout).strip()[-200:]}")
+        raise MeasurementError(f"the load generator failed: {(done.stderr or done.stdout).strip()[-200:]}")
     counts: dict[str, float] = json.loads(line.removeprefix("BENCH "))
     return counts
 
@@ -74,16 +74,16 @@ def _wrk(
         encoding="utf-8",
     )
     url = f"http://127.0.0.1:{port}{path}"
-    duration = f"{max(1, round(seconds))}s"  # wrk counts whole seconds
+    duration = f"{max(1, round(seconds))}s"  # wrk accepts whole seconds only
     return ["wrk", "-t1", f"-c{connections}", f"-d{duration}", "--timeout", "30s", "--latency", "-s", str(script), url]
 
 
 async def _loop(port: int, request: bytes, connections: int, seconds: float) -> dict[str, float]:
-    times: list[float] = []
+    latencies: list[float] = []
     failures = {"errors": 0, "bad_status": 0}
     end = time.monotonic() + seconds
 
-    async def worker() -> None:
+    async def use_connection() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while (began := time.monotonic()) < end:
             writer.write(request)
@@ -91,33 +91,32 @@ async def _loop(port: int, request: bytes, connections: int, seconds: float) -> 
             length = head.lower().partition(b"content-length:")[2].partition(b"\r")[0]
             await reader.readexactly(int(length))
             failures["bad_status"] += not head.startswith(b"HTTP/1.1 200")
-            times.append(time.monotonic() - began)
+            latencies.append(time.monotonic() - began)
         writer.close()
 
     began = time.monotonic()
     async with asyncio.timeout(seconds + 30):
-        for outcome in await asyncio.gather(*(worker() for _ in range(connections)), return_exceptions=True):
+        for outcome in await asyncio.gather(*(use_connection() for _ in range(connections)), return_exceptions=True):
             failures["errors"] += isinstance(outcome, BaseException)
     return {
-        "requests": len(times),
+        "requests": len(latencies),
         "seconds": time.monotonic() - began,
         **failures,
-        "p50_ms": percentile(times, 50) * 1000,
-        "p99_ms": percentile(times, 99) * 1000,
+        "p50_ms": percentile(latencies, 50) * 1000,
+        "p99_ms": percentile(latencies, 99) * 1000,
     }
 
 
 def main() -> None:
-    """The loop as a process of its own; started by ``drive``."""
+    """Run the Python loop in a process of its own; ``run_load`` starts it."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, kind in (("port", int), ("path", str), ("body", str), ("headers", json.loads)):
         parser.add_argument(name, type=kind)
     parser.add_argument("connections", type=int)
     parser.add_argument("seconds", type=float)
     args = parser.parse_args()
-    request = request_of(args.port, args.path, Path(args.body or "/dev/null").read_bytes(), args.headers)
-    if not args.body:
-        request = request.replace(b"POST", b"GET", 1)
+    body = Path(args.body).read_bytes() if args.body else b""
+    request = request_bytes("POST" if args.body else "GET", args.port, args.path, body, args.headers)
     print("BENCH " + json.dumps(uvloop.run(_loop(args.port, request, args.connections, args.seconds))))
 
 

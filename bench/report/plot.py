@@ -1,4 +1,4 @@
-"""How does it look? One SVG: a panel a scenario group, a bar a subject, a whisker from the least to the most round."""
+"""Results as one SVG: a bar chart per scenario; each bar is a median, its line runs from minimum to maximum."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bench.results import REFERENCE, Results
-from bench.spread import Spread
+from bench.report.results import REFERENCE, Results
+from bench.report.stats import Stats
 
-WIDTH, ROW, LABEL, PAD = 760, 20, 150, 14
-OURS, OTHERS, INK, FAINT = "#2563eb", "#9ca3af", "#111827", "#e5e7eb"
+WIDTH, ROW_HEIGHT, LABEL_WIDTH, PADDING = 760, 20, 150, 14
+GATEWAY_COLOUR, PEER_COLOUR, TEXT_COLOUR, BACKGROUND = "#2563eb", "#9ca3af", "#111827", "#e5e7eb"
 PANELS = (
-    # scenario, number, title
+    # scenario, metric, title
     ("nonstream@1", "requests_per_second", "Requests/s, 1 connection"),
     ("nonstream@32", "requests_per_second", "Requests/s, 32 connections"),
     ("nonstream@256", "requests_per_second", "Requests/s, 256 connections"),
@@ -26,7 +26,7 @@ PANELS = (
     ("startup", "rss_mb", "RSS in MB, idle"),
 )
 CURVES = (
-    # title, number, [(x, scenario, subject)]
+    # title, metric, [(x, scenario, system)]
     ("CPU µs by turns", "cpu_us", [(n, f"turns@{n}", "gateway") for n in (1, 10, 50, 200)]),
     (
         "CPU µs by prompt, KB",
@@ -42,24 +42,24 @@ CURVES = (
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A name and its rounds."""
+    """One bar: its label and value."""
 
     name: str
-    value: Spread
+    value: Stats
 
 
 def svg(results: Results) -> str:
-    """Every panel that has something to show, one below the other."""
+    """All panels that have data, one below the other."""
     parts: list[str] = []
-    y = PAD
+    y = PADDING
     for title, bars in _panels(results):
-        parts += [_text(PAD, y + 14, title, weight="bold")]
+        parts += [_text(PADDING, y + 14, title, weight="bold")]
         y += 24
-        top = max((bar.value.high for bar in bars), default=0) or 1.0
+        scale = max((bar.value.maximum for bar in bars), default=0) or 1.0
         for bar in bars:
-            parts += _bar(bar, y, top)
-            y += ROW
-        y += PAD
+            parts += _bar(bar, y, scale)
+            y += ROW_HEIGHT
+        y += PADDING
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" font-family="sans-serif" font-size="12">'
     return "\n".join([head, f'<rect width="{WIDTH}" height="{y}" fill="white"/>', *parts, "</svg>"]) + "\n"
 
@@ -71,31 +71,31 @@ def _panels(results: Results) -> list[tuple[str, list[Bar]]]:
 
 
 def _bars(results: Results, scenario: str, key: str) -> list[Bar]:
-    subjects = results.rounds.get(scenario, {})
-    return [Bar(name, numbers[key]) for name in subjects if key in (numbers := results.spreads(scenario, name))]
+    systems = results.rounds.get(scenario, {})
+    return [Bar(name, stats[key]) for name in systems if key in (stats := results.stats(scenario, name))]
 
 
 def _curve(results: Results, key: str, points: Sequence[tuple[int, str, str]]) -> list[Bar]:
-    found = [
-        Bar(f"{x}", numbers[key])
-        for x, scenario, subject in points
-        if scenario in results.rounds and key in (numbers := results.spreads(scenario, subject))
+    bars = [
+        Bar(f"{x}", stats[key])
+        for x, scenario, system in points
+        if scenario in results.rounds and key in (stats := results.stats(scenario, system))
     ]
-    return found if len(found) > 1 else []
+    return bars if len(bars) > 1 else []
 
 
-def _bar(bar: Bar, y: int, top: float) -> list[str]:
-    span = WIDTH - LABEL - 90 - PAD
-    x, width = LABEL, max(1.0, bar.value.median / top * span)
-    low, high = (LABEL + max(0.0, value) / top * span for value in (bar.value.low, bar.value.high))
-    middle = y + ROW / 2 - 2
-    colour = OURS if bar.name.startswith(REFERENCE) or bar.name.isdigit() else OTHERS
+def _bar(bar: Bar, y: int, scale: float) -> list[str]:
+    span = WIDTH - LABEL_WIDTH - 90 - PADDING
+    x, width = LABEL_WIDTH, max(1.0, bar.value.median / scale * span)
+    low, high = (LABEL_WIDTH + max(0.0, value) / scale * span for value in (bar.value.minimum, bar.value.maximum))
+    middle = y + ROW_HEIGHT / 2 - 2
+    colour = GATEWAY_COLOUR if bar.name.startswith(REFERENCE) or bar.name.isdigit() else PEER_COLOUR
     return [
-        _text(LABEL - 6, y + 12, bar.name, anchor="end"),
-        f'<rect x="{x}" y="{y + 2}" width="{span}" height="{ROW - 7}" fill="{FAINT}" fill-opacity="0.5"/>',
-        f'<rect x="{x}" y="{y + 2}" width="{width:.1f}" height="{ROW - 7}" fill="{colour}"/>',
-        f'<path d="M{low:.1f} {middle:.1f}H{high:.1f}" stroke="{INK}"/>',
-        _text(LABEL + span + 6, y + 12, _number(bar.value.median)),
+        _text(LABEL_WIDTH - 6, y + 12, bar.name, anchor="end"),
+        f'<rect x="{x}" y="{y + 2}" width="{span}" height="{ROW_HEIGHT - 7}" fill="{BACKGROUND}" fill-opacity="0.5"/>',
+        f'<rect x="{x}" y="{y + 2}" width="{width:.1f}" height="{ROW_HEIGHT - 7}" fill="{colour}"/>',
+        f'<path d="M{low:.1f} {middle:.1f}H{high:.1f}" stroke="{TEXT_COLOUR}"/>',
+        _text(LABEL_WIDTH + span + 6, y + 12, _number(bar.value.median)),
     ]
 
 
@@ -104,4 +104,5 @@ def _number(value: float) -> str:
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "normal") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-weight="{weight}" fill="{INK}">{escape(text)}</text>'
+    style = f'text-anchor="{anchor}" font-weight="{weight}" fill="{TEXT_COLOUR}"'
+    return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'

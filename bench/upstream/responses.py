@@ -1,4 +1,4 @@
-"""What does the engine say? The canned answers of both upstreams, in vLLM's wire shape."""
+"""Fixed JSON responses of both mock upstreams, in vLLM's format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 MODEL = "bench"
 TEXT = " The quick brown fox jumps over the lazy dog, then rests a while under the old oak tree."
-"""About twenty tokens; it holds no template's end marker."""
+"""About twenty tokens, without the end marker of any template."""
 USAGE = {"prompt_tokens": 24, "total_tokens": 44, "completion_tokens": 20, "prompt_tokens_details": None}
 
 COMPLETION = {
@@ -34,27 +34,27 @@ CHAT = {
     "usage": USAGE,
 }
 MODELS = {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 1760000000, "owned_by": "bench"}]}
-SERVER = {"model_path": MODEL, "served_model_name": MODEL, "is_generation": True}
+SERVER_INFO = {"model_path": MODEL, "served_model_name": MODEL, "is_generation": True}
 
 RENDERED = {"request_id": "chatcmpl-bench", "token_ids": list(range(1000, 1024)), "model": MODEL}
 
-WHOLE: dict[str, object] = {
-    # path → the answer to any request that wants no stream
+RESPONSES: dict[str, object] = {
+    # path → response to any non-streamed request
     "/v1/completions": COMPLETION,
     "/v1/chat/completions": CHAT,
     "/v1/models": MODELS,
     "/health": {},
     "/health_generate": {},
-    "/get_model_info": SERVER,
-    "/model_info": SERVER,
-    "/get_server_info": SERVER,
-    "/server_info": SERVER,
-    # what vLLM's router asks before it routes by prefix
+    "/get_model_info": SERVER_INFO,
+    "/model_info": SERVER_INFO,
+    "/get_server_info": SERVER_INFO,
+    "/server_info": SERVER_INFO,
+    # vLLM's router requests these before it routes by prefix
     "/v1/chat/completions/render": RENDERED,
     "/tokenize": {"tokens": RENDERED["token_ids"], "count": 24, "max_model_len": 32768},
 }
 
 
-def text_of(path: str) -> str:
-    """The answer of a path, as compact JSON."""
-    return json.dumps(WHOLE[path], separators=(",", ":"))
+def response_json(path: str) -> str:
+    """The response body of a path, as compact JSON."""
+    return json.dumps(RESPONSES[path], separators=(",", ":"))

@@ -1,0 +1,225 @@
+"""CPU time of single stages of a call, in nanoseconds, without network: ``python -m bench.call_stages [PART]``.
+
+Parts: ``small`` (a short chat request), ``turns`` (one of 199 messages) and ``large`` (one message of 1 MB) prepare a
+request through ChatML; ``stream`` processes streamed events; ``after`` records a finished call; ``keys`` checks a
+client key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, TextIO
+
+import orjson
+
+from bench.rendering.render_gateway import load_template_spec
+from gateway.assembly import bare_route
+from gateway.backend.embedded.cache import EngineCache
+from gateway.backend.openai.events import COMPLETIONS, ChunkReader
+from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.config.snapshot import KeySpec, ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
+from gateway.core.dialogue import Dialogue
+from gateway.core.events import Begun, Delta, Finish, TokenLogprob, Usage
+from gateway.policy.admit.api_keys import Keyring
+from gateway.stream.fold import Fold
+from gateway.stream.sse import SseParser
+from gateway.stream.stop_cutter import Cutter
+from gateway.telemetry.call_log import log_call
+from gateway.telemetry.log_writer import LogWriter
+from gateway.telemetry.metrics import Metrics
+from gateway.wire.json import parse_object
+from gateway.wire.requests import read_chat
+from gateway.wire.responses import ChatWriter
+
+RUNS = 7
+"""The fastest of these runs is printed."""
+RUN_SECONDS = 0.1
+LINES_PER_WRITE = 1000
+"""Log lines that are written together, as in a tenth of a second under load."""
+
+POLICIES = {
+    "empty policy": ParamsPolicy(),
+    "eval": ParamsPolicy(default={"temperature": 0}, explicit=True),
+}
+SMALL = {
+    "model": "m",
+    "messages": [{"role": "system", "content": "Answer briefly."}, {"role": "user", "content": "What is 17 plus 25?"}],
+    "max_tokens": 64,
+    "temperature": 0.7,
+}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "small": SMALL,
+    "turns": {**SMALL, "messages": [{"role": ("user", "assistant")[i % 2], "content": f"{i}: What is 17 plus 25?"}
+                                    for i in range(199)]},
+    "large": {**SMALL, "messages": [{"role": "user", "content": "All work and no play. " * 47_662}]},
+}  # fmt: skip
+EVENT = (
+    b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m",'
+    b'"choices":[{"index":0,"text":" hello","logprobs":null,"finish_reason":null}]}\n\n'
+)
+STOPS = ("<eob>", "</s>", "\n<HUMAN>: ")
+
+
+def measure(name: str, step: Callable[[], object], count: int = 1) -> None:
+    """Print the time of the fastest run, per call of ``step`` divided by ``count``."""
+    step()
+    calls = max(1, int(RUN_SECONDS * 1e9 / max(_time_calls(step, 3) / 3, 1)))
+    best = min(_time_calls(step, calls) for _ in range(RUNS))
+    print(f"  {name:<42}{best / calls / count:>12,.0f} ns", flush=True)
+
+
+def _time_calls(step: Callable[[], object], calls: int) -> int:
+    began = perf_counter_ns()
+    for _ in range(calls):
+        step()
+    return perf_counter_ns() - began
+
+
+def run_without_waiting(coroutine: Coroutine[Any, Any, Prepared]) -> Prepared:
+    """The result of a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError("the coroutine suspended")
+
+
+def chatml_route(params: ParamsPolicy) -> Route:
+    """ChatML and a completions target, with a parameter policy."""
+    target = TargetSpec("m/0", "completions", "http://127.0.0.1:1/v1", "m")
+    model = ModelSpec("m", load_template_spec("chatml"), PolicySpec("p", params=params), (target,))
+    return bare_route(model, EngineCache())
+
+
+def measure_request(request: dict[str, Any]) -> None:
+    """From the bytes of the body to the exchange."""
+    body = orjson.dumps(request)
+    routes = {name: chatml_route(params) for name, params in POLICIES.items()}
+    plain = routes["empty policy"]
+    parsed = parse_object(body)
+    call = read_chat(parsed, request_id="req_1", received=0.0)
+    dialogue = call.dialogue
+    assert isinstance(dialogue, Dialogue)
+
+    def all_stages(route: Route) -> object:
+        call = read_chat(parse_object(body), request_id="req_1", received=0.0)
+        return run_without_waiting(prepare(route, call)).prompt_sha256
+
+    measure("json: orjson.loads", lambda: orjson.loads(body))
+    measure("json: parse_object", lambda: parse_object(body))
+    measure("read_chat", lambda: read_chat(parsed, request_id="req_1", received=0.0))
+    measure("render", lambda: plain.template.render(dialogue).text)
+    for name, route in routes.items():
+        measure(f"prepare, with render ({name})", lambda route=route: run_without_waiting(prepare(route, call)))  # type: ignore[misc]
+    measure("prepare and prompt hash", lambda: run_without_waiting(prepare(plain, call)).prompt_sha256)
+    for name, route in routes.items():
+        measure(f"all stages ({name})", partial(all_stages, route))
+
+
+def measure_stream() -> None:
+    """From the bytes of an event to the client's frame, per event."""
+    parser, cutter, fold = SseParser(), Cutter(STOPS), Fold()
+    delta, scored = Delta(0, " hello"), Delta(0, " hello", (TokenLogprob(" hello", -0.1),))
+    possible_stop = Delta(0, " 1 < 2\n")
+    events, batch = EVENT * 100, [delta]
+    reader, chunk = ChunkReader(COMPLETIONS, "m/0", 1), orjson.loads(EVENT[6:])
+    writer = ChatWriter(id_="chatcmpl-1", model="m", created=1, include_usage=False)
+    reader.read(chunk)
+    measure("SSE: one event per read, fast path", lambda: parser.fast_feed(EVENT))
+    measure("SSE: 100 events per read, fast path", lambda: parser.fast_feed(events), 100)
+    measure("SSE: one event per read", lambda: parser.feed(EVENT))
+    measure("SSE: 100 events per read", lambda: parser.feed(events), 100)
+    measure("json: one chunk", lambda: orjson.loads(EVENT[6:]))
+    measure("read: one chunk, fast path", lambda: reader.fast_text_delta(chunk))
+    measure("read: one chunk", lambda: reader.read(chunk))
+    measure("cut: no text held back", lambda: cutter.cut(batch))
+    measure("cut: no text held back, with logprobs", lambda: cutter.cut([scored]))
+    measure("cut: the end of the text is held back", lambda: cutter.cut([possible_stop]))
+    measure("cut: a new cutter and the finish event", lambda: Cutter(STOPS).cut([Finish(0, "stop")]))
+    measure("fold: one delta", lambda: fold.add(delta))
+    measure("write: a batch of one", lambda: writer.frames(batch))
+
+
+def _finished_timeline() -> CallTimeline:
+    timeline = CallTimeline("chat", "req_0123456789abcdef0123456789abcdef", time.monotonic())
+    timeline.model, timeline.template, timeline.kind = "m", "chatml", "meta"
+    timeline.admitted()
+    timeline.render = 0.00001
+    timeline.backend_opening()
+    timeline.events_received((Begun("m/0"), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
+    timeline.backend_closed()
+    return timeline
+
+
+def measure_after() -> None:
+    """Record, metrics and log line of a finished call; the log is written to ``/dev/null``."""
+    metrics, timeline = Metrics(), _finished_timeline()
+    record = timeline.freeze("ok", 200)
+
+    def count_in_flight() -> None:
+        in_flight = metrics.in_flight["chat"]
+        in_flight.value += 1
+        in_flight.value -= 1
+
+    log_writer, calls = logging.getLogger().handlers[0], count(1)
+
+    def write_log_line() -> None:
+        log_call(record)
+        if not next(calls) % LINES_PER_WRITE:
+            log_writer.flush()
+
+    def all_stages() -> None:
+        record = timeline.freeze("ok", 200)
+        metrics.record(record)
+        write_log_line()
+
+    measure("timeline: create", lambda: CallTimeline("chat", "req_1", 0.0))
+    measure("in-flight gauge: increment and decrement", count_in_flight)
+    measure("timeline: freeze to a record", lambda: timeline.freeze("ok", 200))
+    measure("metrics", lambda: metrics.record(record))
+    measure("log line", write_log_line)
+    measure("all stages", all_stages)
+
+
+def measure_keys() -> None:
+    """A client key among a thousand, and its model patterns."""
+    specs = [KeySpec(f"k{i}", sha256(f"gk_{i}".encode()).hexdigest(), ("a-*", "b-*", "m*")) for i in range(1000)]
+    ring = Keyring(tuple(specs))
+    measure("key: admit", lambda: ring.admit("Bearer gk_500"))
+    measure("key: check a model", lambda: ring.opens(specs[500], "m"))
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    **{name: partial(measure_request, request) for name, request in REQUESTS.items()},
+    "stream": measure_stream,
+    "after": measure_after,
+    "keys": measure_keys,
+}
+
+
+async def main(part: str | None, log: TextIO) -> None:
+    """Measure one part, or all of them; the log is set up as in ``gateway serve``, inside an event loop."""
+    logging.basicConfig(level=logging.INFO, handlers=[LogWriter(log.write)])
+    for name, measure_part in PARTS.items():
+        if part in (None, name):
+            print(name)
+            measure_part()
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("part", nargs="?", choices=PARTS, help="default: all parts")
+    with Path(os.devnull).open("w", encoding="utf-8") as devnull:
+        asyncio.run(main(arguments.parse_args().part, devnull))

@@ -1,0 +1,1 @@
+"""Results of a run: ``results`` (the JSON file), ``stats``, ``table`` (Markdown), ``plot`` (SVG)."""
