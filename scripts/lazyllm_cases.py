@@ -1,6 +1,6 @@
-"""Answers cases of the LazyLLM oracle with the gateway's prompters. Shared by ``conformance`` and ``fuzz-lazyllm``.
+"""Runs cases of the LazyLLM oracle with the gateway's prompters. Imported by ``conformance`` and ``fuzz-lazyllm``.
 
-A case is ``{"kind": …, …}`` as the oracle takes it; an answer is ``{"result": …}`` or ``{"error": "Class: message"}``.
+A case is ``{"kind": …, …}`` in the oracle's format; its result is ``{"result": …}`` or ``{"error": "Class: message"}``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES = {"alpaca": "AlpacaPrompter", "chat": "ChatPrompter", "empty": "EmptyProm
 
 
 def decode(value: Any) -> Any:
-    """A value from the oracle's JSON, where ``$tuple`` and ``$float`` stand for what JSON lacks."""
+    """Convert a value from the oracle's JSON; ``$tuple`` and ``$float`` mark values that JSON lacks."""
     if isinstance(value, dict):
         if set(value) == {"$tuple"}:
             return tuple(decode(entry) for entry in value["$tuple"])
@@ -46,7 +46,7 @@ def decode(value: Any) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """A value in the oracle's JSON."""
+    """Convert a value to the oracle's JSON; the reverse of ``decode``."""
     if isinstance(value, tuple):
         return {"$tuple": [encode(entry) for entry in value]}
     if isinstance(value, dict):
@@ -58,8 +58,8 @@ def encode(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float, bool)) else {"$repr": repr(value)}
 
 
-def built(case: Case, dialect: PrompterDialect) -> Prompter | LegacyPrompter:
-    """The case's prompter: constructed, then the model's tokens, then the case's own."""
+def build_prompter(case: Case, dialect: PrompterDialect) -> Prompter | LegacyPrompter:
+    """Construct the prompter of a case and set the tokens of its model, then the tokens of the case."""
     cls, init = case.get("cls", "ChatPrompter"), decode(case.get("init") or {})
     if cls == "Prompter":
         return LegacyPrompter.from_template(case["template"], **init) if "template" in case else LegacyPrompter(**init)
@@ -76,11 +76,11 @@ def built(case: Case, dialect: PrompterDialect) -> Prompter | LegacyPrompter:
 
 
 def prompt(case: Case, dialect: PrompterDialect) -> Any:
-    prompter = built(case, dialect)
+    prompter = build_prompter(case, dialect)
     if not dialect.modern and isinstance(prompter, Prompter):
         _check_keywords(prompter, case.get("call") or {})
     if "calls" in case:
-        return [answered(partial(prompter.generate_prompt, **decode(call))) for call in case["calls"]]
+        return [result_or_error(partial(prompter.generate_prompt, **decode(call))) for call in case["calls"]]
     given = decode(case.get("call") or {})
     before = json.dumps(encode(given), sort_keys=True)
     result = encode(prompter.generate_prompt(**given))
@@ -90,7 +90,7 @@ def prompt(case: Case, dialect: PrompterDialect) -> Any:
 
 
 def _check_keywords(prompter: Prompter, call: Case) -> None:
-    """The keywords that the 0.1 releases do not have."""
+    """Raise the TypeError of the 0.1 releases for a keyword that they do not have."""
     for name in call:
         if name == "format" or (name == "return_dict" and prompter.form == "empty"):
             raise PrompterError("TypeError", f"{NAMES[prompter.form]}.generate_prompt() got an unexpected keyword "
@@ -98,12 +98,16 @@ def _check_keywords(prompter: Prompter, call: Case) -> None:
 
 
 def response(case: Case, dialect: PrompterDialect) -> Any:
-    return built(case, dialect).get_response(**decode(case.get("call") or {}))
+    return build_prompter(case, dialect).get_response(**decode(case.get("call") or {}))
 
 
 def trainable(case: Case, dialect: PrompterDialect) -> Any:
     given = case.get("prompt", "")
-    given = built(given["$prompter"], dialect) if isinstance(given, dict) and "$prompter" in given else decode(given)
+    given = (
+        build_prompter(given["$prompter"], dialect)
+        if isinstance(given, dict) and "$prompter" in given
+        else decode(given)
+    )
     prompter = local_prompter(case.get("model", ""), given, decode(case.get("prompt_history")))
     name = {"prompter": NAMES[prompter.form]}
     if "call" not in case:
@@ -130,10 +134,10 @@ KINDS: Mapping[str, Callable[[Case, PrompterDialect], Any]] = {
 }
 
 
-def answered(ask: Callable[[], Any]) -> dict[str, Any]:
-    """The result, or the refusal in LazyLLM's words; an unknown keyword is Python's own ``TypeError``."""
+def result_or_error(call: Callable[[], Any]) -> dict[str, Any]:
+    """The result, or the error with LazyLLM's text; an unknown keyword raises Python's own ``TypeError``."""
     try:
-        return {"result": encode(ask())}
+        return {"result": encode(call())}
     except PrompterError as error:
         return {"error": error.message}
     except TypeError as error:
@@ -142,15 +146,15 @@ def answered(ask: Callable[[], Any]) -> dict[str, Any]:
         return {"error": f"TypeError: {error}"}
 
 
-def perform(case: Case, source: str = "lazyllm 1.4.0") -> dict[str, Any]:
-    """Our answer to a case. A foreign exception is a bug and gets out."""
-    return answered(lambda: KINDS[case["kind"]](case, RELEASES[source]))
+def run_case(case: Case, source: str = "lazyllm 1.4.0") -> dict[str, Any]:
+    """The gateway's result for a case. Any other exception is a bug and is raised."""
+    return result_or_error(lambda: KINDS[case["kind"]](case, RELEASES[source]))
 
 
-def accepted(expected: Mapping[str, Any], got: Mapping[str, Any], compare: str) -> bool:
-    """Exactly the same; with ``any_of`` one of several, with ``error_type`` an error of the same class."""
+def is_accepted(expected: Mapping[str, Any], got: Mapping[str, Any], compare: str) -> bool:
+    """True if equal; ``any_of`` lists several accepted results, ``error_type`` compares the class of an error only."""
     if "any_of" in expected:
-        return any(accepted(one, got, compare) for one in expected["any_of"])
+        return any(is_accepted(one, got, compare) for one in expected["any_of"])
     if "error" in expected and compare == "error_type":
         return str(got.get("error", "")).split(":", 1)[0] == str(expected["error"]).split(":", 1)[0]
     return got == expected
