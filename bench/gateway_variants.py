@@ -70,12 +70,12 @@ def write_config(variant: Variant, folder: Path, upstream_port: int, port: int) 
     """Write the configuration into an empty folder; returns the path of its ``gateway.yaml``."""
     _write_templates(variant, folder / "meta_templates")
     (folder / "policies").mkdir()
-    # All timeouts are on. The idle timeout is raised: opening 5000 idle streams takes longer than the default.
+    # The idle timeout is raised: with the default the first of 5000 idle streams would end before the last one starts.
     delivery = {"timeout": {"idle": "300s"}, **variant.policy.get("delivery", {})}
     policy = {**variant.policy, "delivery": delivery}
     (folder / "policies" / "bench.yaml").write_text(json.dumps(policy), encoding="utf-8")
     config: dict[str, object] = {
-        # above the streams of the largest scenario
+        # more than the streams of the largest scenario
         "server": {"host": "127.0.0.1", "port": port, "max_in_flight": 16384},
         "models": {_model_name(n): _model(variant, n, upstream_port) for n in range(variant.models)},
     }

@@ -23,8 +23,8 @@ VERSIONS = {
     "sglang-router": "sglang-router==0.3.2",
     "vllm-router": "vllm-router==0.1.17",
 }
-OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "BENCH_KEY": "none", "DO_NOT_TRACK": "1"}
-"""Environment variables that keep LiteLLM from network access."""
+OFFLINE_ENV = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "BENCH_KEY": "none", "DO_NOT_TRACK": "1"}
+"""Environment variables against network access of LiteLLM, and the API key of its targets (``BENCH_KEY``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _library(context: LaunchContext) -> list[str]:
 def _variant(name: str, variant: Variant) -> System:
     key = {"authorization": f"Bearer {KEY}"} if variant.keys else {}
     return System(
-        name, variant.description, _gateway(variant), variant.path, lambda _: key, variant.extra_fields, OFFLINE
+        name, variant.description, _gateway(variant), variant.path, lambda _: key, variant.extra_fields, OFFLINE_ENV
     )
 
 
@@ -162,10 +162,10 @@ PEERS = (
         VERSIONS["litellm-proxy"],
         _litellm,
         # the proxy requires a master key unless this is set; without a key it does less work per request
-        env={**OFFLINE, "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"},
+        env={**OFFLINE_ENV, "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"},
         start_timeout=120.0,
     ),
-    System("litellm-sdk", "the LiteLLM SDK called in a loop, 32 at a time", _library, env=OFFLINE),
+    System("litellm-sdk", "the LiteLLM SDK called in a loop, 32 at a time", _library, env=OFFLINE_ENV),
     System("opencompass", "OpenCompass' own parser, in process", _library),
     System("lazyllm", "LazyLLM's own ChatPrompter, in process", _library),
 )
@@ -178,7 +178,7 @@ SYSTEMS: dict[str, System] = {
 def gateway_before(checkout: Path) -> System:
     """The gateway of another checkout with this one's libraries, measured in the same rounds."""
     description = "the gateway of the checkout given by --before"
-    return System("gateway-before", description, _gateway(VARIANTS["gateway"]), env=OFFLINE, checkout=checkout)
+    return System("gateway-before", description, _gateway(VARIANTS["gateway"]), env=OFFLINE_ENV, checkout=checkout)
 
 
 def environment(system: System) -> dict[str, str]:

@@ -95,7 +95,7 @@ class Testbed:
             self._upstream_processes.close()
 
     def stop_systems(self) -> None:
-        """Stop all systems; each scenario starts them anew."""
+        """Stop all systems; the next scenario starts new processes."""
         self._systems.clear()
         self._system_processes.close()
 

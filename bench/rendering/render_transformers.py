@@ -67,9 +67,9 @@ def main() -> None:
     parser.add_argument("seconds", type=float, help="for each cell and round")
     parser.add_argument("--transformers", metavar="PYTHON", help="a Python with transformers installed")
     parser.add_argument("--any-python", action="store_true", help="accept another build of Python for transformers")
-    parser.add_argument("--theirs", action="store_true", help=argparse.SUPPRESS)  # measure transformers in this process
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)  # measure transformers only
     args = parser.parse_args()
-    if args.theirs:
+    if args.in_process:
         print(result_json(measure(transformers_render, args.seconds)))
         return
     if args.transformers and not args.any_python:
@@ -82,7 +82,13 @@ def main() -> None:
     for _ in range(ROUNDS):
         theirs: dict[str, float] = {}
         if args.transformers:
-            command = [args.transformers, "-m", "bench.rendering.render_transformers", str(args.seconds), "--theirs"]
+            command = [
+                args.transformers,
+                "-m",
+                "bench.rendering.render_transformers",
+                str(args.seconds),
+                "--in-process",
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, cwd=ROOT)
             output = json.loads(done.stdout.splitlines()[-1])
             theirs, python = output["metrics"], output["python"]
