@@ -33,19 +33,9 @@ class HttpRequest(Cancellation, ABC):
     """One request."""
 
     __slots__ = (
-        "buffered_body",
-        "closing",
-        "complete",
-        "headers",
-        "method",
-        "model",
-        "open_stream",
-        "path",
-        "received",
-        "request_id",
-        "route_context",
-        "status",
-    )
+        "buffered_body", "closing", "complete", "headers", "method", "model", "open_stream", "path", "received",
+        "request_id", "route_context", "status",
+    )  # fmt: skip
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
         super().__init__()

@@ -41,34 +41,11 @@ class Connection(asyncio.Protocol):
     """One connection; ``status``, headers and body of the current response, whose body is read once."""
 
     __slots__ = (
-        "_body_pieces",
-        "_chunks",
-        "_failure",
-        "_forward",
-        "_framing_bytes",
-        "_head_pieces",
-        "_headers",
-        "_idle",
-        "_in_head",
-        "_interim",
-        "_keep_alive",
-        "_loop",
-        "_parser",
-        "_paused",
-        "_transport",
-        "_unread_bytes",
-        "_waiter",
-        "content_complete",
-        "is_closed",
-        "is_plain_success",
-        "on_body",
-        "on_headers_complete",
-        "on_message_begin",
-        "release",
-        "response_begun",
-        "response_complete",
-        "status",
-    )
+        "_body_pieces", "_chunks", "_failure", "_forward", "_framing_bytes", "_head_pieces", "_headers",
+        "_idle", "_in_head", "_interim", "_keep_alive", "_loop", "_parser", "_paused", "_transport",
+        "_unread_bytes", "_waiter", "content_complete", "is_closed", "is_plain_success", "on_body",
+        "on_headers_complete", "on_message_begin", "release", "response_begun", "response_complete", "status",
+    )  # fmt: skip
 
     release: Callable[[], None]
     """End the exchange: pools the connection if the body was read to its end, else closes it. Set by the client."""

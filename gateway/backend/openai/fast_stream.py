@@ -37,22 +37,9 @@ class SseSplicer:
     """Forwards pieces of a body while each is one event with nothing but text."""
 
     __slots__ = (
-        "_after",
-        "_attempts",
-        "_before",
-        "_first",
-        "_frame",
-        "_head",
-        "_last",
-        "_now",
-        "_parser",
-        "_reader",
-        "_record",
-        "_search_halt",
-        "_splice",
-        "_tail",
-        "_write",
-    )
+        "_after", "_attempts", "_before", "_first", "_frame", "_head", "_last", "_now", "_parser", "_reader",
+        "_record", "_search_halt", "_splice", "_tail", "_write",
+    )  # fmt: skip
 
     def __init__(
         self, reader: ChunkReader, parser: SseParser, splice: TextSplice, sample: Sample | None = None
