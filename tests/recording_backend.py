@@ -1,4 +1,4 @@
-"""The scripted backend with a memory: which exchanges it got, and how they ended."""
+"""The scripted backend with a record of its exchanges and how they ended."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from gateway.core.text_splice import TextSplice
 
 
 class RecordingBackend(ScriptedBackend):
-    """``heard``: the exchanges; ``active``: those open; ``left_early``: those left before the end of their script."""
+    """``exchanges``: those received; ``active``: number open; ``left_early``: number left before the script's end."""
 
     def __init__(self, *scripts: Script, label: str = "scripted/0") -> None:
         super().__init__(*scripts, label=label)
-        self.heard: list[Exchange] = []
+        self.exchanges: list[Exchange] = []
         self.active = 0
         self.left_early = 0
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        self.heard.append(exchange)
+        self.exchanges.append(exchange)
         async with super().open(exchange) as events:
-            watched = WatchedEvents(events)
+            recording = RecordingEvents(events)
             self.active += 1
             try:
-                yield watched
+                yield recording
             finally:
                 self.active -= 1
-                self.left_early += not watched.ended
+                self.left_early += not recording.ended
 
 
-class WatchedEvents:
-    """The events of a script, and whether their end was reached."""
+class RecordingEvents:
+    """The events of a script; ``ended``: their end was reached."""
 
     exhausted = False
 
@@ -52,5 +52,5 @@ class WatchedEvents:
         self.ended = not batch
         return batch
 
-    async def forward_text(self, passage: TextSplice) -> None:
-        await self._events.forward_text(passage)
+    async def forward_text(self, splice: TextSplice) -> None:
+        await self._events.forward_text(splice)

@@ -1,4 +1,4 @@
-"""The scripted backend: it plays what is written and remembers what it heard."""
+"""The scripted backend: scripts, steps and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_script_is_played_in_order() -> None:
         Begun("scripted/0"), Delta(0, "Hel"), Delta(1, "lo"), Delta(0, fields={"reasoning_content": "hm"}),
         Finish(0, "stop"), Finish(1, "length"), Usage(7, 2), Document({"a": 1}),
     ]  # fmt: skip
-    assert [asked.prompts for asked in backend.heard] == [("1+1=",)]
+    assert [asked.prompts for asked in backend.exchanges] == [("1+1=",)]
     assert (backend.active, backend.left_early) == (0, 0)
 
 

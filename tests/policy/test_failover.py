@@ -73,11 +73,11 @@ def test_an_error_is_answered_by_another_target_where_that_may_help(code: str) -
     first, second, seen = failing(code, 9), RecordingBackend(FINE), list[tuple[str, str]]()
     heard = ask(failover(first, second, seen=seen))
     if AGAIN[code] == NEVER:
-        assert (heard.code, len(first.heard), len(second.heard)) == (code, 1, 0)
+        assert (heard.code, len(first.exchanges), len(second.exchanges)) == (code, 1, 0)
         assert heard.log == ("m/0", 1, 0)
         assert seen == [("m/0", code)]
     else:
-        assert (heard.code, heard.texts, len(first.heard), len(second.heard)) == (None, {0: "fine"}, 1, 1)
+        assert (heard.code, heard.texts, len(first.exchanges), len(second.exchanges)) == (None, {0: "fine"}, 1, 1)
         assert heard.log == ("m/1", 2, 1)
         assert seen == [("m/0", code), ("m/1", "ok")]
 
@@ -88,24 +88,24 @@ def test_an_only_target_is_asked_again_once_or_never(code: str) -> None:
     heard, failed = ask(failover(mended)), ask(failover(broken))
     assert failed.code == code
     if AGAIN[code] == SAME:
-        assert (heard.texts, heard.attempts, len(mended.heard)) == ({0: "fine"}, 2, 2)
-        assert (failed.attempts, len(broken.heard)) == (2, 2)
+        assert (heard.texts, heard.attempts, len(mended.exchanges)) == ({0: "fine"}, 2, 2)
+        assert (failed.attempts, len(broken.exchanges)) == (2, 2)
     else:
-        assert (heard.code, len(mended.heard)) == (code, 1)
-        assert (failed.attempts, len(broken.heard)) == (1, 1)
+        assert (heard.code, len(mended.exchanges)) == (code, 1)
+        assert (failed.attempts, len(broken.exchanges)) == (1, 1)
 
 
 def test_a_target_that_limits_its_rate_is_not_asked_twice_in_one_call() -> None:
     one, other = failing("upstream_rate_limited", 9), failing("upstream_unreachable", 9)
     heard = ask(failover(one, other))
-    assert (heard.code, len(one.heard), len(other.heard)) == ("upstream_unreachable", 1, 1)
+    assert (heard.code, len(one.exchanges), len(other.exchanges)) == ("upstream_unreachable", 1, 1)
     assert heard.attempts == 2
 
 
 def test_attempts_are_an_upper_limit_over_all_targets() -> None:
     backends = [failing("upstream_unreachable", 9) for _ in range(4)]
     heard = ask(failover(*backends, attempts=2))
-    assert [len(backend.heard) for backend in backends] == [1, 1, 0, 0]
+    assert [len(backend.exchanges) for backend in backends] == [1, 1, 0, 0]
     assert heard.attempts == 2
 
 
@@ -162,7 +162,7 @@ def test_each_call_starts_one_target_further_on() -> None:
 def test_nothing_is_retried_once_the_answer_has_begun() -> None:
     first, second = RecordingBackend(["Hel", {"error": "upstream_disconnected"}]), RecordingBackend(FINE)
     heard = ask(failover(first, second))
-    assert (heard.texts, heard.code, len(second.heard)) == ({0: "Hel"}, "upstream_disconnected", 0)
+    assert (heard.texts, heard.code, len(second.exchanges)) == ({0: "Hel"}, "upstream_disconnected", 0)
 
 
 def test_an_answer_that_never_begins_is_retried_elsewhere_and_the_first_is_closed() -> None:
@@ -207,14 +207,14 @@ def test_a_long_wait_is_the_clients_to_do() -> None:
 def test_leaving_early_releases_the_target(count: int) -> None:
     inner = RecordingBackend(["a", "b", "c", {"finish": "stop"}])
     leave_after(failover(inner), count)
-    assert (inner.active, inner.left_early, len(inner.heard)) == (0, 1, 1)
+    assert (inner.active, inner.left_early, len(inner.exchanges)) == (0, 1, 1)
 
 
 def test_leaving_during_a_retry_asks_nobody_else() -> None:
     first, second = failing("upstream_unreachable"), RecordingBackend([{"pause": 9}, "late"])
     third = RecordingBackend(FINE)
     cancel_after(failover(first, second, third), 0.03)
-    assert (second.active, second.left_early, len(third.heard)) == (0, 1, 0)
+    assert (second.active, second.left_early, len(third.exchanges)) == (0, 1, 0)
 
 
 @pytest.mark.parametrize("attempts", [1, 3], ids=["at the first target", "in the pause before a repeat"])

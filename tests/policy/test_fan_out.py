@@ -46,19 +46,19 @@ def test_one_choice_passes_untouched() -> None:
     inner = RecordingBackend(script("a"))
     asked = exchange("p", prompt_is_list=True)
     heard = ask(FanOut(inner, CAN, TOTAL), asked)
-    assert (heard.texts, inner.heard, notices(heard)) == ({0: "a"}, [asked], [])
+    assert (heard.texts, inner.exchanges, notices(heard)) == ({0: "a"}, [asked], [])
 
 
 def test_a_list_of_one_is_sent_as_a_string_unless_lists_are_known_to_do() -> None:
     inner = RecordingBackend(script("a"))
     ask(FanOut(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
-    assert inner.heard == [exchange("p")]
+    assert inner.exchanges == [exchange("p")]
 
 
 def test_an_engine_that_takes_everything_gets_everything() -> None:
     inner = RecordingBackend(script("a", "b", "c", "d"))
     heard = ask(FanOut(inner, CAN, TOTAL), exchange("p", "q", n=2))
-    assert (heard.texts, len(inner.heard), notices(heard)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
+    assert (heard.texts, len(inner.exchanges), notices(heard)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
     assert heard.usages == [Usage(7, 2)]
 
 
@@ -67,7 +67,7 @@ def test_choices_an_engine_forgot_are_asked_for_one_by_one() -> None:
     heard = ask(FanOut(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
     assert heard.texts == {0: "a", 1: "b", 2: "c"}
     assert heard.finishes == [(0, "stop"), (1, "stop"), (2, "stop")]
-    assert [(one.n, one.params["seed"]) for one in inner.heard] == [(3, 40), (1, 41), (1, 42)]
+    assert [(one.n, one.params["seed"]) for one in inner.exchanges] == [(3, 40), (1, 41), (1, 42)]
     assert heard.usages == [Usage(21, 6)]
     assert notices(heard) == ["filled_choices: 2"]
 
@@ -76,7 +76,7 @@ def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
     inner = RecordingBackend(script("a"), script("b"))
     heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
     assert heard.texts == {0: "a", 1: "b"}
-    assert [(one.n, one.params["seed"]) for one in inner.heard] == [(1, 1), (1, 2)]
+    assert [(one.n, one.params["seed"]) for one in inner.exchanges] == [(1, 1), (1, 2)]
     assert heard.usages == [Usage(14, 4)]
     assert notices(heard) == ["split_calls: 2"]
 
@@ -86,7 +86,7 @@ def test_only_a_stream_is_split_where_streams_carry_one_choice(stream: bool, cal
     inner = RecordingBackend(*([script("a"), script("b")] if stream else [script("a", "b")]))
     habits = UpstreamCapabilities(lists=None, choices=None, streamed_choices=False)
     heard = ask(FanOut(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
-    assert (heard.texts, len(inner.heard)) == ({0: "a", 1: "b"}, calls)
+    assert (heard.texts, len(inner.exchanges)) == ({0: "a", 1: "b"}, calls)
 
 
 @pytest.mark.parametrize("code", ["upstream_rejected_request", "upstream_error"], ids=["with a 400", "with a 500"])
@@ -96,8 +96,8 @@ def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> N
         FanOut(FirstTokenGate(inner, 1.0), UNSURE, TOTAL), exchange("p", "q", "r")
     )  # its gate makes ``open`` raise
     assert heard.texts == {0: "a", 1: "b", 2: "c"}
-    assert [one.prompts for one in inner.heard] == [("p", "q", "r"), ("p",), ("q",), ("r",)]
-    assert [one.prompt_is_list for one in inner.heard] == [True, False, False, False]
+    assert [one.prompts for one in inner.exchanges] == [("p", "q", "r"), ("p",), ("q",), ("r",)]
+    assert [one.prompt_is_list for one in inner.exchanges] == [True, False, False, False]
     assert heard.usages == [Usage(21, 6)]
     assert notices(heard) == ["split_calls: 3"]
     assert inner.active == 0
@@ -111,7 +111,7 @@ def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> N
 def test_other_refusals_are_passed_on(habits: UpstreamCapabilities, code: str) -> None:
     inner = RecordingBackend([{"error": code}], script("a"))
     heard = ask(FanOut(FirstTokenGate(inner, 1.0), habits, TOTAL), exchange("p", "q"))
-    assert (heard.code, len(inner.heard)) == (code, 1)
+    assert (heard.code, len(inner.exchanges)) == (code, 1)
 
 
 def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either() -> None:
@@ -122,7 +122,7 @@ def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either
         exchange("p", "q", n=2, params={"seed": 5}),
     )
     assert heard.texts == {0: "p0", 1: "p1", 2: "q0", 3: "q1"}
-    assert [(one.prompts, one.params["seed"]) for one in inner.heard] == [
+    assert [(one.prompts, one.params["seed"]) for one in inner.exchanges] == [
         (("p",), 5), (("p",), 6), (("q",), 5), (("q",), 6),
     ]  # fmt: skip
 
@@ -138,7 +138,7 @@ def test_token_ids_keep_their_order_too() -> None:
     inner = RecordingBackend(script("a"), script("b"))
     heard = ask(FanOut(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
     assert heard.texts == {0: "a", 1: "b"}
-    assert [one.prompts for one in inner.heard] == [((1, 2),), ((3,),)]
+    assert [one.prompts for one in inner.exchanges] == [((1, 2),), ((3,),)]
 
 
 def test_a_call_that_fails_in_the_middle_ends_the_answer() -> None:
@@ -161,14 +161,14 @@ def test_leaving_early_closes_whatever_is_open(count: int, habits: UpstreamCapab
     extra = nested and habits is UNSURE  # the notice that choices were filled up
     leave_after(FanOut(inner, habits, TOTAL), count + extra, exchange("p", n=2))
     assert inner.active == 0
-    assert len(inner.heard) == (2 if nested else 1)
+    assert len(inner.exchanges) == (2 if nested else 1)
     assert inner.left_early == 1
 
 
 def test_a_hang_up_in_a_nested_call_closes_it() -> None:
     inner = RecordingBackend(["a", {"finish": "stop"}], ["b", {"pause": 9}, "c"])
     cancel_after(FanOut(inner, CANNOT, TOTAL), 0.05, exchange("p", "q", "r"))
-    assert (inner.active, inner.left_early, len(inner.heard)) == (0, 1, 2)
+    assert (inner.active, inner.left_early, len(inner.exchanges)) == (0, 1, 2)
 
 
 def test_choices_of_nested_calls_are_numbered_anew() -> None:
@@ -248,14 +248,14 @@ def test_every_choice_ends_at_its_own_stop(
     client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",), stream=stream))
     asyncio.run(client.listen())
     assert (client.texts, client.ends, client.left) == (said, ends, False)
-    assert len(inner.heard) == (1 if habits is CAN else 2)
+    assert len(inner.exchanges) == (1 if habits is CAN else 2)
 
 
 def test_a_choice_that_an_engine_forgot_is_cut_like_the_others() -> None:
     inner = RecordingBackend(["ab<", "eo>junk", {"pause": 9}], ["cd<eo", ">junk", {"pause": 9}])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
     asyncio.run(client.listen())
-    assert (client.texts, client.ends, len(inner.heard)) == ({0: "ab", 1: "cd"}, {0: HERE, 1: HERE}, 2)
+    assert (client.texts, client.ends, len(inner.exchanges)) == ({0: "ab", 1: "cd"}, {0: HERE, 1: HERE}, 2)
 
 
 def test_a_choice_of_which_only_half_a_stop_is_known_is_not_asked_for_again() -> None:
@@ -263,7 +263,7 @@ def test_a_choice_of_which_only_half_a_stop_is_known_is_not_asked_for_again() ->
     inner = RecordingBackend([{"text": "<", "index": 1}, "ab<eo>", *other])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
     asyncio.run(client.listen())
-    assert (client.texts, client.ends, len(inner.heard)) == ({1: "<cd", 0: "ab"}, {0: HERE, 1: THERE}, 1)
+    assert (client.texts, client.ends, len(inner.exchanges)) == ({1: "<cd", 0: "ab"}, {0: HERE, 1: THERE}, 1)
 
 
 @pytest.mark.parametrize("how", ["a drain", "the total time"])
