@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 
 @pytest.fixture(scope="session")
-def rude() -> Iterator[RudeServer]:
-    with RudeServer() as server:
+def upstream() -> Iterator[FaultyUpstream]:
+    with FaultyUpstream() as server:
         yield server
 
 
 @pytest.fixture
-def up(rude: RudeServer) -> Iterator[RudeServer]:
+def up(upstream: FaultyUpstream) -> Iterator[FaultyUpstream]:
     """The server, whose last client must be gone within 250 ms of each test's end."""
-    yield rude
-    assert rude.wait(lambda: rude.active == 0, 0.25), "the upstream is still busy: its connection was not closed"
+    yield upstream
+    assert upstream.wait(lambda: upstream.active == 0, 0.25), (
+        "the upstream is still busy: its connection was not closed"
+    )

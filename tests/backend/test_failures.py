@@ -11,8 +11,8 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.completions import CompletionsBackend
 from tests.backend.ask import chat, complete, exchange, listen, target
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
-from tests.upstream.server import RudeServer, blackhole_url, refused_url
-from tests.upstream.talk import TEXT, TOKENS
+from tests.upstream.reply import TEXT, TOKENS
+from tests.upstream.server import FaultyUpstream, blackhole_url, refused_url
 
 BEFORE = {  # mode: the error, whether a stream was asked for or not
     # B04–B07: connections
@@ -52,13 +52,13 @@ BEFORE = {  # mode: the error, whether a stream was asked for or not
     "400-context-llamacpp": "context_length_exceeded",
     "422-tgi-context": "context_length_exceeded",
     "400-filter": "content_filter",
-    "rude-numeric-code": "upstream_rejected_request",
-    "rude-unknown-model": "upstream_model_missing",
-    "rude-detail": "upstream_rejected_request",
-    "rude-detail-list": "upstream_rejected_request",
-    "rude-traceback": "upstream_error",
-    "rude-traceback-400": "upstream_rejected_request",
-    "rude-plain-500": "upstream_error",
+    "quirk-numeric-code": "upstream_rejected_request",
+    "quirk-unknown-model": "upstream_model_missing",
+    "quirk-detail": "upstream_rejected_request",
+    "quirk-detail-list": "upstream_rejected_request",
+    "quirk-traceback": "upstream_error",
+    "quirk-traceback-400": "upstream_rejected_request",
+    "quirk-plain-500": "upstream_error",
     # B19–B23: bodies
     "200-html": "upstream_invalid_response",
     "200-empty": "upstream_invalid_response",
@@ -81,15 +81,17 @@ BEFORE = {  # mode: the error, whether a stream was asked for or not
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
 @pytest.mark.parametrize("mode", BEFORE)
-def test_a_failure_before_the_answer_has_our_name(up: RudeServer, mode: str, stream: bool) -> None:
+def test_a_failure_before_the_answer_has_our_name(up: FaultyUpstream, mode: str, stream: bool) -> None:
     heard = complete(up.url(mode), stream)
     assert heard.code == BEFORE[mode]
     assert not heard.deltas
     assert up.control_hits == 0
 
 
-@pytest.mark.parametrize("mode", ["500", "401", "403", "html-502", "400-html", "rude-traceback", "rude-traceback-400"])
-def test_nothing_private_of_the_upstream_is_passed_on(up: RudeServer, mode: str) -> None:
+@pytest.mark.parametrize(
+    "mode", ["500", "401", "403", "html-502", "400-html", "quirk-traceback", "quirk-traceback-400"]
+)
+def test_nothing_private_of_the_upstream_is_passed_on(up: FaultyUpstream, mode: str) -> None:
     error = complete(up.url(mode), False).error
     assert error is not None
     for private in (SECRET, INNER_ADDRESS, "127.0.0.1", "<html", "Traceback", "/opt/engine"):
@@ -98,16 +100,16 @@ def test_nothing_private_of_the_upstream_is_passed_on(up: RudeServer, mode: str)
 
 REASONS = {  # what a client may read of a refusal
     "400": "temperature must be non-negative, got -1.0.",
-    "rude-numeric-code": "max_tokens must be at least 1, got 0.",
-    "rude-detail": "prompt must be a string.",
-    "rude-detail-list": "prompt: Field required",
+    "quirk-numeric-code": "max_tokens must be at least 1, got 0.",
+    "quirk-detail": "prompt must be a string.",
+    "quirk-detail-list": "prompt: Field required",
     "400-html": "without a usable reason (target m/0 sent status 400 with a body of",
     "400-empty": "without a usable reason (target m/0 sent status 400 with an empty body)",
 }
 
 
 @pytest.mark.parametrize("mode", REASONS)
-def test_a_refused_request_says_why(up: RudeServer, mode: str) -> None:
+def test_a_refused_request_says_why(up: FaultyUpstream, mode: str) -> None:
     error = chat(up.url(mode), False).error
     assert error is not None
     assert error.status == 400
@@ -129,17 +131,17 @@ PRIVATE = {  # what a server writes: what must not reach the client
 
 @pytest.mark.parametrize("mode", ["400-echo", "event-echo"])
 @pytest.mark.parametrize("case", PRIVATE)
-def test_keys_and_internal_names_in_a_servers_words_are_removed(up: RudeServer, case: str, mode: str) -> None:
-    said, private = PRIVATE[case]
-    error = complete(up.url(mode, said=said)).error
+def test_keys_and_internal_names_in_a_servers_words_are_removed(up: FaultyUpstream, case: str, mode: str) -> None:
+    message, private = PRIVATE[case]
+    error = complete(up.url(mode, message=message)).error
     assert error is not None
     assert error.code == "upstream_rejected_request"
     assert "…" in error.message
     assert private not in error.message
 
 
-def test_a_configured_key_of_any_form_is_removed(up: RudeServer) -> None:
-    heard = complete(up.url("400-echo", said="no: hunter2hunter2"), spec={"key": SecretStr("hunter2hunter2")})
+def test_a_configured_key_of_any_form_is_removed(up: FaultyUpstream) -> None:
+    heard = complete(up.url("400-echo", message="no: hunter2hunter2"), spec={"key": SecretStr("hunter2hunter2")})
     assert heard.error is not None
     assert heard.error.message.endswith("no: …")
 
@@ -176,7 +178,7 @@ def test_https_to_a_plain_server_is_unreachable() -> None:
     assert asyncio.run(run()) == "upstream_unreachable"
 
 
-def test_an_unknown_4xx_is_not_retried(up: RudeServer) -> None:
+def test_an_unknown_4xx_is_not_retried(up: FaultyUpstream) -> None:
     errors = {mode: complete(up.url(mode)).error for mode in ("418", "409")}
     assert {mode: error.retryable for mode, error in errors.items() if error} == {"418": False, "409": True}
 
@@ -185,7 +187,7 @@ RETRY_AFTER = {"7": 7.0, "0.2": 1.0, "-5": 1.0, "99999999": 3600.0, "soon": None
 
 
 @pytest.mark.parametrize("value", RETRY_AFTER)
-def test_retry_after_is_understood_and_bounded(up: RudeServer, value: str) -> None:
+def test_retry_after_is_understood_and_bounded(up: FaultyUpstream, value: str) -> None:
     error = complete(up.url("429-retry-after", value=value)).error
     assert error is not None
     assert error.retry_after == RETRY_AFTER[value]
@@ -197,7 +199,7 @@ MIDSTREAM = {  # mode: (how much text comes first, the error)
     "flaky-midstream": (TOKENS[:2], "upstream_disconnected"),  # C03
     "no-finish": (TOKENS, "upstream_incomplete"),  # C05
     "eof-no-finish": (TOKENS, "upstream_incomplete"),
-    "rude-cut-stream": (TOKENS[:2], "upstream_incomplete"),
+    "quirk-cut-stream": (TOKENS[:2], "upstream_incomplete"),
     "done-only": ((), "upstream_incomplete"),  # C06
     "empty-stream": ((), "upstream_incomplete"),
     "error-midstream": (TOKENS[:2], "upstream_error"),  # C08
@@ -213,7 +215,7 @@ MIDSTREAM = {  # mode: (how much text comes first, the error)
 
 @pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
 @pytest.mark.parametrize("mode", MIDSTREAM)
-def test_a_broken_stream_gives_its_text_and_then_the_error(up: RudeServer, mode: str, form: object) -> None:
+def test_a_broken_stream_gives_its_text_and_then_the_error(up: FaultyUpstream, mode: str, form: object) -> None:
     said, code = MIDSTREAM[mode]
     heard = form(up.url(mode, run=form.__name__))  # type: ignore[operator, attr-defined]
     assert (heard.text(), heard.code) == ("".join(said), code)
@@ -224,15 +226,15 @@ def test_a_broken_stream_gives_its_text_and_then_the_error(up: RudeServer, mode:
 WHOLE = [  # C04, C07, C10–C12, B21, B26, and engines' habits: the same text as from a well-behaved server
     "ok", "no-done", "data-after-done", "late-close", "comments", "crlf-sse", "cr-sse", "no-space", "multi-line-data",
     "bom", "one-byte-writes", "one-write", "no-final-blank-line", "split-utf8", "unknown-field", "wrong-content-type",
-    "wrong-mode", "interim-flood", "http10", "cl-too-short", "rude-no-done", "rude-no-usage",
-    "rude-stop-reason", "dup-finish", "usage-cumulative", "usage-bad", "slow-ttfb", "pause-resume", "rude-list-500",
+    "wrong-mode", "interim-flood", "http10", "cl-too-short", "quirk-no-done", "quirk-no-usage",
+    "quirk-stop-reason", "dup-finish", "usage-cumulative", "usage-bad", "slow-ttfb", "pause-resume", "quirk-list-500",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
 @pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
 @pytest.mark.parametrize("mode", WHOLE)
-def test_an_odd_but_whole_answer_is_read_exactly(up: RudeServer, mode: str, form: object, stream: bool) -> None:
+def test_an_odd_but_whole_answer_is_read_exactly(up: FaultyUpstream, mode: str, form: object, stream: bool) -> None:
     heard = form(up.url(mode), stream)  # type: ignore[operator]
     assert heard.error is None
     assert heard.text() == TEXT
@@ -240,21 +242,21 @@ def test_an_odd_but_whole_answer_is_read_exactly(up: RudeServer, mode: str, form
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
-def test_a_surrogate_pair_is_joined_and_a_lone_one_replaced(up: RudeServer, stream: bool) -> None:
+def test_a_surrogate_pair_is_joined_and_a_lone_one_replaced(up: FaultyUpstream, stream: bool) -> None:
     assert complete(up.url("split-surrogate"), stream).text() == "a😀b"
     assert complete(up.url("lone-surrogate"), stream).text() == "a\ufffdb"
     assert complete(up.url("nul"), stream).text() == "a\0b"
 
 
-def test_a_smuggled_reply_never_reaches_the_next_call(up: RudeServer) -> None:
+def test_a_smuggled_reply_never_reaches_the_next_call(up: FaultyUpstream) -> None:
     assert ask_on_one_client(up, "cl-too-short", "ok") == [TEXT, TEXT]
 
 
-def test_data_after_done_never_reaches_the_next_call(up: RudeServer) -> None:
+def test_data_after_done_never_reaches_the_next_call(up: FaultyUpstream) -> None:
     assert ask_on_one_client(up, "data-after-done", "ok") == [TEXT, TEXT]
 
 
-def ask_on_one_client(up: RudeServer, *modes: str) -> list[str]:
+def ask_on_one_client(up: FaultyUpstream, *modes: str) -> list[str]:
     async def run() -> list[str]:
         client = HttpClient()
         texts = []

@@ -11,7 +11,7 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.http_client.connection import MIN_SEPARATE_BODY
 from gateway.backend.openai.upstream_request import read_body
 from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamTooLarge, UpstreamUnreachable
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 HEADERS = {"content-type": "application/json"}
 
@@ -41,7 +41,7 @@ def posts(*urls: str) -> list[bytes | GatewayError]:
     return asyncio.run(run())
 
 
-def test_a_whole_answer_leaves_its_connection_for_the_next(up: RudeServer) -> None:
+def test_a_whole_answer_leaves_its_connection_for_the_next(up: FaultyUpstream) -> None:
     before = up.connections
     posts(*[up.url("ok")] * 3)
     assert up.connections == before + 1
@@ -55,17 +55,17 @@ CLOSES = {  # what the server does with a reused connection: is the connection s
 
 
 @pytest.mark.parametrize("mode", CLOSES)
-def test_a_request_is_sent_once_and_an_immediate_close_is_called_stale(up: RudeServer, mode: str) -> None:
-    before = up.requests
+def test_a_request_is_sent_once_and_an_immediate_close_is_called_stale(up: FaultyUpstream, mode: str) -> None:
+    before = up.request_count
     first, error, third = posts(*[up.url(mode)] * 3)
     assert isinstance(first, bytes)
     assert isinstance(error, UpstreamDisconnected)
     assert error.stale is CLOSES[mode]
     assert third == first
-    assert [heard.position for heard in up.heard[before:]] == [0, 1, 0]
+    assert [heard.position for heard in up.requests[before:]] == [0, 1, 0]
 
 
-def test_one_stale_connection_empties_the_pool(up: RudeServer) -> None:
+def test_one_stale_connection_empties_the_pool(up: FaultyUpstream) -> None:
     async def run() -> list[object]:
         client = HttpClient()
         warm = await asyncio.gather(*[post(client, up.url("slow-ttfb")) for _ in range(3)])
@@ -81,33 +81,33 @@ def test_one_stale_connection_empties_the_pool(up: RudeServer) -> None:
 
 
 @pytest.mark.parametrize("mode", ["early-close", "reset"])
-def test_a_fresh_connection_that_closes_is_not_tried_again(up: RudeServer, mode: str) -> None:
-    before = up.requests
+def test_a_fresh_connection_that_closes_is_not_tried_again(up: FaultyUpstream, mode: str) -> None:
+    before = up.request_count
     (error,) = posts(up.url(mode))
     assert isinstance(error, GatewayError)
-    assert up.requests == before + 1
+    assert up.request_count == before + 1
 
 
-def test_a_connection_with_half_headers_is_not_tried_again(up: RudeServer) -> None:
-    before = up.requests
+def test_a_connection_with_half_headers_is_not_tried_again(up: FaultyUpstream) -> None:
+    before = up.request_count
     _, error = posts(up.url("ok"), up.url("partial-headers"))
     assert isinstance(error, GatewayError)
-    assert up.requests == before + 2
+    assert up.request_count == before + 2
 
 
-def test_only_our_own_headers_go_up(up: RudeServer) -> None:
+def test_only_our_own_headers_go_up(up: FaultyUpstream) -> None:
     posts(up.url("ok"))
-    assert set(up.heard[-1].headers) == {"host", "content-type", "content-length", "accept-encoding"}
-    assert up.heard[-1].headers["accept-encoding"] == "identity"
+    assert set(up.requests[-1].headers) == {"host", "content-type", "content-length", "accept-encoding"}
+    assert up.requests[-1].headers["accept-encoding"] == "identity"
 
 
-def test_a_proxy_in_the_environment_is_ignored(up: RudeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_in_the_environment_is_ignored(up: FaultyUpstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert isinstance(posts(up.url("ok"))[0], bytes)
 
 
-def test_a_body_beyond_the_limit_is_an_error(up: RudeServer) -> None:
+def test_a_body_beyond_the_limit_is_an_error(up: FaultyUpstream) -> None:
     async def run() -> None:
         client = HttpClient()
         with pytest.raises(UpstreamTooLarge):
@@ -117,7 +117,7 @@ def test_a_body_beyond_the_limit_is_an_error(up: RudeServer) -> None:
     asyncio.run(run())
 
 
-def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
+def test_dribbled_headers_can_be_left(up: FaultyUpstream) -> None:
     """Row B07: the deadline is the caller's, and nothing resets it."""
 
     async def run() -> None:
@@ -132,7 +132,7 @@ def test_dribbled_headers_can_be_left(up: RudeServer) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 100, MIN_SEPARATE_BODY - 1, MIN_SEPARATE_BODY, 5 * MIN_SEPARATE_BODY])
-def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
+def test_a_body_of_any_size_arrives_whole(up: FaultyUpstream, size: int) -> None:
     body = {"prompt": "x" * size}
 
     async def run() -> None:
@@ -142,8 +142,8 @@ def test_a_body_of_any_size_arrives_whole(up: RudeServer, size: int) -> None:
             answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
             assert await read_body(answer)
             answer.release()
-            assert up.heard[-1].body == body
-            assert up.heard[-1].headers["x-request-id"] == number
+            assert up.requests[-1].body == body
+            assert up.requests[-1].headers["x-request-id"] == number
         await client.aclose()
 
     asyncio.run(run())
@@ -168,7 +168,7 @@ FLOWING = {
 
 @pytest.mark.parametrize("refuses", [0, 1, 3], ids=["takes all", "takes none", "takes two of three"])
 @pytest.mark.parametrize("mode", FLOWING)
-def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode: str, refuses: int) -> None:
+def test_what_flows_and_what_is_read_make_the_body_together(up: FaultyUpstream, mode: str, refuses: int) -> None:
     async def read(flows: bool) -> tuple[bytes, str]:
         client, said, asked = HttpClient(), [], 0
 
@@ -198,7 +198,7 @@ def test_what_flows_and_what_is_read_make_the_body_together(up: RudeServer, mode
     assert (not flowed[1]) is FLOWING[mode]
 
 
-def test_a_flow_that_is_left_closes_the_connection(up: RudeServer) -> None:
+def test_a_flow_that_is_left_closes_the_connection(up: FaultyUpstream) -> None:
     async def run() -> None:
         client = HttpClient()
         answer = await client.endpoint(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')

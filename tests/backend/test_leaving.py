@@ -15,7 +15,7 @@ from gateway.core.events import Event, Finish
 from gateway.core.exchange import Backend, Exchange
 from tests.backend.ask import chat_exchange, exchange, target
 from tests.events import singly
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 WITHIN = 2.5
 """Seconds; ten times what is promised, because other work may hold this machine up. ``bench`` measures the promise."""
@@ -53,7 +53,7 @@ async def first_events(backend: Backend, asked: Exchange, count: int) -> list[Ev
     return got
 
 
-def left(up: RudeServer, door: Doors, mode: str, count: int | None) -> float:
+def left(up: FaultyUpstream, door: Doors, mode: str, count: int | None) -> float:
     """Seconds from leaving until the upstream saw it; ``count`` None: cancelled while waiting."""
     early = len(up.closed_early)
 
@@ -74,23 +74,23 @@ def left(up: RudeServer, door: Doors, mode: str, count: int | None) -> float:
 
 
 @pytest.mark.parametrize("door", [completions_stream, completions_json, chat_stream, embeddings])
-def test_leaving_before_the_headers_closes_the_upstream(up: RudeServer, door: Doors) -> None:
+def test_leaving_before_the_headers_closes_the_upstream(up: FaultyUpstream, door: Doors) -> None:
     assert left(up, door, "hang-headers", None) < WITHIN
 
 
-def test_leaving_in_a_non_streaming_body_closes_the_upstream(up: RudeServer) -> None:
+def test_leaving_in_a_non_streaming_body_closes_the_upstream(up: FaultyUpstream) -> None:
     assert left(up, completions_json, "hang-body", None) < WITHIN
 
 
 @pytest.mark.parametrize("door", [completions_stream, chat_stream])
 @pytest.mark.parametrize("mode", ["stall-midstream", "keepalive-only"])
-def test_leaving_a_stalled_stream_closes_the_upstream(up: RudeServer, door: Doors, mode: str) -> None:
+def test_leaving_a_stalled_stream_closes_the_upstream(up: FaultyUpstream, door: Doors, mode: str) -> None:
     assert left(up, door, mode, None) < WITHIN
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7], ids=["unread", "at the first event", "after it", "midstream"])
 @pytest.mark.parametrize("door", [completions_stream, chat_stream])
-def test_leaving_a_running_stream_closes_the_upstream(up: RudeServer, door: Doors, count: int) -> None:
+def test_leaving_a_running_stream_closes_the_upstream(up: FaultyUpstream, door: Doors, count: int) -> None:
     assert left(up, door, "never-ends", count) < WITHIN
 
 
@@ -100,7 +100,7 @@ async def fail_inside(backend: Backend, asked: Exchange) -> None:
         raise ZeroDivisionError
 
 
-def test_a_caller_that_fails_closes_the_upstream(up: RudeServer) -> None:
+def test_a_caller_that_fails_closes_the_upstream(up: FaultyUpstream) -> None:
     async def run() -> None:
         client = HttpClient()
         backend, asked = completions_stream(up.url("never-ends"), client)
@@ -112,7 +112,7 @@ def test_a_caller_that_fails_closes_the_upstream(up: RudeServer) -> None:
     asyncio.run(run())
 
 
-def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: RudeServer) -> None:
+def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: FaultyUpstream) -> None:
     async def run() -> None:
         client = HttpClient()
         backend, asked = completions_stream(up.url("late-close"), client)
@@ -126,7 +126,7 @@ def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: RudeServer)
     asyncio.run(run())
 
 
-def test_cancel_churn_loses_no_connection(up: RudeServer) -> None:
+def test_cancel_churn_loses_no_connection(up: FaultyUpstream) -> None:
     """Row T2 in small: many hang-ups, then everything still works."""
 
     async def run() -> None:
@@ -146,7 +146,7 @@ def test_cancel_churn_loses_no_connection(up: RudeServer) -> None:
     asyncio.run(run())
 
 
-def test_a_finished_stream_leaves_its_connection_for_the_next(up: RudeServer) -> None:
+def test_a_finished_stream_leaves_its_connection_for_the_next(up: FaultyUpstream) -> None:
     before = up.connections
 
     async def run() -> None:

@@ -28,8 +28,8 @@ from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
 from tests.backend.ask import Heard, chat_exchange, exchange, listen, target
 from tests.events import singly
-from tests.upstream.server import RudeServer, refused_url
-from tests.upstream.talk import TEXT
+from tests.upstream.reply import TEXT
+from tests.upstream.server import FaultyUpstream, refused_url
 
 if importlib.util.find_spec("litellm") is None:  # imported by the gateway only: on its own it asks the network
     pytest.skip("the litellm extra is not installed", allow_module_level=True)
@@ -57,14 +57,14 @@ Ask = Callable[[str, Exchange], Heard]
 
 
 @BOTH
-def test_a_chat_through_litellm_is_the_same_chat(up: RudeServer, ask: Ask, stream: bool) -> None:
+def test_a_chat_through_litellm_is_the_same_chat(up: FaultyUpstream, ask: Ask, stream: bool) -> None:
     heard = ask(up.url("ok"), chat_exchange(stream, params={"temperature": 0, "seed": 7}, stops=("<eob>",)))
     assert (heard.text(), heard.finishes, heard.code) == (TEXT, {0: "stop"}, None)
     assert heard.usage is not None
     assert (heard.usage.prompt, heard.usage.completion, heard.usage.source) == (7, 5, "upstream")
-    body = up.heard[-1].body
+    body = up.requests[-1].body
     assert (body["model"], body["temperature"], body["seed"], body["stop"]) == ("tiny", 0, 7, ["<eob>"])
-    assert up.heard[-1].headers["authorization"] == "Bearer sk-op"
+    assert up.requests[-1].headers["authorization"] == "Bearer sk-op"
 
 
 def seen_image(detail: str = "auto", url: str = "https://example.com/a.png") -> tuple[dict[str, Any], ...]:
@@ -72,10 +72,10 @@ def seen_image(detail: str = "auto", url: str = "https://example.com/a.png") -> 
     return ({"role": "user", "content": [{"type": "text", "text": "see"}, part]},)
 
 
-def test_the_address_of_an_image_reaches_the_provider(up: RudeServer, ask: Ask) -> None:
+def test_the_address_of_an_image_reaches_the_provider(up: FaultyUpstream, ask: Ask) -> None:
     heard = ask(up.url("ok"), chat_exchange(messages=seen_image()))
     assert heard.code is None
-    assert up.heard[-1].body["messages"] == list(seen_image())
+    assert up.requests[-1].body["messages"] == list(seen_image())
 
 
 PROVIDERS = {
@@ -98,8 +98,8 @@ def test_an_address_is_refused_where_litellm_would_download_it(tmp_path: Path, m
     assert refused.value.param == "messages[0].content[1].image_url"
 
 
-def test_a_token_count_of_an_image_that_is_not_fetched_breaks_no_stream(up: RudeServer, ask: Ask) -> None:
-    heard = ask(up.url("rude-no-usage"), chat_exchange(messages=seen_image("high")))
+def test_a_token_count_of_an_image_that_is_not_fetched_breaks_no_stream(up: FaultyUpstream, ask: Ask) -> None:
+    heard = ask(up.url("quirk-no-usage"), chat_exchange(messages=seen_image("high")))
     assert (heard.text(), heard.finishes) == (TEXT, {0: "stop"})
 
 
@@ -110,31 +110,31 @@ def test_litellm_fetches_no_address_for_itself(runner: asyncio.Runner) -> None:
         runner.run(async_safe_get(load().module_level_aclient, "https://example.com/"))
 
 
-def test_embeddings_go_through(up: RudeServer, ask: Ask) -> None:
+def test_embeddings_go_through(up: FaultyUpstream, ask: Ask) -> None:
     heard = ask(up.url("ok"), exchange(False, endpoint="embeddings", prompts=(), params={"input": ["a"]}))
     (document,) = [event for event in heard.events if isinstance(event, Document)]
     assert document.body["data"][0]["embedding"] == [0.25, -0.5]
 
 
 @BOTH
-def test_more_stops_than_an_api_takes_are_left_to_the_gateway(up: RudeServer, ask: Ask, stream: bool) -> None:
+def test_more_stops_than_an_api_takes_are_left_to_the_gateway(up: FaultyUpstream, ask: Ask, stream: bool) -> None:
     heard = ask(up.url("ok"), chat_exchange(stream, stops=tuple("12345678")))
-    assert up.heard[-1].body["stop"] == list("1234")
+    assert up.requests[-1].body["stop"] == list("1234")
     assert heard.begun.notices == ("stops_enforced_here: 4",)
 
 
-def test_stream_options_of_an_engine_are_refused_by_name(up: RudeServer, ask: Ask) -> None:
-    before = up.requests
+def test_stream_options_of_an_engine_are_refused_by_name(up: FaultyUpstream, ask: Ask) -> None:
+    before = up.request_count
     error = ask(up.url("ok"), chat_exchange(stream_options={"continuous_usage_stats": True})).error
     assert error is not None
     assert (error.code, error.param) == ("unsupported_parameter", "stream_options.continuous_usage_stats")
-    assert up.requests == before
+    assert up.request_count == before
 
 
 STREAMS = {  # mode: error code; LiteLLM alone makes a success of most of them
     "no-finish": "upstream_incomplete",
     "eof-no-finish": "upstream_incomplete",
-    "rude-cut-stream": "upstream_incomplete",
+    "quirk-cut-stream": "upstream_incomplete",
     "done-only": "upstream_incomplete",
     "empty-stream": "upstream_incomplete",
     "200-html": "upstream_incomplete",
@@ -150,7 +150,7 @@ STREAMS = {  # mode: error code; LiteLLM alone makes a success of most of them
 
 
 @pytest.mark.parametrize("mode", STREAMS)
-def test_a_broken_stream_is_never_a_success(up: RudeServer, ask: Ask, mode: str) -> None:
+def test_a_broken_stream_is_never_a_success(up: FaultyUpstream, ask: Ask, mode: str) -> None:
     heard = ask(up.url(mode), chat_exchange())
     assert heard.code == STREAMS[mode]
     assert not heard.finishes
@@ -174,7 +174,7 @@ ERRORS = {
     "400": "upstream_rejected_request",
     "400-context": "context_length_exceeded",
     "400-filter": "content_filter",
-    "rude-detail": "upstream_rejected_request",
+    "quirk-detail": "upstream_rejected_request",
     "200-error-body": "upstream_overloaded",
     "200-array": "upstream_invalid_response",
     "200-truncated": "upstream_invalid_response",
@@ -182,11 +182,11 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("mode", ERRORS)
-def test_an_error_has_our_name_after_one_attempt(up: RudeServer, ask: Ask, mode: str) -> None:
-    before = up.requests
+def test_an_error_has_our_name_after_one_attempt(up: FaultyUpstream, ask: Ask, mode: str) -> None:
+    before = up.request_count
     heard = ask(up.url(mode), chat_exchange(stream=False))
     assert heard.code == ERRORS[mode]
-    assert up.requests == before + 1
+    assert up.request_count == before + 1
     assert up.control_hits == 0
 
 
@@ -194,28 +194,28 @@ def test_a_refused_connection_is_unreachable(ask: Ask) -> None:
     assert ask(refused_url(), chat_exchange()).code == "upstream_unreachable"
 
 
-def test_retry_after_is_kept(up: RudeServer, ask: Ask) -> None:
+def test_retry_after_is_kept(up: FaultyUpstream, ask: Ask) -> None:
     error = ask(up.url("429-retry-after", value=7), chat_exchange()).error
     assert error is not None
     assert error.retry_after == 7.0
 
 
-def test_counts_that_litellm_made_up_are_called_estimated(up: RudeServer, ask: Ask) -> None:
-    usage = ask(up.url("rude-no-usage"), chat_exchange()).usage
+def test_counts_that_litellm_made_up_are_called_estimated(up: FaultyUpstream, ask: Ask) -> None:
+    usage = ask(up.url("quirk-no-usage"), chat_exchange()).usage
     assert usage is None or usage.source == "estimated"
-    assert ask(up.url("rude-no-usage"), chat_exchange(stream=False)).usage is None
+    assert ask(up.url("quirk-no-usage"), chat_exchange(stream=False)).usage is None
 
 
 @pytest.mark.parametrize("name", ["top_k", "made_up", "api_base", "mock_response", "metadata"])
-def test_a_field_that_would_be_dropped_is_refused_by_name(up: RudeServer, ask: Ask, name: str) -> None:
-    before = up.requests
+def test_a_field_that_would_be_dropped_is_refused_by_name(up: FaultyUpstream, ask: Ask, name: str) -> None:
+    before = up.request_count
     error = ask(up.url("ok"), chat_exchange(params={name: 1})).error
     assert error is not None
     assert (error.code, error.param) == ("unsupported_parameter", name)
-    assert up.requests == before
+    assert up.request_count == before
 
 
-def test_a_field_the_provider_does_not_know_is_refused_by_name(runner: asyncio.Runner, up: RudeServer) -> None:
+def test_a_field_the_provider_does_not_know_is_refused_by_name(runner: asyncio.Runner, up: FaultyUpstream) -> None:
     made = backend(up.url("ok"), model="anthropic/some-model")
     error = runner.run(listen(made, chat_exchange(params={"logit_bias": {"5": 1}}))).error
     assert error is not None
@@ -227,7 +227,7 @@ def test_a_model_without_a_provider_refuses_the_configuration() -> None:
         backend("", model="tiny")
 
 
-def test_a_raw_prompt_is_refused(up: RudeServer, ask: Ask) -> None:
+def test_a_raw_prompt_is_refused(up: FaultyUpstream, ask: Ask) -> None:
     assert ask(up.url("ok"), exchange()).code == "unsupported_parameter"
 
 
@@ -256,7 +256,7 @@ LEAVING = {  # mode, events to take before leaving (None: cancelled while waitin
 
 
 @pytest.mark.parametrize("name", LEAVING)
-def test_leaving_closes_the_upstream(runner: asyncio.Runner, up: RudeServer, name: str) -> None:
+def test_leaving_closes_the_upstream(runner: asyncio.Runner, up: FaultyUpstream, name: str) -> None:
     mode, count, stream = LEAVING[name]
     early = len(up.closed_early)
 
@@ -275,7 +275,7 @@ def test_importing_the_backend_does_not_import_the_sdk() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_nothing_of_a_call_goes_to_loggers(up: RudeServer, runner: asyncio.Runner) -> None:
+def test_nothing_of_a_call_goes_to_loggers(up: FaultyUpstream, runner: asyncio.Runner) -> None:
     """The SDK's own calls do, which shows that this logger listens."""
     litellm = load()
     from litellm.integrations.custom_logger import CustomLogger

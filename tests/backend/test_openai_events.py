@@ -12,30 +12,30 @@ from gateway.backend.openai.events import CHAT, COMPLETIONS, ChoiceFormat, Chunk
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta, Finish, Usage
 from tests.backend.ask import chat, complete
-from tests.upstream.server import RudeServer
-from tests.upstream.talk import TEXT, TOKENS
+from tests.upstream.reply import TEXT, TOKENS
+from tests.upstream.server import FaultyUpstream
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
 
 
 @BOTH
-def test_choices_keep_their_index(up: RudeServer, stream: bool) -> None:
+def test_choices_keep_their_index(up: FaultyUpstream, stream: bool) -> None:
     heard = complete(up.url("multi-choice"), stream, n=2)
     assert heard.text(0) == "a1 a2 a3"
     assert heard.text(1) == "b1<eob>LEAK"
     assert set(heard.finishes) == {0, 1}
 
 
-def test_list_prompts_are_numbered_prompt_major(up: RudeServer) -> None:
+def test_list_prompts_are_numbered_prompt_major(up: FaultyUpstream) -> None:
     heard = complete(up.url("ok"), False, prompts=("a", "b"), prompt_is_list=True, n=2, params={"echo": True})
     assert [heard.text(index) for index in range(4)] == ["a" + TEXT, "a" + TEXT, "b" + TEXT, "b" + TEXT]
 
 
-def test_ignored_n_shows_in_the_choices(up: RudeServer) -> None:
-    assert set(complete(up.url("rude-n-ignored"), n=2).finishes) == {0}
+def test_ignored_n_shows_in_the_choices(up: FaultyUpstream) -> None:
+    assert set(complete(up.url("quirk-n-ignored"), n=2).finishes) == {0}
 
 
-def test_echo_with_logprobs_is_read_in_order(up: RudeServer) -> None:
+def test_echo_with_logprobs_is_read_in_order(up: FaultyUpstream) -> None:
     heard = complete(up.url("ok"), False, params={"echo": True, "logprobs": 1})
     (delta,) = heard.deltas
     assert delta.logprobs is not None
@@ -44,35 +44,35 @@ def test_echo_with_logprobs_is_read_in_order(up: RudeServer) -> None:
     assert delta.logprobs[1].logprob == -0.5
 
 
-def test_chat_logprobs_are_read(up: RudeServer) -> None:
+def test_chat_logprobs_are_read(up: FaultyUpstream) -> None:
     (delta,) = chat(up.url("ok"), False, params={"logprobs": True}).deltas
     assert delta.logprobs is not None
     assert delta.logprobs[2].bytes == tuple(TOKENS[2].encode())
 
 
-def test_a_bos_shown_in_echo_is_reported_as_it_is(up: RudeServer) -> None:
-    heard = complete(up.url("rude-bos-echo"), False, {"engine": "vllm"}, params={"echo": True, "logprobs": 1})
+def test_a_bos_shown_in_echo_is_reported_as_it_is(up: FaultyUpstream) -> None:
+    heard = complete(up.url("quirk-bos-echo"), False, {"engine": "vllm"}, params={"echo": True, "logprobs": 1})
     assert heard.text().startswith("<s>1+1=")
 
 
 @BOTH
-def test_a_stop_left_in_the_text_is_left_to_the_cutter(up: RudeServer, stream: bool) -> None:
-    assert complete(up.url("rude-stop-left-in"), stream, stops=("<eob>",)).text() == "7<eob>"
+def test_a_stop_left_in_the_text_is_left_to_the_cutter(up: FaultyUpstream, stream: bool) -> None:
+    assert complete(up.url("quirk-stop-left-in"), stream, stops=("<eob>",)).text() == "7<eob>"
 
 
 @BOTH
-def test_missing_usage_is_missing(up: RudeServer, stream: bool) -> None:
-    assert complete(up.url("rude-no-usage"), stream).usage is None
+def test_missing_usage_is_missing(up: FaultyUpstream, stream: bool) -> None:
+    assert complete(up.url("quirk-no-usage"), stream).usage is None
 
 
-def test_running_totals_count_once_and_nonsense_not_at_all(up: RudeServer) -> None:
+def test_running_totals_count_once_and_nonsense_not_at_all(up: FaultyUpstream) -> None:
     assert complete(up.url("usage-cumulative")).usage == Usage(7, 5)
     assert complete(up.url("usage-bad")).usage is None
 
 
 @BOTH
-def test_extra_keys_of_a_choice_are_passed_word_for_word(up: RudeServer, stream: bool) -> None:
-    heard = complete(up.url("rude-stop-reason"), stream)
+def test_extra_keys_of_a_choice_are_passed_word_for_word(up: FaultyUpstream, stream: bool) -> None:
+    heard = complete(up.url("quirk-stop-reason"), stream)
     (finish,) = [event for event in heard.events if isinstance(event, Finish)]
     assert finish.matched == "<eob>"
     assert finish.extras == {"stop_reason": "<eob>"}
@@ -80,18 +80,18 @@ def test_extra_keys_of_a_choice_are_passed_word_for_word(up: RudeServer, stream:
         assert heard.deltas[0].extras == {"prompt_logprobs": [None, {"5": {"logprob": -1.0}}]}
 
 
-def test_answer_level_keys_come_with_begun(up: RudeServer) -> None:
-    assert complete(up.url("ok"), False).begun.fields == {"system_fingerprint": "fp_rude"}
+def test_answer_level_keys_come_with_begun(up: FaultyUpstream) -> None:
+    assert complete(up.url("ok"), False).begun.fields == {"system_fingerprint": "fp_upstream"}
 
 
-def test_reasoning_goes_beside_the_text(up: RudeServer) -> None:
+def test_reasoning_goes_beside_the_text(up: FaultyUpstream) -> None:
     heard = chat(up.url("reasoning"))
     assert heard.deltas[0].fields == {"reasoning_content": "hm"}
     assert heard.text() == TEXT
 
 
 @BOTH
-def test_tool_calls_keep_their_fragments_and_index(up: RudeServer, stream: bool) -> None:
+def test_tool_calls_keep_their_fragments_and_index(up: FaultyUpstream, stream: bool) -> None:
     heard = chat(up.url("tool-calls"), stream)
     fragments = [call for delta in heard.deltas for call in delta.fields["tool_calls"]]
     assert "".join(call["function"]["arguments"] for call in fragments) == '{"a": 1}'
@@ -163,14 +163,16 @@ USAGE = {
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
 @pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
-def test_a_count_beyond_every_number_is_an_invalid_answer(up: RudeServer, name: str, form: Any, stream: bool) -> None:
+def test_a_count_beyond_every_number_is_an_invalid_answer(
+    up: FaultyUpstream, name: str, form: Any, stream: bool
+) -> None:
     heard = form(up.url("huge-usage", name=name), stream)
     assert heard.code == ("upstream_invalid_stream" if stream else "upstream_invalid_response")
     assert heard.usage is None
 
 
 @pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
-def test_a_chunk_with_null_choices_is_skipped(up: RudeServer, form: Any) -> None:
+def test_a_chunk_with_null_choices_is_skipped(up: FaultyUpstream, form: Any) -> None:
     heard = form(up.url("null-choices"))
     assert (heard.code, heard.text(), heard.finishes) == (None, TEXT, {0: "stop"})
 
@@ -181,7 +183,7 @@ DEEP = ["choices", "logprobs", "delta", "usage", "error", "error event", "extra"
 @pytest.mark.parametrize("depth", [70, 400, 990, 3000])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
 @pytest.mark.parametrize("where", DEEP)
-def test_an_answer_that_nests_deeply_is_invalid(up: RudeServer, where: str, stream: bool, depth: int) -> None:
+def test_an_answer_that_nests_deeply_is_invalid(up: FaultyUpstream, where: str, stream: bool, depth: int) -> None:
     heard = chat(up.url("deep", where=where, depth=depth), stream)
     expected = "upstream_invalid_stream" if stream else "upstream_invalid_response"
     if where == "error event" and stream and depth > 1024:  # not JSON at all, but called an error
@@ -189,7 +191,7 @@ def test_an_answer_that_nests_deeply_is_invalid(up: RudeServer, where: str, stre
     assert heard.code == expected
 
 
-def test_an_answer_that_nests_a_little_is_read(up: RudeServer) -> None:
+def test_an_answer_that_nests_a_little_is_read(up: FaultyUpstream) -> None:
     heard = chat(up.url("deep", where="extra", depth=40), True)
     assert heard.code in (None, "upstream_incomplete")
     assert heard.deltas[0].extras

@@ -10,12 +10,12 @@ import pytest
 
 from gateway.core.events import Document, Usage
 from tests.backend.ask import USER, chat, complete
-from tests.upstream.server import RudeServer
-from tests.upstream.talk import TEXT
+from tests.upstream.reply import TEXT
+from tests.upstream.server import FaultyUpstream
 
 
-def sent(up: RudeServer) -> dict[str, Any]:
-    return dict(up.heard[-1].body)
+def sent(up: FaultyUpstream) -> dict[str, Any]:
+    return dict(up.requests[-1].body)
 
 
 PROMPTS: dict[str, tuple[dict[str, Any], Any]] = {  # the exchange's prompts: what the body says
@@ -28,24 +28,24 @@ PROMPTS: dict[str, tuple[dict[str, Any], Any]] = {  # the exchange's prompts: wh
 
 
 @pytest.mark.parametrize("name", PROMPTS)
-def test_all_four_prompt_shapes_arrive_as_they_are(up: RudeServer, name: str) -> None:
+def test_all_four_prompt_shapes_arrive_as_they_are(up: FaultyUpstream, name: str) -> None:
     changes, expected = PROMPTS[name]
     assert complete(up.url("ok"), False, **changes).error is None
     assert sent(up)["prompt"] == expected
 
 
-def test_a_plain_completion_says_no_more_than_it_must(up: RudeServer) -> None:
+def test_a_plain_completion_says_no_more_than_it_must(up: FaultyUpstream) -> None:
     complete(up.url("ok"), False)
     assert sent(up) == {"model": "tiny", "prompt": "1+1=", "stream": False}
 
 
-def test_a_stream_asks_for_usage(up: RudeServer) -> None:
+def test_a_stream_asks_for_usage(up: FaultyUpstream) -> None:
     heard = complete(up.url("ok"))
     assert sent(up)["stream_options"] == {"include_usage": True}
     assert heard.usage == Usage(7, 5)
 
 
-def test_parameters_stops_and_n_go_up(up: RudeServer) -> None:
+def test_parameters_stops_and_n_go_up(up: FaultyUpstream) -> None:
     params = MappingProxyType({"temperature": 0, "logit_bias": MappingProxyType({"5": 1})})
     heard = complete(up.url("ok"), False, n=2, stops=("<eob>", "\n"), params=params)
     assert sent(up)["n"] == 2
@@ -59,12 +59,12 @@ STOP_IDS = {"openai": None, "vllm": [10000], "sglang": [10000], "llamacpp": None
 
 
 @pytest.mark.parametrize("engine", STOP_IDS)
-def test_stop_token_ids_go_where_they_are_understood(up: RudeServer, engine: str) -> None:
+def test_stop_token_ids_go_where_they_are_understood(up: FaultyUpstream, engine: str) -> None:
     complete(up.url("ok"), False, {"engine": engine}, stop_token_ids=(10000,))
     assert sent(up).get("stop_token_ids") == STOP_IDS[engine]
 
 
-def test_a_clients_stop_ids_follow_the_templates(up: RudeServer) -> None:
+def test_a_clients_stop_ids_follow_the_templates(up: FaultyUpstream) -> None:
     heard = complete(
         up.url("ok"), False, {"engine": "vllm"}, stop_token_ids=(10000,), params={"stop_token_ids": [7, 8]}
     )
@@ -74,11 +74,11 @@ def test_a_clients_stop_ids_follow_the_templates(up: RudeServer) -> None:
 
 @pytest.mark.parametrize("value", [7, "7", {"a": 7}, ["7"], [True]])
 @pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
-def test_stop_ids_that_are_no_list_of_ids_are_refused(up: RudeServer, form: Any, value: object) -> None:
-    before = up.requests
+def test_stop_ids_that_are_no_list_of_ids_are_refused(up: FaultyUpstream, form: Any, value: object) -> None:
+    before = up.request_count
     heard = form(up.url("ok"), False, {"engine": "sglang"}, params={"stop_token_ids": value})
     assert (heard.code, heard.error.param) == ("invalid_value", "stop_token_ids")
-    assert up.requests == before
+    assert up.request_count == before
 
 
 BOS = {  # (engine, adds_bos, bos): (prompt sent, add_special_tokens sent, a notice?)
@@ -99,7 +99,7 @@ BOS = {  # (engine, adds_bos, bos): (prompt sent, add_special_tokens sent, a not
 
 
 @pytest.mark.parametrize("case", BOS, ids=lambda case: "-".join(str(part) for part in case))
-def test_the_model_sees_one_bos(up: RudeServer, case: tuple[str, bool | None, str]) -> None:
+def test_the_model_sees_one_bos(up: FaultyUpstream, case: tuple[str, bool | None, str]) -> None:
     engine, adds_bos, bos = case
     spec = {"engine": engine, "adds_bos": adds_bos}
     heard = complete(up.url("ok"), False, spec, prompts=("<s>hi",), bos=bos, bos_text="<s>")
@@ -108,7 +108,7 @@ def test_the_model_sees_one_bos(up: RudeServer, case: tuple[str, bool | None, st
     assert (body["prompt"], body.get("add_special_tokens"), noticed) == BOS[case]
 
 
-def test_a_clients_word_on_bos_gives_way_with_a_notice(up: RudeServer) -> None:
+def test_a_clients_word_on_bos_gives_way_with_a_notice(up: FaultyUpstream) -> None:
     heard = complete(up.url("ok"), False, {"engine": "vllm"}, bos="text", params={"add_special_tokens": True})
     assert sent(up)["add_special_tokens"] is False
     assert heard.begun.notices == ("bos: add_special_tokens is set by the template",)
@@ -121,13 +121,13 @@ STRIPPED = {  # prompt: the notices
 
 
 @pytest.mark.parametrize("prompt", STRIPPED)
-def test_a_bos_that_is_taken_off_is_told(up: RudeServer, prompt: str) -> None:
+def test_a_bos_that_is_taken_off_is_told(up: FaultyUpstream, prompt: str) -> None:
     heard = complete(up.url("ok"), False, {"engine": "llamacpp"}, prompts=(prompt,), bos="text", bos_text="<s>")
     assert sent(up)["prompt"] == "hi"
     assert heard.begun.notices == STRIPPED[prompt]
 
 
-def test_token_ids_are_never_touched_for_bos(up: RudeServer) -> None:
+def test_token_ids_are_never_touched_for_bos(up: FaultyUpstream) -> None:
     complete(up.url("ok"), False, {"engine": "vllm"}, prompts=((1, 2),), bos="text", bos_text="<s>")
     assert "add_special_tokens" not in sent(up)
 
@@ -138,25 +138,25 @@ IDLE = {"logprobs": False, "best_of": 1, "echo": False, "logit_bias": {}, "prese
 
 
 @pytest.mark.parametrize(("name", "value"), IGNORED)
-def test_a_field_the_engine_ignores_is_refused_by_name(up: RudeServer, name: str, value: object) -> None:
-    before = up.requests
+def test_a_field_the_engine_ignores_is_refused_by_name(up: FaultyUpstream, name: str, value: object) -> None:
+    before = up.request_count
     heard = complete(up.url("ok"), False, {"engine": "tgi"}, params={name: value})
     assert heard.error is not None
     assert (heard.code, heard.error.param) == ("unsupported_parameter", name)
-    assert up.requests == before
+    assert up.request_count == before
 
 
-def test_a_field_the_engine_ignores_may_ask_for_nothing(up: RudeServer) -> None:
+def test_a_field_the_engine_ignores_may_ask_for_nothing(up: FaultyUpstream) -> None:
     assert complete(up.url("ok"), False, {"engine": "tgi"}, params=IDLE).error is None
 
 
-def test_an_engine_that_takes_strings_only_gets_no_token_ids(up: RudeServer) -> None:
-    before = up.requests
+def test_an_engine_that_takes_strings_only_gets_no_token_ids(up: FaultyUpstream) -> None:
+    before = up.request_count
     assert complete(up.url("ok"), False, {"engine": "tgi"}, prompts=((1,),)).code == "unsupported_parameter"
-    assert up.requests == before
+    assert up.request_count == before
 
 
-def test_a_field_the_engine_is_not_known_to_understand_is_noted(up: RudeServer) -> None:
+def test_a_field_the_engine_is_not_known_to_understand_is_noted(up: FaultyUpstream) -> None:
     heard = complete(up.url("ok"), False, {"engine": "vllm"}, params={"top_k": 5, "mirostat\n": 2})
     assert heard.begun.notices == ("unverified_parameter: mirostat?",)
 
@@ -169,7 +169,7 @@ CHAT_FIELDS = {  # engine: what a chat with all the fields below is told of
 
 
 @pytest.mark.parametrize("engine", CHAT_FIELDS)
-def test_a_chat_server_too_is_noted_for_fields_it_may_not_know(up: RudeServer, engine: str) -> None:
+def test_a_chat_server_too_is_noted_for_fields_it_may_not_know(up: FaultyUpstream, engine: str) -> None:
     params = {
         "top_k": 5, "mirostat\n": 2, "stop_token_ids": [7], "continue_final_message": True, "tools": [], "seed": 1,
     }  # fmt: skip
@@ -178,7 +178,7 @@ def test_a_chat_server_too_is_noted_for_fields_it_may_not_know(up: RudeServer, e
 
 
 @pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
-def test_further_stream_options_go_up(up: RudeServer, form: Any) -> None:
+def test_further_stream_options_go_up(up: FaultyUpstream, form: Any) -> None:
     options = {"continuous_usage_stats": True, "a\nb": 1}
     heard = form(up.url("ok"), True, {"engine": "vllm"}, stream_options=options)
     assert sent(up)["stream_options"] == {**options, "include_usage": True}
@@ -193,36 +193,36 @@ STOPS = {  # (engine, how many): (sent, notices)
 
 
 @pytest.mark.parametrize(("engine", "count"), STOPS)
-def test_an_api_gets_no_more_stops_than_it_takes(up: RudeServer, engine: str, count: int) -> None:
+def test_an_api_gets_no_more_stops_than_it_takes(up: FaultyUpstream, engine: str, count: int) -> None:
     stops = tuple(f"<{number}>" for number in range(count))
     heard = chat(up.url("ok"), False, {"engine": engine}, stops=stops)
     assert (len(sent(up)["stop"]), heard.begun.notices) == STOPS[engine, count]
     assert sent(up)["stop"] == list(stops[: len(sent(up)["stop"])])
 
 
-def test_chat_sends_the_messages_untouched(up: RudeServer) -> None:
+def test_chat_sends_the_messages_untouched(up: FaultyUpstream) -> None:
     chat(up.url("ok"), False, params={"max_completion_tokens": 5, "max_tokens": 5})
     assert sent(up) == {
         "model": "tiny", "messages": list(USER), "stream": False, "max_completion_tokens": 5, "max_tokens": 5,
     }  # fmt: skip
-    assert up.heard[-1].endpoint == "chat"
+    assert up.requests[-1].endpoint == "chat"
 
 
-def test_the_headers_carry_the_operators_key_and_the_request_id(up: RudeServer) -> None:
+def test_the_headers_carry_the_operators_key_and_the_request_id(up: FaultyUpstream) -> None:
     chat(up.url("ok"))
-    headers = up.heard[-1].headers
+    headers = up.requests[-1].headers
     assert headers["authorization"] == "Bearer sk-op"
     assert uuid.UUID(headers["x-request-id"])
     assert headers["accept"] == "text/event-stream"
 
 
-def test_no_key_sends_no_authorization(up: RudeServer) -> None:
+def test_no_key_sends_no_authorization(up: FaultyUpstream) -> None:
     complete(up.url("ok"), False, {"key": None})
-    assert "authorization" not in up.heard[-1].headers
+    assert "authorization" not in up.requests[-1].headers
 
 
 @pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
-def test_embeddings_are_passed_through(up: RudeServer, form: object) -> None:
+def test_embeddings_are_passed_through(up: FaultyUpstream, form: object) -> None:
     heard = form(  # type: ignore[operator]
         up.url("ok"), False, endpoint="embeddings", prompts=(), messages=(), params={"input": ["a"], "dimensions": 2}
     )
@@ -232,20 +232,20 @@ def test_embeddings_are_passed_through(up: RudeServer, form: object) -> None:
     assert heard.usage == Usage(3, 0)
 
 
-def test_embeddings_errors_have_our_names(up: RudeServer) -> None:
+def test_embeddings_errors_have_our_names(up: FaultyUpstream) -> None:
     for mode, code in {"500": "upstream_error", "200-html": "upstream_invalid_response"}.items():
         assert complete(up.url(mode), False, endpoint="embeddings", prompts=(), params={"input": "a"}).code == code
 
 
-def test_messages_to_a_text_target_and_prompts_to_a_chat_target_are_refused(up: RudeServer) -> None:
-    before = up.requests
+def test_messages_to_a_text_target_and_prompts_to_a_chat_target_are_refused(up: FaultyUpstream) -> None:
+    before = up.request_count
     assert complete(up.url("ok"), prompts=()).code == "unsupported_parameter"
     assert chat(up.url("ok"), messages=(), prompts=("a",)).code == "unsupported_parameter"
-    assert up.requests == before
+    assert up.request_count == before
 
 
 @pytest.mark.parametrize(("value", "code"), [("\ud83d", "invalid_unicode"), (2**70, "invalid_value")])
-def test_what_json_cannot_carry_is_refused(up: RudeServer, value: object, code: str) -> None:
+def test_what_json_cannot_carry_is_refused(up: FaultyUpstream, value: object, code: str) -> None:
     assert complete(up.url("ok"), params={"user": value}).code == code
 
 
@@ -260,7 +260,7 @@ IDS = {  # the id of a call: the id the model's server sees
 
 
 @pytest.mark.parametrize("request_id", IDS)
-def test_a_server_that_takes_uuids_only_takes_every_id(up: RudeServer, request_id: str) -> None:
+def test_a_server_that_takes_uuids_only_takes_every_id(up: FaultyUpstream, request_id: str) -> None:
     heard = complete(up.url("uuid-only"), False, request_id=request_id)
     assert (heard.code, heard.text()) == (None, TEXT)
-    assert up.heard[-1].headers["x-request-id"] == IDS[request_id]
+    assert up.requests[-1].headers["x-request-id"] == IDS[request_id]

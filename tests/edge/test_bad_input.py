@@ -17,7 +17,7 @@ import pytest
 
 from tests.edge.raw import HEAD, Reply, exchange, read_all
 from tests.serving import ROOT, Gateway, gateway
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 CANARY = "k4n4ry"
 """Stands in bodies; never in an answer."""
@@ -38,7 +38,7 @@ class World:
     """A gateway, and the server behind it."""
 
     served: Gateway
-    up: RudeServer
+    up: FaultyUpstream
 
     def post(self, body: bytes | dict[str, Any], path: str = CHAT, **headers: str) -> Reply:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -55,7 +55,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("bad_input")
     (folder / "policies").mkdir()
     (folder / "policies" / "strict.yaml").write_text("params: {unknown: reject}\n")
-    with RudeServer() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
+    with FaultyUpstream() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
         yield World(served, up)
 
 
@@ -353,9 +353,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_bad_input_is_refused_before_the_upstream_is_asked(world: World, case: Case) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     refused(world.post(case.body, case.path, **case.headers), case)
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -377,11 +377,11 @@ def test_a04_depth_costs_no_time(world: World, body: bytes) -> None:
 
 
 def heard(world: World, body: bytes | dict[str, Any], path: str = CHAT, **headers: str) -> Any:
-    before = world.up.requests
+    before = world.up.request_count
     reply = world.post(body, path, **headers)
     assert reply.status == 200, reply.body
-    assert world.up.requests == before + 1
-    return world.up.heard[-1]
+    assert world.up.request_count == before + 1
+    return world.up.requests[-1]
 
 
 def test_a04_63_levels_below_the_body_pass(world: World) -> None:
@@ -527,12 +527,12 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize("sent", TOO_LARGE.values(), ids=TOO_LARGE)
 def test_a12_a13_a_body_over_the_limit_closes_the_connection(world: World, sent: list[bytes]) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     reply = world.raw(*sent)
     refused(reply, Case(b"", "body_too_large", 413))
     assert reply.headers["connection"] == "close"
     assert reply.closed
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 def test_a13_a_body_of_exactly_the_limit_is_read(world: World) -> None:
@@ -557,14 +557,14 @@ NO_HTTP = {
 
 @pytest.mark.parametrize("sent", NO_HTTP.values(), ids=NO_HTTP)
 def test_what_is_no_http_gets_an_error_object_and_a_closed_connection(world: World, sent: bytes) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     reply = world.raw(sent)
     assert reply.status == 400
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["x-request-id"]
     assert reply.json()["error"]["type"] == "invalid_request_error"
     assert reply.closed
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 LENGTH = b"Content-Length: %d" % len(BODY)
@@ -595,12 +595,12 @@ PATHS = {
 
 @pytest.mark.parametrize(("first", "status", "code"), PATHS.values(), ids=PATHS)
 def test_a20_a_wrong_path_or_method_is_a_json_error(world: World, first: bytes, status: int, code: str) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     reply = world.raw(head(first, LENGTH) + BODY)
     refused(reply, Case(b"", code, status, "model" if code == "model_not_found" else None))
     assert "location" not in reply.headers
     assert ("allow" in reply.headers) == (status == 405)
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 def test_a20_head_has_no_body(world: World) -> None:
@@ -632,12 +632,12 @@ def test_a_request_that_offers_http2_keeps_its_body(world: World, pieces: int) -
 
 
 def test_requests_behind_an_offer_on_the_same_connection_are_served(world: World) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     offer = head(POST, *H2C, LENGTH) + BODY
     plain = head(POST, b"Connection: close", LENGTH) + BODY
     # Read to the end: a client that hangs up after the first answer has given up the others.
     assert read_all(world.served.port, offer + offer + plain).count(b"HTTP/1.1 200 OK") == 3
-    assert world.up.requests == before + 3
+    assert world.up.request_count == before + 3
 
 
 def test_a_long_prompt_is_counted_without_holding_up_others(tmp_path: Path) -> None:  # A21, T15

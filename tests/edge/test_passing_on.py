@@ -11,7 +11,7 @@ import pytest
 
 from gateway.backend.openai.control_fields import STEERING
 from tests.serving import Gateway, gateway
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 CONFIG = """
 models:
@@ -39,14 +39,14 @@ class World:
     """A gateway, and the server behind it."""
 
     served: Gateway
-    up: RudeServer
+    up: FaultyUpstream
 
     def chat(self, model: str, content: Any = "hi", **fields: Any) -> httpx.Response:
         return self.served.chat(model, content, **fields)
 
     def sent(self) -> Any:
         """The body that the server got last."""
-        return self.up.heard[-1].body
+        return self.up.requests[-1].body
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (folder / "policies").mkdir()
     for name, text in POLICIES.items():
         (folder / "policies" / f"{name}.yaml").write_text(text)
-    with RudeServer() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
+    with FaultyUpstream() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
         yield World(served, up)
 
 
@@ -75,11 +75,11 @@ def test_an_https_image_reaches_a_chat_target_as_it_came(world: World) -> None:
 
 
 def test_a_policy_keeps_https_images_from_the_target(world: World) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     status, code, message = error(world.chat("carried", IMAGE))
     assert (status, code) == (400, "media_not_allowed")
     assert "must be a data: URI" in message
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 @pytest.mark.parametrize("url", ["https://example.com/a.png", "file:///etc/passwd", "data:image/png;base64,AAAA"])
@@ -94,12 +94,12 @@ def test_a_text_model_says_first_that_it_takes_text_only(world: World, url: str)
 
 @pytest.mark.parametrize("field", sorted(STEERING))
 def test_a_field_that_steers_the_engine_is_refused_by_name(world: World, field: str) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     for model in ("text", "talk"):
         status, code, message = error(world.chat(model, **{field: 1}))
         assert (status, code) == (400, "forbidden_parameter")
         assert f"params.allow: [{field}]" in message
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 def test_raw_prompts_and_embeddings_steer_no_engine_either(world: World) -> None:
@@ -153,11 +153,11 @@ def test_a_policy_s_variables_win_over_the_client_s(world: World) -> None:
 
 @pytest.mark.parametrize("field", ["messages", "prompt"])
 def test_an_embeddings_request_with_a_conversation_is_refused(world: World, field: str) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     answer = world.served.http.post("/v1/embeddings", json={"model": "text", "input": "hi", field: [{"role": "user"}]})
     assert error(answer)[0] == 400
     assert answer.json()["error"]["param"] == field
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 @pytest.mark.parametrize("model", ["talk", "text"])
@@ -170,6 +170,6 @@ def test_variables_go_to_no_other_target(world: World, model: str) -> None:
     {"chat_template_kwargs": {"tokenize": True}}, {"chat_template_kwargs": {"conversation": []}},
 ], ids=str)  # fmt: skip
 def test_no_request_chooses_the_template_of_an_engine(world: World, fields: dict[str, Any]) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     assert error(world.chat("rendering", **fields))[:2] == (400, "forbidden_parameter")
-    assert world.up.requests == before
+    assert world.up.request_count == before

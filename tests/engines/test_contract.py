@@ -1,6 +1,6 @@
 """A client receives the same answer from every engine, or an error that names the unsupported field.
 
-The same habits of engines are played by a scripted server in tests/faults/test_rude_engines.py.
+The same habits of engines are played by a scripted server in tests/faults/test_engine_quirks.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One gateway in front of every mode of the rude server: a model for each mode, raw and as chat."""
+"""One gateway in front of every mode of the faulty upstream: a model for each mode, raw and as chat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import MODES, RudeServer, blackhole_url, refused_url
+from tests.upstream.server import MODES, FaultyUpstream, blackhole_url, refused_url
 
 POLICIES = {
     "patient": """
@@ -33,8 +33,8 @@ round:
 
 
 @pytest.fixture(scope="session")
-def up() -> Iterator[RudeServer]:
-    with RudeServer() as server:
+def up() -> Iterator[FaultyUpstream]:
+    with FaultyUpstream() as server:
         yield server
 
 
@@ -56,7 +56,7 @@ def model(
 
 
 @pytest.fixture(scope="session")
-def faulty(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def faulty(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Model ``MODE`` takes a prompt, ``chat/MODE`` takes messages; some modes come with options.
 
     A silent mode's timeouts are short; ``patient/MODE`` is the same mode with long ones.
@@ -74,15 +74,15 @@ def faulty(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         config += model("refused", refused_url())
         config += model("blackhole", blackhole, policy="fast")
         config += model("nowhere", "http://nosuch.invalid/v1")
-        config += model("llamacpp-n", up.url("rude-n-ignored"), extra=", engine: llamacpp")
+        config += model("llamacpp-n", up.url("quirk-n-ignored"), extra=", engine: llamacpp")
         config += model("llamacpp-endless", up.url("stop-then-endless"), extra=", engine: llamacpp")
-        config += model("vllm-bos", up.url("rude-bos-echo"), extra=", engine: vllm")
+        config += model("vllm-bos", up.url("quirk-bos-echo"), extra=", engine: vllm")
         with gateway(folder, config) as served:
             yield served
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(faulty: Gateway, up: RudeServer) -> Iterator[None]:
+def nothing_is_left(faulty: Gateway, up: FaultyUpstream) -> Iterator[None]:
     """Every row also asserts: the process lives, nothing is in flight, and the upstream is free."""
     yield
     assert faulty.settled()

@@ -10,8 +10,8 @@ import pytest
 from tests.faults.reading import ask
 from tests.serving import Gateway, eventually
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
-from tests.upstream.server import RudeServer
-from tests.upstream.talk import TEXT
+from tests.upstream.reply import TEXT
+from tests.upstream.server import FaultyUpstream
 
 ROWS = {  # model: (status, code, how often the upstream is asked; None: it cannot count)
     "refused": (502, "upstream_unreachable", None),  # B01
@@ -66,13 +66,13 @@ STREAM_ONLY = {
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("model", ROWS)
 def test_it_has_a_real_status_and_is_asked_as_often_as_the_rules_say(
-    faulty: Gateway, up: RudeServer, model: str, stream: bool
+    faulty: Gateway, up: FaultyUpstream, model: str, stream: bool
 ) -> None:
     status, code, asked = ROWS[model]
-    before, failed = up.requests, outcomes(faulty, model, code)
+    before, failed = up.request_count, outcomes(faulty, model, code)
     read = ask(faulty, model, stream=stream)
     assert (read.status, read.code) == (status, code)
-    assert asked is None or up.requests - before == asked
+    assert asked is None or up.request_count - before == asked
     assert up.control_hits == 0
     assert outcomes(faulty, model, code) == failed + 1
     for private in (SECRET, INNER_ADDRESS, "127.0.0.1", "<html", "Traceback"):
@@ -80,11 +80,11 @@ def test_it_has_a_real_status_and_is_asked_as_often_as_the_rules_say(
 
 
 @pytest.mark.parametrize("model", STREAM_ONLY)
-def test_a_stream_that_never_begins_has_a_real_status(faulty: Gateway, up: RudeServer, model: str) -> None:
+def test_a_stream_that_never_begins_has_a_real_status(faulty: Gateway, up: FaultyUpstream, model: str) -> None:
     status, code, asked = STREAM_ONLY[model]
-    before = up.requests
+    before = up.request_count
     read = ask(faulty, model, stream=True)
-    assert (read.status, read.code, up.requests - before) == (status, code, asked)
+    assert (read.status, read.code, up.request_count - before) == (status, code, asked)
 
 
 @pytest.mark.parametrize(("model", "code"), [("401", "upstream_auth_failed"), ("html-502", "upstream_error")])
@@ -129,7 +129,7 @@ def test_surplus_bytes_never_reach_the_next_client(faulty: Gateway) -> None:  # 
 
 @pytest.mark.parametrize("model", ["patient/hang-headers", "patient/dribble-headers", "slow-ttfb", "hang-body"])
 def test_a_client_that_leaves_before_the_first_byte_frees_the_upstream(
-    faulty: Gateway, up: RudeServer, model: str
+    faulty: Gateway, up: FaultyUpstream, model: str
 ) -> None:  # C28, T2
     gone = faulty.metric("gateway_client_gone_total", phase="before_first")
     early = len(up.closed_early)

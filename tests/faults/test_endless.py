@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.serving import gateway
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 POLICY = "delivery: {stream_upstream: true, retry: {attempts: 1}, timeout: {total: 60s}}\n"
 
 
 @pytest.mark.parametrize("template", ["chat", "chatml-tools"])
 def test_an_endless_stream_is_not_folded_without_end(
-    up: RudeServer, tmp_path_factory: pytest.TempPathFactory, template: str
+    up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory, template: str
 ) -> None:
     folder = tmp_path_factory.mktemp("endless")
     (folder / "policies").mkdir()

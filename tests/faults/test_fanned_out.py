@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.faults.conftest import model, write_files
 from tests.faults.reading import ask
 from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import RudeServer
-from tests.upstream.talk import TEXT
+from tests.upstream.reply import TEXT
+from tests.upstream.server import FaultyUpstream
 
 
-def test_a_slow_whole_answer_is_not_cut_by_the_clock_of_streams(up: RudeServer, tmp_path: Path) -> None:
+def test_a_slow_whole_answer_is_not_cut_by_the_clock_of_streams(up: FaultyUpstream, tmp_path: Path) -> None:
     write_files(tmp_path)
     config = "models:\n" + model("slow", up.url("slow-ttfb", ms=600), extra=", engine: llamacpp", policy="fast")
     with gateway(tmp_path, config) as served:
@@ -20,7 +20,7 @@ def test_a_slow_whole_answer_is_not_cut_by_the_clock_of_streams(up: RudeServer, 
     assert (read.status, read.texts) == (200, {0: TEXT, 1: TEXT})
 
 
-def test_a_choice_cut_at_its_stop_is_closed_before_the_next_begins(faulty: Gateway, up: RudeServer) -> None:  # C19
+def test_a_choice_cut_at_its_stop_is_closed_before_the_next_begins(faulty: Gateway, up: FaultyUpstream) -> None:  # C19
     early = len(up.closed_early)
     started = time.monotonic()
     read = ask(faulty, "llamacpp-endless", stream=True, n=3)
@@ -31,7 +31,7 @@ def test_a_choice_cut_at_its_stop_is_closed_before_the_next_begins(faulty: Gatew
 
 
 def test_an_engine_that_ignores_n_and_runs_past_its_stop_does_not_hold_up_the_rest(
-    faulty: Gateway, up: RudeServer
+    faulty: Gateway, up: FaultyUpstream
 ) -> None:
     read = ask(faulty, "stop-then-endless", stream=True, n=2)
     assert read.finishes == {0: "stop", 1: "stop"}

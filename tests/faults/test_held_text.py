@@ -10,7 +10,7 @@ import pytest
 from tests.faults.conftest import TEMPLATE, model, write_files
 from tests.faults.reading import Read, ask
 from tests.serving import Gateway, gateway
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 ARGUMENTS = '{"a": 1}'
@@ -56,13 +56,13 @@ def names(how: str, name: str) -> str:
     return f"{how}-{name}".translate({32: "-", 39: ""})
 
 
-def configure(folder: Path, up: RudeServer) -> str:
+def configure(folder: Path, up: FaultyUpstream) -> str:
     """A gateway.yaml with a model for each row, and one for each that is not read, under ``plain``."""
     write_files(folder)
     (folder / "meta_templates" / "reads.yaml").write_text(TEMPLATE + READS)
     config = "models:\n"
     for how, name in ROWS:
-        url = up.url("say-and-break", how=how, text=SAID[name][0])
+        url = up.url("text-then-fault", how=how, text=SAID[name][0])
         policy = "fast" if how == "stall" else "patient"
         config += model(names(how, name), url, template="reads", policy=policy)
         config += model("plain-" + names(how, name), url, policy=policy)
@@ -71,14 +71,14 @@ def configure(folder: Path, up: RudeServer) -> str:
 
 
 @pytest.fixture(scope="module")
-def broken(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def broken(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("broken")
     with gateway(folder, configure(folder, up)) as served:
         yield served
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(broken: Gateway, up: RudeServer) -> Iterator[None]:
+def nothing_is_left(broken: Gateway, up: FaultyUpstream) -> Iterator[None]:
     yield
     assert broken.settled()
     assert up.wait(lambda: up.active == 0)

@@ -9,8 +9,8 @@ import pytest
 from tests.faults.reading import ask
 from tests.faults.test_before_the_first_byte import raw_request
 from tests.serving import Gateway, eventually
-from tests.upstream.server import RudeServer
-from tests.upstream.talk import TEXT, TOKENS
+from tests.upstream.reply import TEXT, TOKENS
+from tests.upstream.server import FaultyUpstream
 
 BROKEN = {  # mode: (text before the end, code of the error event)
     "drop-midstream": ("".join(TOKENS[:2]), "upstream_disconnected"),  # C01
@@ -28,15 +28,15 @@ BROKEN = {  # mode: (text before the end, code of the error event)
 @pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
 @pytest.mark.parametrize("mode", BROKEN)
 def test_a_broken_stream_ends_in_an_error_event_and_without_a_finish(
-    faulty: Gateway, up: RudeServer, mode: str, form: str
+    faulty: Gateway, up: FaultyUpstream, mode: str, form: str
 ) -> None:
     text, code = BROKEN[mode]
-    before = up.requests
+    before = up.request_count
     broken = faulty.metric("gateway_stream_incomplete_total", model=form + mode)
     read = ask(faulty, form + mode, stream=True)
     assert (read.status, read.text, read.code) == (200, text, code)
     assert not read.finishes
-    assert up.requests - before == 1, "a retry after the first byte would show text twice"
+    assert up.request_count - before == 1, "a retry after the first byte would show text twice"
     assert faulty.metric("gateway_stream_incomplete_total", model=form + mode) >= broken
     assert b"10.11.12.13" not in read.raw
 
@@ -50,7 +50,7 @@ def test_nothing_is_retried_after_the_first_byte(faulty: Gateway) -> None:  # C0
 WHOLE = [
     *("ok", "no-done", "data-after-done", "comments", "crlf-sse", "cr-sse", "no-space", "multi-line-data", "bom"),
     *("one-byte-writes", "one-write", "no-final-blank-line", "split-utf8", "unknown-field", "pause-resume"),
-    *("interim-flood", "http10", "rude-no-done", "rude-no-usage", "dup-finish"),
+    *("interim-flood", "http10", "quirk-no-done", "quirk-no-usage", "dup-finish"),
 ]
 
 
@@ -103,7 +103,7 @@ def test_what_only_looks_like_a_marker_is_delivered_whole(faulty: Gateway, mode:
     assert read.finishes == {0: "stop"}
 
 
-def test_an_engine_that_runs_past_the_marker_is_closed_at_once(faulty: Gateway, up: RudeServer) -> None:  # C19
+def test_an_engine_that_runs_past_the_marker_is_closed_at_once(faulty: Gateway, up: FaultyUpstream) -> None:  # C19
     early = len(up.closed_early)
     cuts = faulty.metric("gateway_stop_leaks_total", model="stop-then-endless")
     read = ask(faulty, "stop-then-endless", stream=True)
@@ -114,16 +114,16 @@ def test_an_engine_that_runs_past_the_marker_is_closed_at_once(faulty: Gateway, 
     assert faulty.metric("gateway_stop_leaks_total", model="stop-then-endless") == cuts + 1
 
 
-def test_the_template_s_stop_and_the_client_s_are_both_sent(faulty: Gateway, up: RudeServer) -> None:
+def test_the_template_s_stop_and_the_client_s_are_both_sent(faulty: Gateway, up: FaultyUpstream) -> None:
     ask(faulty, "ok", stop=["###"])
-    assert up.heard[-1].body["stop"] == ["<eob>", "###"]
+    assert up.requests[-1].body["stop"] == ["<eob>", "###"]
 
 
 # ---------------------------------------------------------------- the client leaves (C28, T2)
 
 
 @pytest.mark.parametrize("mode", ["never-ends", "chat/never-ends", "patient/stall-midstream"])
-def test_a_client_that_leaves_in_the_stream_frees_the_upstream(faulty: Gateway, up: RudeServer, mode: str) -> None:
+def test_a_client_that_leaves_in_the_stream_frees_the_upstream(faulty: Gateway, up: FaultyUpstream, mode: str) -> None:
     gone = faulty.metric("gateway_client_gone_total", phase="mid_stream")
     early = len(up.closed_early)
     client = raw_request(faulty, mode, stream=True)
@@ -135,7 +135,7 @@ def test_a_client_that_leaves_in_the_stream_frees_the_upstream(faulty: Gateway, 
     assert eventually(lambda: faulty.metric("gateway_client_gone_total", phase="mid_stream") == gone + 1)
 
 
-def test_after_a_hundred_hang_ups_the_pool_still_serves(faulty: Gateway, up: RudeServer) -> None:
+def test_after_a_hundred_hang_ups_the_pool_still_serves(faulty: Gateway, up: FaultyUpstream) -> None:
     for number in range(100):
         client = raw_request(faulty, "never-ends", stream=bool(number % 2))
         if number % 4 == 1:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serving import Gateway, gateway
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 MODES = ("stale", "stale-reset", "works-and-closes", "ok")
 
 
 @pytest.fixture(scope="module")
-def once(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def once(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A model for each mode and number of attempts: ``MODE-1`` and ``MODE-2``."""
     folder = tmp_path_factory.mktemp("once")
     (folder / "policies").mkdir()
@@ -30,7 +30,7 @@ def once(up: RudeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[G
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(once: Gateway, up: RudeServer) -> Iterator[None]:
+def nothing_is_left(once: Gateway, up: FaultyUpstream) -> Iterator[None]:
     yield
     assert once.settled()
     assert up.wait(lambda: up.active == 0)
@@ -48,7 +48,7 @@ ROWS = {  # mode and attempts: the status of the second call, and how often it w
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("model", ROWS)
-def test_upstream_header_and_metric_count_the_same(once: Gateway, up: RudeServer, model: str, stream: bool) -> None:
+def test_upstream_header_and_metric_count_the_same(once: Gateway, up: FaultyUpstream, model: str, stream: bool) -> None:
     def attempts() -> float:
         return sum(
             once.metric("gateway_attempts_total", model=model, target=f"{model}/0", outcome=outcome)
@@ -57,9 +57,9 @@ def test_upstream_header_and_metric_count_the_same(once: Gateway, up: RudeServer
 
     def status_and_sends() -> tuple[int, int]:
         assert once.chat("ok-1").status_code == 200  # leaves a warm connection to the one server of all modes
-        sent, counted = up.requests, attempts()
+        sent, counted = up.request_count, attempts()
         answer = once.chat(model, stream=stream)
-        times = up.requests - sent
+        times = up.request_count - sent
         assert attempts() - counted == times
         if answer.status_code == 200:
             assert answer.headers["x-gateway-attempts"] == str(times)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.edge.raw import HEAD
 from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 CONFIG = """\
 server: {{http_server: {server}, max_body: 1KiB}}
@@ -38,14 +38,14 @@ SCRIPTS = {
 
 
 @pytest.fixture(scope="module")
-def up() -> Iterator[RudeServer]:
-    with RudeServer() as server:
+def up() -> Iterator[FaultyUpstream]:
+    with FaultyUpstream() as server:
         yield server
 
 
 @pytest.fixture(scope="module", params=["h1", "uvicorn"])
 def served(
-    up: RudeServer, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    up: FaultyUpstream, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "policies").mkdir()
@@ -136,7 +136,7 @@ def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: G
     assert served.settled()
 
 
-def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gateway, up: RudeServer) -> None:
+def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gateway, up: FaultyUpstream) -> None:
     before = served.metric("gateway_client_gone_total", phase="stalled")
     with small_window(served, POURS) as link:
         assert eventually(lambda: up.active == 1, 10)
@@ -148,7 +148,7 @@ def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gate
     assert served.metric("gateway_requests_total", endpoint="chat", model="pours", outcome="client_stalled") == 1
 
 
-def test_a_client_that_reads_slowly_is_served_on(up: RudeServer, tmp_path: Path) -> None:
+def test_a_client_that_reads_slowly_is_served_on(up: FaultyUpstream, tmp_path: Path) -> None:
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "idle.yaml").write_text("delivery: {timeout: {idle: 1s}}\n")
     model = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import gateway
-from tests.upstream.server import RudeServer
+from tests.upstream.server import FaultyUpstream
 
 TARGETS = {
     "completions": "{{speaks: completions, url: {url}, model: m}}",
@@ -24,7 +24,7 @@ ASKED = 30
 @pytest.mark.parametrize("door", TARGETS)
 def test_calls_one_after_the_other_are_never_one_too_many(tmp_path: Path, door: str, server: str) -> None:
     (tmp_path / "said.yaml").write_text("[Hel, lo, {finish: stop}]\n")
-    with RudeServer() as up:
+    with FaultyUpstream() as up:
         target = TARGETS[door].format(url=json.dumps(up.url("ok")))
         template = "chatml" if door == "completions" else "chat"
         config = f"server: {{max_in_flight: 1, http_server: {server}}}\n"

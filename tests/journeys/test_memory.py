@@ -20,7 +20,7 @@ import pytest
 from tests.journeys.process import serving
 from tests.journeys.without_collector import REPORT, marked
 from tests.serving import eventually
-from tests.upstream.server import RudeServer, refused_url
+from tests.upstream.server import FaultyUpstream, refused_url
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs SIGUSR1 and /proc")
 
@@ -60,12 +60,12 @@ MODELS = {
     "says-error": ("error-midstream", "patient"),
     "unfinished": ("no-finish", "patient"),
     "garbled": ("malformed-sse", "patient"),
-    "ignores-n": ("rude-n-ignored", "patient"),
+    "ignores-n": ("quirk-n-ignored", "patient"),
 }
 """Model → what its server does, and the policy."""
 
 
-def configuration(up: RudeServer, server: str) -> str:
+def configuration(up: FaultyUpstream, server: str) -> str:
     lines = [
         f"server: {{http_server: {server}, max_body: 1MiB}}",
         "keys: {file: keys.yaml}",
@@ -168,7 +168,7 @@ def _id(name: str) -> str:
 @pytest.fixture(scope="module", params=["h1", "uvicorn"])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
     folder = tmp_path_factory.mktemp(request.param)
-    with RudeServer() as up:
+    with FaultyUpstream() as up:
         files = {**FILES, "gateway.yaml": configuration(up, request.param)}
         with serving(folder, files, ("-m", "tests.journeys.without_collector")) as process:
             with ThreadPoolExecutor(8) as pool:

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.serving import Gateway, gateway
-from tests.upstream.server import RudeServer
-from tests.upstream.talk import TEXT
+from tests.upstream.reply import TEXT
+from tests.upstream.server import FaultyUpstream
 
 CONFIG = """
 models:
@@ -47,13 +47,13 @@ class World:
     """A gateway, and the server behind all its models."""
 
     served: Gateway
-    up: RudeServer
+    up: FaultyUpstream
 
     def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
         return self.served.http.post(path, json=body)
 
     def sent(self) -> dict[str, Any]:
-        return dict(self.up.heard[-1].body)
+        return dict(self.up.requests[-1].body)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    with RudeServer() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
+    with FaultyUpstream() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
         yield World(served, up)
 
 
@@ -101,11 +101,11 @@ FORBIDDEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_a_policy_forbids_is_refused_whatever_it_would_become(world: World, name: str) -> None:
-    before = world.up.requests
+    before = world.up.request_count
     answer = world.served.chat("bounded", **FORBIDDEN[name])
     assert answer.status_code == 400
     assert (answer.json()["error"]["code"], answer.json()["error"]["param"]) == ("forbidden_parameter", name)
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 def test_an_explanation_tells_all_that_the_headers_tell(world: World) -> None:

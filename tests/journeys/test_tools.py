@@ -16,8 +16,8 @@ from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMes
 
 from gateway.stream.tool_calls import FORMATS
 from tests.serving import Gateway, gateway
-from tests.upstream.server import RudeServer
-from tests.upstream.talk import Heard
+from tests.upstream.reply import Request
+from tests.upstream.server import FaultyUpstream
 
 ADD: ChatCompletionFunctionToolParam = {
     "type": "function",
@@ -118,15 +118,15 @@ thinking: {begin: "<think>", end: "</think>", open: true}
 @dataclass
 class World:
     served: Gateway
-    up: RudeServer
+    up: FaultyUpstream
     client: OpenAI
 
     def prompt(self) -> str:
         """What the engine was asked last."""
         return str(self.last().body["prompt"])
 
-    def last(self) -> Heard:
-        return self.up.heard[-1]
+    def last(self) -> Request:
+        return self.up.requests[-1]
 
 
 def chat(parser: str) -> str:
@@ -136,9 +136,9 @@ def chat(parser: str) -> str:
     return f"kind: jinja\nfile: {parser}.jinja\nstop: ['{CHATS[parser][0]}']\ntools: {{parser: {parser}{more}}}\n"
 
 
-def models(up: RudeServer) -> str:
+def models(up: FaultyUpstream) -> str:
     def model(name: str, template: str, engine: str = "openai", **said: object) -> str:
-        url = up.url("say", **said)
+        url = up.url("text", **said)
         return f"""
   {name}:
     template: {template}
@@ -173,7 +173,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         shutil.copy(path, folder / "meta_templates")
     http = openai.DefaultHttpxClient(trust_env=False)
     with (
-        RudeServer() as up,
+        FaultyUpstream() as up,
         gateway(folder, models(up)) as served,
         OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=60) as client,
     ):
@@ -389,11 +389,11 @@ def test_what_cannot_be_asked_is_refused_by_name(world: World, name: str) -> Non
     fields, param = REFUSED[name]
     assert world.served.settled()
     assert world.up.wait(lambda: world.up.active == 0)
-    before = world.up.requests
+    before = world.up.request_count
     with pytest.raises(openai.BadRequestError) as raised:
         world.client.chat.completions.create(model="agent", messages=ASK, **fields)
     assert raised.value.param == param
-    assert world.up.requests == before
+    assert world.up.request_count == before
 
 
 def test_a_model_without_a_parser_refuses_tools(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Modes of the stream itself: how it is cut, framed, ended, and what text it carries."""
+"""Modes for streams: their framing, ends, timing and text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import cycle
 from typing import Any
 
-from tests.upstream.talk import TEXT, TOKENS, Talk
+from tests.upstream.reply import TEXT, TOKENS, Reply
 
-Mode = Callable[[Talk], Awaitable[None]]
+Mode = Callable[[Reply], Awaitable[None]]
 
 MODES: dict[str, Mode] = {}
 
@@ -23,63 +23,65 @@ def mode(name: str) -> Callable[[Mode], Mode]:
     return add
 
 
-# ---------------------------------------------------------------- a right answer
+# ---------------------------------------------------------------- a correct answer
 
 
 @mode("ok")
-async def say_ok(talk: Talk) -> None:
-    """A well-behaved engine: n, list prompts, echo, logprobs, usage, embeddings."""
-    if talk.heard.endpoint == "embeddings":
+async def send_ok(reply: Reply) -> None:
+    """A correct engine: n, list prompts, echo, logprobs, usage, embeddings."""
+    if reply.request.endpoint == "embeddings":
         vector = {"object": "embedding", "index": 0, "embedding": [0.25, -0.5]}
-        await talk.json(
+        await reply.json(
             {"object": "list", "data": [vector], "model": "tiny", "usage": {"prompt_tokens": 3, "total_tokens": 3}}
         )
-    elif talk.heard.stream:
-        await talk.stream_head()
-        await play(talk, TOKENS)
+    elif reply.request.stream:
+        await reply.stream_head()
+        await send_stream(reply, TOKENS)
     else:
-        await say_whole(talk)
+        await send_whole(reply)
 
 
-async def play(talk: Talk, texts: Sequence[str | tuple[int, str]], finish: str = "stop", **last: object) -> None:
-    """The events of a stream whose head is out: tokens, finish of every choice, usage, done."""
-    asked = len(talk.heard.prompts) * int(talk.heard.body.get("n") or 1)
+async def send_stream(
+    reply: Reply, texts: Sequence[str | tuple[int, str]], finish: str = "stop", **last: object
+) -> None:
+    """Send the events of a stream after its head: tokens, finish of every choice, usage, done."""
+    choices = len(reply.request.prompts) * int(reply.request.body.get("n") or 1)
     numbered = [text for text in texts if isinstance(text, tuple)]
     plain = [text for text in texts if isinstance(text, str)]
-    numbered += [(index, text) for text in plain for index in range(asked)]
-    if talk.heard.endpoint == "chat":
+    numbered += [(index, text) for text in plain for index in range(choices)]
+    if reply.request.endpoint == "chat":
         role = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        await talk.event(talk.envelope([role], chunk=True))
+        await reply.event(reply.envelope([role], chunk=True))
     for index, text in numbered:
-        await talk.event(talk.piece(text, index))
+        await reply.event(reply.piece(text, index))
     for index in sorted({index for index, _ in numbered} or {0}):
-        await talk.event(talk.piece(None, index, finish, **last))
-    await talk.usage_event(len(numbered))
-    await talk.done()
-    await talk.end()
+        await reply.event(reply.piece(None, index, finish, **last))
+    await reply.usage_event(len(numbered))
+    await reply.done()
+    await reply.end()
 
 
-async def say_whole(talk: Talk) -> None:
-    body = talk.heard.body
+async def send_whole(reply: Reply) -> None:
+    body = reply.request.body
     texts = []
-    for prompt in talk.heard.prompts:
-        said = (prompt if body.get("echo") and isinstance(prompt, str) else "") + TEXT
-        texts += [said] * int(body.get("n") or 1)
-    answer = talk.whole(texts, usage=talk.usage(len(TOKENS) * len(texts)), system_fingerprint="fp_rude")
-    for choice in answer["choices"]:
+    for prompt in reply.request.prompts:
+        answer = (prompt if body.get("echo") and isinstance(prompt, str) else "") + TEXT
+        texts += [answer] * int(body.get("n") or 1)
+    whole = reply.whole(texts, usage=reply.usage(len(TOKENS) * len(texts)), system_fingerprint="fp_upstream")
+    for choice in whole["choices"]:
         if body.get("logprobs"):
-            choice["logprobs"] = _logprobs(talk)
-    await talk.json(answer)
+            choice["logprobs"] = _logprobs(reply)
+    await reply.json(whole)
 
 
-def _logprobs(talk: Talk) -> dict[str, object]:
-    if talk.heard.endpoint == "chat":
+def _logprobs(reply: Reply) -> dict[str, object]:
+    if reply.request.endpoint == "chat":
         content = [
             {"token": token, "logprob": -0.5, "bytes": list(token.encode()), "top_logprobs": []} for token in TOKENS
         ]
         return {"content": content, "refusal": None}
-    prompt = talk.heard.prompts[0]
-    echoed = [prompt] if talk.heard.body.get("echo") and isinstance(prompt, str) else []
+    prompt = reply.request.prompts[0]
+    echoed = [prompt] if reply.request.body.get("echo") and isinstance(prompt, str) else []
     tokens = [*echoed, *TOKENS]
     offsets = [sum(len(token) for token in tokens[:position]) for position in range(len(tokens))]
     values = [None] * len(echoed) + [-0.5] * len(TOKENS)
@@ -89,17 +91,17 @@ def _logprobs(talk: Talk) -> dict[str, object]:
     return {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
 
 
-@mode("say")
-async def say(talk: Talk) -> None:
-    """What the option ``text`` says, ``size`` characters a token; ``then``, once the prompt holds ``when``.
+@mode("text")
+async def send_text(reply: Reply) -> None:
+    """The option ``text`` in tokens of ``size`` characters; the option ``then`` instead if the prompt holds ``when``.
 
-    ``finish``: the reason at its end. Log probabilities come with every token if they are asked for.
+    ``finish``: the finish reason. Every token has log probabilities if they are requested.
     """
-    options, body = talk.heard.options, talk.heard.body
+    options, body = reply.request.options, reply.request.body
     text = options["text"]
-    if "when" in options and options["when"] in talk.heard.prompts[0]:
+    if "when" in options and options["when"] in reply.request.prompts[0]:
         text = options["then"]
-    size, finish = int(talk.heard.number("size", 3)), options.get("finish", "stop")
+    size, finish = int(reply.request.number("size", 3)), options.get("finish", "stop")
     tokens = [text[at : at + size] for at in range(0, len(text), size)]
     copies = range(int(body.get("n") or 1))
 
@@ -108,69 +110,69 @@ async def say(talk: Talk) -> None:
             return {}
         return {"logprobs": {"tokens": list(tokens), "token_logprobs": [-0.5] * len(tokens), "top_logprobs": None}}
 
-    if not talk.heard.stream:
-        answer = talk.whole([text for _ in copies], finish, usage=talk.usage(len(tokens)))
+    if not reply.request.stream:
+        answer = reply.whole([text for _ in copies], finish, usage=reply.usage(len(tokens)))
         for choice in answer["choices"]:
             choice.update(scores(tokens))
-        await talk.json(answer)
+        await reply.json(answer)
         return
-    await talk.stream_head()
+    await reply.stream_head()
     for token in tokens:
         for index in copies:
-            await talk.event(talk.piece(token, index, **scores([token])))
+            await reply.event(reply.piece(token, index, **scores([token])))
     for index in copies:
-        await talk.event(talk.piece(None, index, finish))
-    await talk.usage_event(len(tokens))
-    await talk.done()
-    await talk.end()
+        await reply.event(reply.piece(None, index, finish))
+    await reply.usage_event(len(tokens))
+    await reply.done()
+    await reply.end()
 
 
-@mode("say-and-break")
-async def say_and_break(talk: Talk) -> None:
-    """What the option ``text`` says, three characters a token, for every choice; then the option ``how`` happens."""
-    text = talk.heard.options["text"]
-    await talk.stream_head()
+@mode("text-then-fault")
+async def send_text_then_fault(reply: Reply) -> None:
+    """The option ``text`` in tokens of three characters, for every choice; then the fault named by ``how``."""
+    text = reply.request.options["text"]
+    await reply.stream_head()
     for at in range(0, len(text), 3):
-        for index in range(int(talk.heard.body.get("n") or 1)):
-            await talk.event(talk.piece(text[at : at + 3], index))
-    match talk.heard.options["how"]:
+        for index in range(int(reply.request.body.get("n") or 1)):
+            await reply.event(reply.piece(text[at : at + 3], index))
+    match reply.request.options["how"]:
         case "drop":
-            await talk.drop()
+            await reply.drop()
         case "reset":
-            await talk.reset()
+            await reply.reset()
         case "error":
-            await talk.event({"error": {"message": "out of memory", "type": "server_error", "code": 500}})
-            await talk.end()
+            await reply.event({"error": {"message": "out of memory", "type": "server_error", "code": 500}})
+            await reply.end()
         case "end":
-            await talk.end()
+            await reply.end()
         case "stall":
-            await talk.hang()
+            await reply.hang()
 
 
 def script(name: str, texts: Sequence[str | tuple[int, str]], finish: str = "length") -> None:
-    """A mode that says these texts and stops; ``<eob>`` is replaced by the option ``marker``."""
+    """Add a mode that answers with these texts; ``<eob>`` is replaced by the option ``marker``."""
 
-    async def reply(talk: Talk) -> None:
-        marker = talk.heard.options.get("marker", "<eob>")
-        said: list[str | tuple[int, str]] = []
+    async def respond(reply: Reply) -> None:
+        marker = reply.request.options.get("marker", "<eob>")
+        parts: list[str | tuple[int, str]] = []
         for text in texts:
             if isinstance(text, tuple):
-                said.append((text[0], text[1].replace("<eob>", marker)))
+                parts.append((text[0], text[1].replace("<eob>", marker)))
             elif text == "<eob>" and name == "split-stop":
-                said.extend(marker)
+                parts.extend(marker)
             else:
-                said.append(text.replace("<eob>", marker))
-        if talk.heard.stream:
-            await talk.stream_head()
-            await play(talk, said, finish)
+                parts.append(text.replace("<eob>", marker))
+        if reply.request.stream:
+            await reply.stream_head()
+            await send_stream(reply, parts, finish)
         else:
             whole: dict[int, str] = {0: ""}
-            for text in said:
+            for text in parts:
                 index, part = text if isinstance(text, tuple) else (0, text)
                 whole[index] = whole.get(index, "") + part
-            await talk.json(talk.whole(list(whole.values()), finish, usage=talk.usage(len(said))))
+            await reply.json(reply.whole(list(whole.values()), finish, usage=reply.usage(len(parts))))
 
-    MODES[name] = reply
+    MODES[name] = respond
 
 
 script("eos", ["The answer", " is 4<eob>LE", "AK"])
@@ -186,196 +188,196 @@ script("multi-choice", [(0, "a1 "), (1, "b1<e"), (0, "a2 "), (1, "ob>LEAK"), (0,
 
 
 def streaming(name: str) -> Callable[[Mode], Mode]:
-    """A mode that only a stream has; asked for JSON it answers well."""
+    """Add a mode for streams; a request without ``stream`` gets a correct answer."""
 
     def add(function: Mode) -> Mode:
-        async def reply(talk: Talk) -> None:
-            if not talk.heard.stream:
-                await say_whole(talk)
+        async def respond(reply: Reply) -> None:
+            if not reply.request.stream:
+                await send_whole(reply)
                 return
-            await talk.stream_head()
-            await function(talk)
+            await reply.stream_head()
+            await function(reply)
 
-        MODES[name] = reply
+        MODES[name] = respond
         return function
 
     return add
 
 
-def _first(talk: Talk, default: int = 2) -> Sequence[str]:
+def _first(reply: Reply, default: int = 2) -> Sequence[str]:
     """The first ``k`` tokens."""
-    return TOKENS[: int(talk.heard.number("k", default))]
+    return TOKENS[: int(reply.request.number("k", default))]
 
 
 @streaming("drop-midstream")
-async def drop_midstream(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await talk.drop()
+async def drop_midstream(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await reply.drop()
 
 
 @streaming("reset-midstream")
-async def reset_midstream(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await talk.reset()
+async def reset_midstream(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await reply.reset()
 
 
 @streaming("flaky-midstream")
-async def flaky_midstream(talk: Talk) -> None:
-    """Lost midway once; whoever asks again gets everything (and must not show it)."""
-    if talk.heard.earlier == 0:
-        await drop_midstream(talk)
+async def flaky_midstream(reply: Reply) -> None:
+    """The first request's connection drops; a repeated request is answered in full."""
+    if reply.request.earlier == 0:
+        await drop_midstream(reply)
     else:
-        await play(talk, TOKENS)
+        await send_stream(reply, TOKENS)
 
 
 @streaming("no-done")
-async def no_done(talk: Talk) -> None:
-    await talk.tokens()
-    await talk.event(talk.piece(None, finish="stop"))
-    await talk.end()
+async def no_done(reply: Reply) -> None:
+    await reply.tokens()
+    await reply.event(reply.piece(None, finish="stop"))
+    await reply.end()
 
 
 @streaming("no-finish")
-async def no_finish(talk: Talk) -> None:
-    await talk.tokens()
-    await talk.done()
-    await talk.end()
+async def no_finish(reply: Reply) -> None:
+    await reply.tokens()
+    await reply.done()
+    await reply.end()
 
 
 @streaming("eof-no-finish")
-async def eof_no_finish(talk: Talk) -> None:
-    await talk.tokens()
-    await talk.end()
+async def eof_no_finish(reply: Reply) -> None:
+    await reply.tokens()
+    await reply.end()
 
 
 @streaming("done-only")
-async def done_only(talk: Talk) -> None:
-    await talk.done()
-    await talk.end()
+async def done_only(reply: Reply) -> None:
+    await reply.done()
+    await reply.end()
 
 
 @streaming("empty-stream")
-async def empty_stream(talk: Talk) -> None:
-    await talk.end()
+async def empty_stream(reply: Reply) -> None:
+    await reply.end()
 
 
 @streaming("blank-flood")
-async def blank_flood(talk: Talk) -> None:
+async def blank_flood(reply: Reply) -> None:
     while True:
-        await talk.data(b"\n" * 16384)
+        await reply.data(b"\n" * 16384)
 
 
 @streaming("data-after-done")
-async def data_after_done(talk: Talk) -> None:
-    await talk.tokens()
-    await talk.event(talk.piece(None, finish="stop"))
-    await talk.done()
+async def data_after_done(reply: Reply) -> None:
+    await reply.tokens()
+    await reply.event(reply.piece(None, finish="stop"))
+    await reply.done()
     for _ in range(1000):
-        await talk.event(talk.piece("LEAK"))
+        await reply.event(reply.piece("LEAK"))
         await asyncio.sleep(0.01)
 
 
 @streaming("late-close")
-async def late_close(talk: Talk) -> None:
-    """Everything is said, but the body does not end."""
-    await talk.tokens()
-    await talk.event(talk.piece(None, finish="stop"))
-    await talk.done()
-    await talk.hang()
+async def late_close(reply: Reply) -> None:
+    """All events are sent, but the body does not end."""
+    await reply.tokens()
+    await reply.event(reply.piece(None, finish="stop"))
+    await reply.done()
+    await reply.hang()
 
 
 @streaming("error-midstream")
-async def error_midstream(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await talk.event({"error": {"message": "CUDA out of memory at 10.11.12.13", "type": "server_error", "code": 500}})
-    await talk.done()
-    await talk.end()
+async def error_midstream(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await reply.event({"error": {"message": "CUDA out of memory at 10.11.12.13", "type": "server_error", "code": 500}})
+    await reply.done()
+    await reply.end()
 
 
 @streaming("error-event")
-async def error_event(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await talk.data(b'event: error\ndata: {"message": "engine died at 10.11.12.13"}\n\n')
-    await talk.end()
+async def error_event(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await reply.data(b'event: error\ndata: {"message": "engine died at 10.11.12.13"}\n\n')
+    await reply.end()
 
 
 @streaming("flaky-first-chunk")
-async def flaky_first_chunk(talk: Talk) -> None:
+async def flaky_first_chunk(reply: Reply) -> None:
     """The first event is an error, ``fail`` times (default: always)."""
-    if talk.heard.earlier < talk.heard.number("fail", 1e9):
-        await talk.event(
+    if reply.request.earlier < reply.request.number("fail", 1e9):
+        await reply.event(
             {"error": {"message": "engine is overloaded", "type": "overloaded_error", "code": "overloaded"}}
         )
-        await talk.end()
+        await reply.end()
     else:
-        await play(talk, TOKENS)
+        await send_stream(reply, TOKENS)
 
 
 @streaming("dup-finish")
-async def dup_finish(talk: Talk) -> None:
-    await talk.tokens()
+async def dup_finish(reply: Reply) -> None:
+    await reply.tokens()
     for _ in range(3):
-        await talk.event({**talk.piece(None, finish="stop"), "usage": talk.usage()})
-    await talk.done()
-    await talk.end()
+        await reply.event({**reply.piece(None, finish="stop"), "usage": reply.usage()})
+    await reply.done()
+    await reply.end()
 
 
 @streaming("usage-cumulative")
-async def usage_cumulative(talk: Talk) -> None:
+async def usage_cumulative(reply: Reply) -> None:
     for count, token in enumerate(TOKENS, 1):
-        await talk.event({**talk.piece(token), "usage": talk.usage(count)})
-    await talk.event({**talk.piece(None, finish="stop"), "usage": talk.usage()})
-    await talk.done()
-    await talk.end()
+        await reply.event({**reply.piece(token), "usage": reply.usage(count)})
+    await reply.event({**reply.piece(None, finish="stop"), "usage": reply.usage()})
+    await reply.done()
+    await reply.end()
 
 
 @streaming("usage-bad")
-async def usage_bad(talk: Talk) -> None:
-    await talk.tokens()
+async def usage_bad(reply: Reply) -> None:
+    await reply.tokens()
     bad = {"prompt_tokens": -3, "completion_tokens": "many"}
-    await talk.event({**talk.piece(None, finish="stop"), "usage": bad})
-    await talk.done()
-    await talk.end()
+    await reply.event({**reply.piece(None, finish="stop"), "usage": bad})
+    await reply.done()
+    await reply.end()
 
 
 # ---------------------------------------------------------------- framing (C09–C14)
 
 
 @streaming("malformed-sse")
-async def malformed_sse(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await talk.data(b'data: {"choices": [{"index": 0, "te\n\n')
-    await play(talk, TOKENS)
+async def malformed_sse(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await reply.data(b'data: {"choices": [{"index": 0, "te\n\n')
+    await send_stream(reply, TOKENS)
 
 
 @streaming("unknown-field")
-async def unknown_field(talk: Talk) -> None:
-    await talk.data(b"mood: sunny\ngarbage without a colon\n\n")
-    await play(talk, TOKENS)
+async def unknown_field(reply: Reply) -> None:
+    await reply.data(b"mood: sunny\ngarbage without a colon\n\n")
+    await send_stream(reply, TOKENS)
 
 
 @streaming("not-a-chunk")
-async def not_a_chunk(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await talk.data(b"data: 42\n\n")
-    await play(talk, TOKENS)
+async def not_a_chunk(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await reply.data(b"data: 42\n\n")
+    await send_stream(reply, TOKENS)
 
 
-def _ok_bytes(talk: Talk) -> list[bytes]:
-    """The events of a right answer as JSON, without their frames."""
-    pieces = [talk.piece(token) for token in TOKENS] + [talk.piece(None, finish="stop")]
+def _ok_bytes(reply: Reply) -> list[bytes]:
+    """The events of a correct answer as JSON, without their frames."""
+    pieces = [reply.piece(token) for token in TOKENS] + [reply.piece(None, finish="stop")]
     return [json.dumps(piece, ensure_ascii=False).encode() for piece in pieces] + [b"[DONE]"]
 
 
 def framed(name: str, frame: Callable[[list[bytes]], list[bytes]]) -> None:
-    """A mode that says the right answer with frames of its own; each item is one write."""
+    """Add a mode that sends the correct answer in the frames of ``frame``; each item is one write."""
 
     @streaming(name)
-    async def reply(talk: Talk) -> None:
-        for write in frame(_ok_bytes(talk)):
-            await talk.data(write)
+    async def respond(reply: Reply) -> None:
+        for write in frame(_ok_bytes(reply)):
+            await reply.data(write)
             await asyncio.sleep(0)
-        await talk.end()
+        await reply.end()
 
 
 def _joined(events: list[bytes]) -> bytes:
@@ -397,27 +399,27 @@ framed("split-utf8", lambda events: [part for event in events for part in _insid
 
 
 def _inside_characters(event: bytes) -> list[bytes]:
-    """Cut in the middle of every character of more than one byte."""
+    """Split inside every character of more than one byte."""
     cuts = [at for at, byte in enumerate(event) if byte & 0xC0 == 0x80]
     return [event[start:end] for start, end in zip([0, *cuts], [*cuts, len(event)], strict=True)]
 
 
 def escaped(name: str, texts: Sequence[bytes]) -> None:
-    """A mode whose texts are JSON string bodies, written as they stand here."""
+    """Add a mode whose texts are the contents of JSON strings, sent without escaping."""
 
-    async def reply(talk: Talk) -> None:
-        if talk.heard.stream:
-            await talk.stream_head()
+    async def respond(reply: Reply) -> None:
+        if reply.request.stream:
+            await reply.stream_head()
             for text in texts:
-                event = json.dumps(talk.piece("@@")).encode().replace(b"@@", text)
-                await talk.data(b"data: " + event + b"\n\n")
-            await talk.event(talk.piece(None, finish="stop"))
-            await talk.done()
-            await talk.end()
+                event = json.dumps(reply.piece("@@")).encode().replace(b"@@", text)
+                await reply.data(b"data: " + event + b"\n\n")
+            await reply.event(reply.piece(None, finish="stop"))
+            await reply.done()
+            await reply.end()
         else:
-            await talk.body(json.dumps(talk.whole(["@@"])).encode().replace(b"@@", b"".join(texts)))
+            await reply.body(json.dumps(reply.whole(["@@"])).encode().replace(b"@@", b"".join(texts)))
 
-    MODES[name] = reply
+    MODES[name] = respond
 
 
 escaped("split-surrogate", [rb"a\ud83d", rb"\ude00b"])
@@ -430,162 +432,162 @@ escaped("invalid-utf8", [b"a", b"\xff\xfe"])
 
 
 @streaming("stop-then-endless")
-async def stop_then_endless(talk: Talk) -> None:
-    await talk.tokens(["The answer is 4", talk.heard.options.get("marker", "<eob>")])
-    await _endless(talk)
+async def stop_then_endless(reply: Reply) -> None:
+    await reply.tokens(["The answer is 4", reply.request.options.get("marker", "<eob>")])
+    await _endless(reply)
 
 
 @streaming("never-ends")
-async def never_ends(talk: Talk) -> None:
-    await _endless(talk)
+async def never_ends(reply: Reply) -> None:
+    await _endless(reply)
 
 
-async def _endless(talk: Talk) -> None:
+async def _endless(reply: Reply) -> None:
     for token in cycle(["on ", "and "]):
-        await talk.event(talk.piece(token))
-        await asyncio.sleep(talk.heard.number("ms", 5) / 1000)
+        await reply.event(reply.piece(token))
+        await asyncio.sleep(reply.request.number("ms", 5) / 1000)
 
 
 @mode("slow-ttfb")
-async def slow_ttfb(talk: Talk) -> None:
-    await asyncio.sleep(talk.heard.number("ms", 300) / 1000)
-    await say_ok(talk)
+async def slow_ttfb(reply: Reply) -> None:
+    await asyncio.sleep(reply.request.number("ms", 300) / 1000)
+    await send_ok(reply)
 
 
 @streaming("stall-midstream")
-async def stall_midstream(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await talk.hang()
+async def stall_midstream(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await reply.hang()
 
 
 @streaming("pause-resume")
-async def pause_resume(talk: Talk) -> None:
-    await talk.tokens(_first(talk))
-    await asyncio.sleep(talk.heard.number("ms", 200) / 1000)
-    await talk.tokens(TOKENS[len(_first(talk)) :])
-    await talk.event(talk.piece(None, finish="stop"))
-    await talk.done()
-    await talk.end()
+async def pause_resume(reply: Reply) -> None:
+    await reply.tokens(_first(reply))
+    await asyncio.sleep(reply.request.number("ms", 200) / 1000)
+    await reply.tokens(TOKENS[len(_first(reply)) :])
+    await reply.event(reply.piece(None, finish="stop"))
+    await reply.done()
+    await reply.end()
 
 
 @streaming("keepalive-only")
-async def keepalive_only(talk: Talk) -> None:
+async def keepalive_only(reply: Reply) -> None:
     while True:
-        await talk.data(b": ping\n\n")
+        await reply.data(b": ping\n\n")
         await asyncio.sleep(0.02)
 
 
 @streaming("empty-deltas")
-async def empty_deltas(talk: Talk) -> None:
+async def empty_deltas(reply: Reply) -> None:
     while True:
-        await talk.event(talk.piece(""))
+        await reply.event(reply.piece(""))
         await asyncio.sleep(0.02)
 
 
 @streaming("huge-line")
-async def huge_line(talk: Talk) -> None:
+async def huge_line(reply: Reply) -> None:
     for _ in range(80):
-        await talk.data(b"data: " + b"x" * 64 * 1024)
+        await reply.data(b"data: " + b"x" * 64 * 1024)
 
 
 # ---------------------------------------------------------------- shapes (C31)
 
 
 @streaming("reasoning")
-async def reasoning(talk: Talk) -> None:
-    await talk.event(
-        talk.envelope([{"index": 0, "delta": {"role": "assistant", "reasoning_content": "hm"}}], chunk=True)
+async def reasoning(reply: Reply) -> None:
+    await reply.event(
+        reply.envelope([{"index": 0, "delta": {"role": "assistant", "reasoning_content": "hm"}}], chunk=True)
     )
-    await play(talk, TOKENS)
+    await send_stream(reply, TOKENS)
 
 
 @mode("tool-calls")
-async def tool_calls(talk: Talk) -> None:
+async def tool_calls(reply: Reply) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-    if not talk.heard.stream:
+    if not reply.request.stream:
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        await talk.json(talk.envelope([{"index": 0, "message": message, "finish_reason": "tool_calls"}]))
+        await reply.json(reply.envelope([{"index": 0, "message": message, "finish_reason": "tool_calls"}]))
         return
-    await talk.stream_head()
+    await reply.stream_head()
     first = {**call, "index": 0, "function": {"name": "add", "arguments": ""}}
     for fragment in (
         first,
         {"index": 0, "function": {"arguments": '{"a":'}},
         {"index": 0, "function": {"arguments": " 1}"}},
     ):
-        await talk.event(
-            talk.envelope([{"index": 0, "delta": {"tool_calls": [fragment]}, "finish_reason": None}], chunk=True)
+        await reply.event(
+            reply.envelope([{"index": 0, "delta": {"tool_calls": [fragment]}, "finish_reason": None}], chunk=True)
         )
-    await talk.event(talk.piece(None, finish="tool_calls"))
-    await talk.done()
-    await talk.end()
+    await reply.event(reply.piece(None, finish="tool_calls"))
+    await reply.done()
+    await reply.end()
 
 
 @streaming("odd-index")
-async def odd_index(talk: Talk) -> None:
-    await talk.event(talk.piece("a", 0))
-    await talk.event(talk.piece("LEAK", 5))
-    await play(talk, TOKENS)
+async def odd_index(reply: Reply) -> None:
+    await reply.event(reply.piece("a", 0))
+    await reply.event(reply.piece("LEAK", 5))
+    await send_stream(reply, TOKENS)
 
 
 @mode("flood")
-async def flood(talk: Talk) -> None:
-    """A stream without end, whatever was asked for, as fast as it can be written."""
-    await talk.stream_head()
+async def flood(reply: Reply) -> None:
+    """A stream without end, also for a request without ``stream``, as fast as it can be written."""
+    await reply.stream_head()
     piece = "a" * 60_000
     while True:
-        await talk.event(talk.piece(piece))
+        await reply.event(reply.piece(piece))
 
 
 @mode("huge-usage")
-async def huge_usage(talk: Talk) -> None:
-    """A count that no counter should take."""
-    usage = {**talk.usage(), talk.heard.options["name"]: 2**63}
-    if not talk.heard.stream:
-        await talk.json(talk.whole([TEXT], usage=usage))
+async def huge_usage(reply: Reply) -> None:
+    """A token count that does not fit into 63 bits."""
+    usage = {**reply.usage(), reply.request.options["name"]: 2**63}
+    if not reply.request.stream:
+        await reply.json(reply.whole([TEXT], usage=usage))
         return
-    await talk.stream_head()
-    await talk.tokens()
-    await talk.event(talk.piece(None, finish="stop"))
-    await talk.event(talk.envelope([], chunk=True, usage=usage))
-    await talk.done()
-    await talk.end()
+    await reply.stream_head()
+    await reply.tokens()
+    await reply.event(reply.piece(None, finish="stop"))
+    await reply.event(reply.envelope([], chunk=True, usage=usage))
+    await reply.done()
+    await reply.end()
 
 
 @streaming("null-choices")
-async def null_choices(talk: Talk) -> None:
-    await talk.event({**talk.envelope([], chunk=True), "choices": None})
-    await talk.tokens()
-    await talk.event({**talk.envelope([], chunk=True), "choices": None})
-    await talk.event(talk.piece(None, finish="stop"))
-    await talk.done()
-    await talk.end()
+async def null_choices(reply: Reply) -> None:
+    await reply.event({**reply.envelope([], chunk=True), "choices": None})
+    await reply.tokens()
+    await reply.event({**reply.envelope([], chunk=True), "choices": None})
+    await reply.event(reply.piece(None, finish="stop"))
+    await reply.done()
+    await reply.end()
 
 
 @mode("deep")
-async def deep(talk: Talk) -> None:
-    """JSON that nests, in each place of an answer in which something is read or passed on."""
-    where, depth = talk.heard.options["where"], int(talk.heard.number("depth", 100))
+async def deep(reply: Reply) -> None:
+    """Deeply nested JSON, in each place of an answer that the gateway reads or forwards."""
+    where, depth = reply.request.options["where"], int(reply.request.number("depth", 100))
     nested = '{"a":' * depth + "1" + "}" * depth
     choice = '"index": 0, "finish_reason": null'
-    said = '"content": "a"'
+    content = '"content": "a"'
     lone = "\\ud83d" if where == "lone surrogate" else ""
     places = {
         "choices": f'{{"choices": {nested}}}',
-        "logprobs": f'{{"choices": [{{{choice}, "delta": {{{said}}}, "logprobs": {nested}}}]}}',
-        "delta": f'{{"choices": [{{{choice}, "delta": {{{said}, "x": {nested}}}}}]}}',
+        "logprobs": f'{{"choices": [{{{choice}, "delta": {{{content}}}, "logprobs": {nested}}}]}}',
+        "delta": f'{{"choices": [{{{choice}, "delta": {{{content}, "x": {nested}}}}}]}}',
         "usage": f'{{"choices": [], "usage": {{"prompt_tokens": 1, "x": {nested}}}}}',
         "error": f'{{"error": {nested}}}',
         "error event": f'{{"error": {nested}}}',
-        "extra": f'{{"choices": [{{{choice}, "delta": {{{said}}}, "x": {nested}}}]}}',
-        "lone surrogate": f'{{"choices": [{{{choice}, "delta": {{{said}}}, "x": {nested}, "y": "{lone}"}}]}}',
+        "extra": f'{{"choices": [{{{choice}, "delta": {{{content}}}, "x": {nested}}}]}}',
+        "lone surrogate": f'{{"choices": [{{{choice}, "delta": {{{content}}}, "x": {nested}, "y": "{lone}"}}]}}',
     }
     body = places[where].encode()
-    if not talk.heard.stream:
-        await talk.body(body.replace(b'"delta"', b'"message"'))
+    if not reply.request.stream:
+        await reply.body(body.replace(b'"delta"', b'"message"'))
         return
-    await talk.stream_head()
+    await reply.stream_head()
     event = b"event: error\n" if where == "error event" else b""
-    await talk.data(event + b"data: " + body + b"\n\n")
-    await talk.done()
-    await talk.end()
+    await reply.data(event + b"data: " + body + b"\n\n")
+    await reply.done()
+    await reply.end()

@@ -1,20 +1,20 @@
-"""A model's server that misbehaves on purpose, over real sockets.
+"""An OpenAI-compatible server that injects faults, over real sockets.
 
 ::
 
-    with RudeServer() as up:
+    with FaultyUpstream() as up:
         url = up.url("drop-midstream", k=2)      # http://127.0.0.1:PORT/drop-midstream;k=2/v1
 
 It runs in a thread with its own event loop, so synchronous tests, ``asyncio.run`` and another process can all
 use it. The mode is the first part of the path, its options follow after ``;``. Every mode answers
-``/completions``, ``/chat/completions`` and ``/embeddings``, streaming when the body says ``stream``. The modes are
+``/completions``, ``/chat/completions`` and ``/embeddings``, streaming if ``stream`` is set in the body. The modes are
 the rows of ``docs/spec/reliability.md`` 2.3 (column "Inject") and the engines of ``docs/spec/engines.md`` 2.1; each is
 a short function in ``modes_http.py`` (HTTP and whole answers), ``modes_stream.py`` (server-sent events) or
-``modes_rude.py`` (real engines' habits). ``python -m tests.upstream.server`` lists them and serves by hand.
+``modes_quirks.py`` (deviations of real engines). ``python -m tests.upstream.server`` serves and lists the modes.
 
-What the server saw is counted on its own side: ``requests``, ``active``, ``closed_early`` (monotonic
-times at which a client left before its reply was complete), ``control_hits`` (someone followed a redirect)
-and ``heard`` (every request, headers and body).
+The server records what it receives: ``requests`` (each with headers and body), ``active`` (requests without a complete
+reply), ``closed_early`` (monotonic times at which a client closed the connection before its reply was complete) and
+``control_hits`` (requests to the target of a redirect).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from urllib.parse import quote, unquote
 
-from tests.upstream import modes_http, modes_rude, modes_stream
-from tests.upstream.talk import Heard, Talk
+from tests.upstream import modes_http, modes_quirks, modes_stream
+from tests.upstream.reply import Reply, Request
 
-MODES = {**modes_http.MODES, **modes_stream.MODES, **modes_rude.MODES}
+MODES = {**modes_http.MODES, **modes_stream.MODES, **modes_quirks.MODES}
 
 ENDPOINTS = {"/v1/completions": "completions", "/v1/chat/completions": "chat", "/v1/embeddings": "embeddings"}
 
 
-class RudeServer:
-    """The server; use it as a context manager."""
+class FaultyUpstream:
+    """The server in a thread; a context manager."""
 
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
+        self.requests: list[Request] = []
         self.active = 0
         self.closed_early: list[float] = []
         self.control_hits = 0
@@ -50,13 +50,13 @@ class RudeServer:
         self._by_address: Counter[str] = Counter()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="rude-server", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="faulty-upstream", daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
     @property
-    def requests(self) -> int:
-        return len(self.heard)
+    def request_count(self) -> int:
+        return len(self.requests)
 
     def url(self, mode: str, **options: object) -> str:
         """The base address of a mode, up to ``/v1``."""
@@ -65,16 +65,16 @@ class RudeServer:
         tail = "".join(f";{name}={quote(str(value), safe='')}" for name, value in options.items())
         return f"http://127.0.0.1:{self.port}/{mode}{tail}/v1"
 
-    def wait(self, fact: Callable[[], bool], seconds: float = 30.0) -> bool:
-        """True as soon as ``fact`` holds, False when it does not within ``seconds``."""
+    def wait(self, condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+        """Wait until ``condition`` is true; False if it is not within ``seconds``."""
         deadline = time.monotonic() + seconds
-        while not fact():
+        while not condition():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.002)
         return True
 
-    def __enter__(self) -> RudeServer:
+    def __enter__(self) -> FaultyUpstream:
         self._thread.start()
         self._ready.wait(30)
         return self
@@ -85,7 +85,7 @@ class RudeServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
 
-    # ------------------------------------------------------------------ the loop's side
+    # ------------------------------------------------------------------ runs in the loop
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -118,26 +118,26 @@ class RudeServer:
             writer.close()
 
     async def _one_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, position: int) -> bool:
-        heard = await self._read(reader, position)
-        if heard is None:
+        request = await self._read(reader, position)
+        if request is None:
             return False
         self.active += 1
-        talk = Talk(heard, writer)
-        reply = asyncio.ensure_future(MODES[heard.mode](talk))
+        reply = Reply(request, writer)
+        replying = asyncio.ensure_future(MODES[request.mode](reply))
         gone = asyncio.create_task(_client_gone(reader))
         try:
-            await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not reply.done() or (reply.exception() and isinstance(reply.exception(), ConnectionError)):
+            await asyncio.wait({replying, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not replying.done() or (replying.exception() and isinstance(replying.exception(), ConnectionError)):
                 self.closed_early.append(time.monotonic())
                 return False
-            reply.result()
-            return talk.keep_alive
+            replying.result()
+            return reply.keep_alive
         finally:
-            for task in (reply, gone):
+            for task in (replying, gone):
                 task.cancel()
             self.active -= 1
 
-    async def _read(self, reader: asyncio.StreamReader, position: int) -> Heard | None:
+    async def _read(self, reader: asyncio.StreamReader, position: int) -> Request | None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except asyncio.IncompleteReadError:
@@ -152,7 +152,7 @@ class RudeServer:
             self.control_hits += 1
             mode = "ok"
         pairs = (option.partition("=") for option in options)
-        heard = Heard(
+        request = Request(
             mode,
             {name: unquote(value) for name, _, value in pairs},
             ENDPOINTS.get("/" + rest, "completions"),
@@ -162,12 +162,12 @@ class RudeServer:
             self._by_address[address],
         )
         self._by_address[address] += 1
-        self.heard.append(heard)
-        return heard
+        self.requests.append(request)
+        return request
 
 
 async def _client_gone(reader: asyncio.StreamReader) -> None:
-    # Looking instead of reading: a read would swallow the first byte of the connection's next request.
+    # This polls the state: a read would consume the first byte of the connection's next request.
     while not reader.at_eof() and reader.exception() is None:  # noqa: ASYNC110 - a StreamReader has no event for this
         await asyncio.sleep(0.003)
 
@@ -199,8 +199,8 @@ def blackhole_url() -> Iterator[str]:
 
 
 def main() -> None:
-    """Serve until interrupted, for a look by hand."""
-    with RudeServer() as server:
+    """Serve until interrupted, for requests by hand."""
+    with FaultyUpstream() as server:
         print(f"http://127.0.0.1:{server.port}/MODE/v1, with these modes:")
         print("\n".join(sorted(MODES)))
         with suppress(KeyboardInterrupt):

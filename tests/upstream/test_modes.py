@@ -1,10 +1,10 @@
-"""The misbehaving server itself: it has every mode of the fault matrix, and counts what it sees."""
+"""The faulty upstream has every mode of the fault matrix, and records requests and early closes."""
 
 from __future__ import annotations
 
 import http.client
 
-from tests.upstream.server import MODES, RudeServer
+from tests.upstream.server import MODES, FaultyUpstream
 
 MATRIX = """\
 hang-headers early-close reset bad-status-line partial-headers dribble-headers huge-headers many-headers
@@ -16,28 +16,34 @@ late-close error-midstream error-event malformed-sse comments crlf-sse no-final-
 split-surrogate lone-surrogate invalid-utf8 eos split-stop partial-stop stop-lookalike stop-first stop-then-endless
 forged-turn multi-choice slow-ttfb pause-resume stall-midstream keepalive-only empty-deltas never-ends huge-line
 dup-finish usage-cumulative usage-bad tool-calls reasoning
-rude-no-done rude-stop-left-in rude-no-usage rude-numeric-code rude-detail rude-list-500 rude-n-ignored rude-bos-echo
+quirk-no-done quirk-stop-left-in quirk-no-usage quirk-numeric-code quirk-detail quirk-list-500 quirk-n-ignored
+quirk-bos-echo
 """
 
 
-def test_every_mode_of_the_matrix_is_there() -> None:
+def test_the_server_has_every_mode_of_the_matrix() -> None:
     assert set(MATRIX.split()) <= set(MODES)
 
 
-def test_requests_are_heard_and_counted() -> None:
-    with RudeServer() as up:
+def test_requests_are_recorded() -> None:
+    with FaultyUpstream() as up:
         connection = http.client.HTTPConnection("127.0.0.1", up.port)
         path = up.url("ok", k="a b").removeprefix(f"http://127.0.0.1:{up.port}") + "/chat/completions"
         connection.request("POST", path, b'{"model": "x"}')
         assert connection.getresponse().status == 200
         connection.close()
-        (heard,) = up.heard
-        assert (heard.mode, heard.options, heard.endpoint, heard.body) == ("ok", {"k": "a b"}, "chat", {"model": "x"})
-        assert (up.requests, up.closed_early) == (1, [])
+        (request,) = up.requests
+        assert (request.mode, request.options, request.endpoint, request.body) == (
+            "ok",
+            {"k": "a b"},
+            "chat",
+            {"model": "x"},
+        )
+        assert (up.request_count, up.closed_early) == (1, [])
 
 
-def test_a_client_that_leaves_early_is_seen() -> None:
-    with RudeServer() as up:
+def test_an_early_close_by_the_client_is_recorded() -> None:
+    with FaultyUpstream() as up:
         connection = http.client.HTTPConnection("127.0.0.1", up.port)
         connection.request("POST", "/hang-headers/v1/completions", b"{}")
         assert up.wait(lambda: up.active == 1)

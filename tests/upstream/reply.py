@@ -16,8 +16,8 @@ TEXT = "".join(TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """One request as it came in."""
+class Request:
+    """One received request."""
 
     mode: str
     options: Mapping[str, str]
@@ -26,9 +26,9 @@ class Heard:
     headers: Mapping[str, str]
     body: Mapping[str, Any]
     position: int = 0
-    """How many requests the same connection had carried before."""
+    """Number of earlier requests on the same connection."""
     earlier: int = 0
-    """How many requests the same mode had heard before, with the same options."""
+    """Number of earlier requests to the same mode with the same options."""
 
     @property
     def stream(self) -> bool:
@@ -49,10 +49,10 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Talk:
-    """The reply side of one request; a mode is a coroutine that is given one of these."""
+class Reply:
+    """The reply to one request; a mode is a coroutine that gets one of these and writes it."""
 
-    heard: Heard
+    request: Request
     writer: asyncio.StreamWriter
     chunked: bool = False
     keep_alive: bool = field(default=True)
@@ -103,7 +103,7 @@ class Talk:
         await asyncio.Event().wait()
 
     async def drop(self) -> None:
-        """Close the connection in the middle of things."""
+        """Close the connection before the reply is complete."""
         self.keep_alive = False
         await asyncio.sleep(0.02)
         self.writer.close()
@@ -124,7 +124,7 @@ class Talk:
     def piece(self, text: str | None, index: int = 0, finish: str | None = None, **extra: Any) -> dict[str, Any]:
         """One streamed chunk with one choice."""
         choice: dict[str, Any] = {"index": index, "finish_reason": finish, **extra}
-        if self.heard.endpoint == "chat":
+        if self.request.endpoint == "chat":
             choice["delta"] = {} if text is None else {"content": text}
         else:
             choice["text"] = text or ""
@@ -132,21 +132,21 @@ class Talk:
 
     def envelope(self, choices: Sequence[Any], *, chunk: bool = False, **extra: Any) -> dict[str, Any]:
         kind = "text_completion"
-        if self.heard.endpoint == "chat":
+        if self.request.endpoint == "chat":
             kind = "chat.completion.chunk" if chunk else "chat.completion"
-        model = self.heard.body.get("model")
+        model = self.request.body.get("model")
         return {"id": "up-1", "object": kind, "created": 1, "model": model, "choices": list(choices), **extra}
 
     def whole(self, texts: Sequence[str], finish: str | None = "stop", **extra: Any) -> dict[str, Any]:
         """A non-streaming answer, one choice for each text."""
         choices: list[dict[str, Any]] = []
         for index, text in enumerate(texts):
-            said = (
+            answer = (
                 {"message": {"role": "assistant", "content": text, "refusal": None}}
-                if self.heard.endpoint == "chat"
+                if self.request.endpoint == "chat"
                 else {"text": text}
             )
-            choices.append({"index": index, **said, "logprobs": None, "finish_reason": finish})
+            choices.append({"index": index, **answer, "logprobs": None, "finish_reason": finish})
         return self.envelope(choices, **extra)
 
     def usage(self, completion: int = len(TOKENS)) -> dict[str, Any]:
@@ -163,5 +163,5 @@ class Talk:
             await self.event(self.piece(text, index))
 
     async def usage_event(self, completion: int = len(TOKENS)) -> None:
-        if self.heard.wants_usage:
+        if self.request.wants_usage:
             await self.event(self.envelope([], chunk=True, usage=self.usage(completion)))
