@@ -1,6 +1,6 @@
-"""Settings of all tests: property tests take fixed examples, so that each run gives the same result.
+"""Hypothesis profiles: property tests use fixed examples, so that each run gives the same result.
 
-``pytest --hypothesis-profile=search`` looks for new ones; what it finds becomes an ``@example`` of its test.
+``pytest --hypothesis-profile=search`` generates new examples; a failing one becomes an ``@example`` of its test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events one by one, for tests that do not look at batches."""
+"""Events one by one, for tests that do not check batches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gateway.core.events import Event
 from gateway.core.exchange import Events
 
 
-async def singly(events: Events) -> AsyncGenerator[Event, None]:
-    """Every event of an answer; an answer that is over, or says so, stays over."""
+async def each_event(events: Events) -> AsyncGenerator[Event, None]:
+    """Yield every event of an answer; check that ``next_batch`` returns nothing after its end."""
     while batch := await events.next_batch():
-        over = events.exhausted
+        exhausted = events.exhausted
         for event in batch:
             yield event
-        if over:
+        if exhausted:
             break
     assert not await events.next_batch()

@@ -1,4 +1,4 @@
-"""Checks that work grows linearly with the size, by a ratio of two runs, which a slow machine does not change."""
+"""A check of linear run time by the ratio of two runs, which does not depend on the machine's speed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ FACTOR = 4
 LIMIT = 10.0
 """Between ``FACTOR`` (linear) and its square."""
 FLOOR = 0.1
-"""Seconds of processor time below which nothing is concluded."""
+"""Seconds of processor time that are too short to compare."""
 
 
 def assert_linear(run: Callable[[int], object], size: int) -> None:
-    """``run(FACTOR * size)`` takes less than ``LIMIT`` times as long as ``run(size)``; three tries."""
+    """Assert that ``run(FACTOR * size)`` takes less than ``LIMIT`` times as long as ``run(size)``; tries three times."""
     for _ in range(3):
         small, large = _seconds(run, size), _seconds(run, FACTOR * size)
         if large < LIMIT * small + FLOOR:

@@ -1,4 +1,4 @@
-"""A real gateway for tests: on a free loopback port, in a thread with a loop of its own."""
+"""A real gateway for tests: on a free loopback port, in a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvloop
@@ -20,12 +21,12 @@ from gateway.server.sockets import bind
 ROOT = Path(__file__).resolve().parent.parent
 
 
-PATIENCE = 100.0
-"""Seconds after which a fact that has not become true is a failure: far more than a busy machine needs."""
+WAIT_SECONDS = 100.0
+"""Seconds to wait for a condition before the test fails; far more than a busy machine needs."""
 
 
 class Gateway:
-    """A serving gateway; ``url`` ends in ``/v1``."""
+    """A running gateway; ``url`` ends in ``/v1``."""
 
     def __init__(self, runtime: Runtime, port: int) -> None:
         self.runtime = runtime
@@ -35,7 +36,7 @@ class Gateway:
         self.http = httpx.Client(base_url=self.root, timeout=60, trust_env=False)
 
     def chat(self, model: str, text: str = "hi", **fields: object) -> httpx.Response:
-        """One chat request with one user message."""
+        """Send a chat request with one user message."""
         body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
         return self.http.post("/v1/chat/completions", json=body)
 
@@ -46,8 +47,8 @@ class Gateway:
         value = registry.get_sample_value(name, labels)
         return 0.0 if value is None else value
 
-    def settled(self, seconds: float = PATIENCE) -> bool:
-        """Wait until no call is under way; False if that does not happen in time."""
+    def wait_until_idle(self, seconds: float = WAIT_SECONDS) -> bool:
+        """Wait until no call is in flight; False if one still is after ``seconds``."""
         return eventually(
             lambda: (
                 not any(self.metric("gateway_in_flight", endpoint=e) for e in ("chat", "completions", "embeddings"))
@@ -56,14 +57,14 @@ class Gateway:
         )
 
 
-def eventually(fact: object, seconds: float = PATIENCE) -> bool:
-    """Ask until it is true, or the time is over."""
+def eventually(condition: Any, seconds: float = WAIT_SECONDS) -> bool:
+    """Wait until ``condition()`` is true; False if it is not within ``seconds``."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if fact():  # type: ignore[operator]
+        if condition():
             return True
         time.sleep(0.005)
-    return bool(fact())  # type: ignore[operator]
+    return bool(condition())
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(PATIENCE)
+    assert ready.wait(WAIT_SECONDS)
     if failure:
         raise failure[0]
     served = Gateway(runtime, bound.getsockname()[1])
@@ -112,7 +113,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     finally:
         served.http.close()
         stop[0]()
-        thread.join(PATIENCE)
+        thread.join(WAIT_SECONDS)
         assert not thread.is_alive(), "the gateway did not stop"
         if failure:
             raise failure[0]

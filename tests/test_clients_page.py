@@ -1,4 +1,4 @@
-"""docs/clients.md shows every client of tests/harnesses with the packages and the command that are run."""
+"""``docs/clients.md`` shows the packages and the command of every client in ``tests/harnesses``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("client", ROWS.values(), ids=ROWS)
-def test_a_client_s_section_shows_what_is_run(client: Client) -> None:
+def test_a_client_section_shows_its_command_and_packages(client: Client) -> None:
     job = Job("http://127.0.0.1:8000/v1", "demo", "demo/model", bin="BIN")
     section = PAGE.split(f"\n### {client.title}\n")[1].split("\n#")[0]
     assert f"$ {shlex.join(client.command(job)).replace('BIN/', '')}\n" in section

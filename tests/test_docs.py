@@ -1,4 +1,4 @@
-"""The documentation is complete and true: every setting, verb, metric and error code has its line."""
+"""The documentation agrees with the code: every setting, verb, metric and error code has its line."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ each_page = pytest.mark.parametrize("name", PAGES)
 
 
 def first_cells(page: str) -> list[str]:
-    """What the tables' first columns name in code."""
+    """The names in code font in the first columns of tables."""
     return re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
 
 
 def code(page: str) -> str:
-    """Blocks and spans of code."""
+    """The code blocks and code spans of a page."""
     return "\n".join(re.findall(r"```.*?^```|`[^`\n]+`", page, re.MULTILINE | re.DOTALL))
 
 
@@ -68,13 +68,13 @@ def test_no_page_describes_a_setting_that_does_not_exist() -> None:
     assert sorted(first_cells(CONFIGURATION)) == sorted(row.name for row in ROWS)
 
 
-def test_the_options_of_providers_are_those_that_are_taken() -> None:
+def test_the_page_lists_the_accepted_provider_options() -> None:
     line = next(line for line in CONFIGURATION.splitlines() if "target takes these options" in line)
     assert tuple(re.findall(r"`(\w+)`", line.partition("options:")[2])) == BACKEND_KINDS["litellm"].options
 
 
 @pytest.mark.parametrize("engine", CONTROL_FIELDS)
-def test_the_fields_that_steer_an_engine_are_those_that_are_refused(engine: str) -> None:
+def test_the_page_lists_the_refused_control_fields_of_an_engine(engine: str) -> None:
     line = next(line for line in CONFIGURATION.splitlines() if line.startswith(f"| {engine} |"))
     assert set(re.findall(r"`([\w.]+)`", line)) == CONTROL_FIELDS[engine]
 
@@ -117,7 +117,7 @@ LABELS = {
         r"^\| ([\w() ]+?) \| (.*) \|$", METRICS_PAGE.partition("## Labels")[2], re.MULTILINE
     )
 }
-"""Label → the values that the metrics page names, without the settings that it mentions."""
+"""Label → the values on the metrics page, without names of settings."""
 
 
 @pytest.mark.parametrize("label", LABEL_VALUES)
@@ -126,7 +126,7 @@ def test_the_values_of_a_label_are_those_the_page_lists(label: str) -> None:
 
 
 def errors_below(error: type[GatewayError]) -> list[type[GatewayError]]:
-    """A class and all below it, as the gateway declares them."""
+    """The class and its subclasses in ``gateway``."""
     found = [error] + [one for below in error.__subclasses__() for one in errors_below(below)]
     return [one for one in found if one.__module__.startswith("gateway.")]
 
@@ -134,7 +134,7 @@ def errors_below(error: type[GatewayError]) -> list[type[GatewayError]]:
 @pytest.mark.parametrize("error", errors_below(GatewayError), ids=lambda error: error.__name__)
 def test_an_error_code_has_its_line(error: type[GatewayError]) -> None:
     if issubclass(error, ConfigError):
-        assert f"`{error.code}`" in ERRORS  # told in words: it never reaches a client
+        assert f"`{error.code}`" in ERRORS  # described in prose: it never reaches a client
     else:
         tried = "yes" if error.retryable else "no"
         start = f"| `{error.code}` | {error.status} | `{error.type}` | {tried} | "
@@ -146,7 +146,7 @@ def test_the_errors_page_lists_no_code_that_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_and_each_of_its_options_are_told(verb: str) -> None:
+def test_a_verb_and_each_of_its_options_are_documented(verb: str) -> None:
     section = re.search(rf"^## gateway {verb}\n(.*?)(?=^## |\Z)", COMMANDS, re.MULTILINE | re.DOTALL)
     assert section, f"docs/cli.md has no section 'gateway {verb}'"
     parser = argparse.ArgumentParser(add_help=False)
@@ -162,15 +162,15 @@ PARITY = PAGES["docs/parity.md"]
 
 
 def section(page: str, title: str) -> str:
-    """What stands below a heading."""
+    """The text below a heading of level 2."""
     return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_the_matrix_is_told_case_by_case() -> None:
-    told = [name for line in section(PARITY, "The matrix").splitlines() if line.startswith("| ")
+def test_the_page_lists_every_case_of_the_matrix() -> None:
+    listed = [name for line in section(PARITY, "The matrix").splitlines() if line.startswith("| ")
             for name in re.findall("`([^`]+)`", line.split("|")[2])]  # fmt: skip
-    assert sorted(told) == sorted(case.name for case in matrix())
-    assert f"a fixed matrix of {len(told)} conversations" in PARITY
+    assert sorted(listed) == sorted(case.name for case in matrix())
+    assert f"a fixed matrix of {len(listed)} conversations" in PARITY
 
 
 def test_every_cause_of_a_difference_has_its_line() -> None:
@@ -192,7 +192,7 @@ def test_the_commands_of_a_page_exist(name: str) -> None:
 
 
 @each_page
-def test_the_links_of_a_page_lead_somewhere(name: str) -> None:
+def test_the_links_of_a_page_have_a_target(name: str) -> None:
     for target in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", PAGES[name]):
         file, _, anchor = target.partition("#")
         path = (ROOT / name).parent / file if file else ROOT / name

@@ -1,4 +1,4 @@
-"""The layout: imports point downward, as the picture in README.md shows, and names are unique."""
+"""The layout of ``gateway``: imports point downward, as the picture in README.md shows, and class names are unique."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = (
-    # floor 0 first; names on one floor do not know each other
+    # floor 0 first; packages on one floor do not import each other
     ("core",),
     ("template", "stream", "wire", "telemetry"),
     ("config", "importer", "parity"),
@@ -27,13 +27,13 @@ FLOORS = (
 )
 
 WITHIN = {
-    # On floor 5 the journey's own files stand on each other, in this order.
+    # package: packages on its own floor that it may import
     "calls": set(),
     "assembly": {"calls"},
 }
 
 LAZY: dict[str, tuple[str, ...]] = {
-    # optional libraries, and the one place that speaks to them
+    # library: the only places that import it
     "litellm": ("backend/litellm/",),
     "jinja2": ("template/huggingface/",),
     "numpy": ("backend/embedded/",),
@@ -48,18 +48,18 @@ LAZY: dict[str, tuple[str, ...]] = {
 
 
 def place(module: str) -> tuple[int, str]:
-    """(floor, name on it) of ``gateway.x.y``; the package itself is above everything."""
+    """(floor, name on it) of ``gateway.x.y``; the package itself is above all floors."""
     inner = module.removeprefix("gateway").removeprefix(".")
     for floor, names in enumerate(FLOORS):
         for name in names:
             if inner == name or inner.startswith(f"{name}."):
                 return floor, name
-    assert inner in ("", "__main__", "policy"), f"{module} stands on no floor"
+    assert inner in ("", "__main__", "policy"), f"{module} is on no floor"
     return (-1 if inner == "policy" else len(FLOORS)), inner
 
 
 def imports(path: Path) -> set[str]:
-    """Every module that a file imports, inside functions too."""
+    """Every module that a file imports, also inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -90,14 +90,14 @@ def test_imports_point_downward(path: Path) -> None:
 
 
 @pytest.mark.parametrize("library", LAZY)
-def test_a_library_is_spoken_to_in_one_place(library: str) -> None:
+def test_a_library_is_imported_in_one_place(library: str) -> None:
     for path in files():
         if any(imported.split(".")[0] == library for imported in imports(path)):
             inside = str(path.relative_to(ROOT / "gateway"))
             assert inside.startswith(LAZY[library]), f"{inside} imports {library}"
 
 
-def test_core_needs_the_standard_library_only() -> None:
+def test_core_imports_only_the_standard_library() -> None:
     import sys
 
     for path in (ROOT / "gateway" / "core").glob("*.py"):
@@ -106,8 +106,8 @@ def test_core_needs_the_standard_library_only() -> None:
             assert top == "gateway" or top in sys.stdlib_module_names, f"{path.name} imports {imported}"
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Imports inside functions and under ``TYPE_CHECKING`` count too."""
+def test_the_modules_have_no_import_cycle() -> None:
+    """Imports inside functions and under ``TYPE_CHECKING`` are included."""
     modules = {module_name(path): path for path in files()}
     graph = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}
     try:
@@ -155,7 +155,7 @@ PICTURE = re.compile(r"^ *│ *(\d) +((?:[a-z/]+(?: +· +)?)+) *│", re.MULTILI
 
 
 def test_the_code_names_no_model() -> None:
-    # "alpaca" is a family, and also the name that LazyLLM gives to a form of prompts.
+    # "alpaca" is a model family, and also LazyLLM's name for a prompt format.
     no_families = {"api", "api-system", "sft-demo", "alpaca"}
     families = {path.stem for path in (ROOT / "meta_templates").glob("*.yaml")} - no_families
     words = re.compile(r"\b(" + "|".join(re.escape(name) for name in sorted(families)) + r")\b", re.IGNORECASE)

@@ -49,13 +49,13 @@ def test_a_message_template_renders_messages() -> None:
     assert (prompt.text, prompt.messages, prompt.segments) == ("", (USER,), ())
 
 
-def test_a_stop_of_the_request_cuts_as_well() -> None:
+def test_a_stop_of_the_request_cuts_the_answer() -> None:
     template = gateway.load_template("internlm")
     assert template.render([USER], stop=["\n"]).stops == ("<eoa>", "\n")
     assert template.parse("2\n3<eoa>", [USER], stop=["\n"]).content == "2"
 
 
-def test_an_answer_may_end_for_another_reason() -> None:
+def test_the_finish_reason_of_the_engine_is_kept() -> None:
     answer = gateway.load_template("internlm").parse("2", [USER], finish_reason="length")
     assert (answer.content, answer.finish_reason) == ("2", "length")
 
@@ -63,7 +63,7 @@ def test_an_answer_may_end_for_another_reason() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"), [({"stop": [""]}, "stop"), ({"temperature": 3}, "temperature"), ({"tools": [{}]}, "tools")]
 )
-def test_an_invalid_field_is_refused_as_over_http(fields: dict[str, object], param: str) -> None:
+def test_an_invalid_field_raises_the_error_of_the_http_api(fields: dict[str, object], param: str) -> None:
     with pytest.raises(gateway.GatewayError) as caught:
         gateway.load_template("internlm").render([USER], **fields)
     assert caught.value.param == param

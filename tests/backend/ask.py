@@ -16,7 +16,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
-from tests.events import singly
+from tests.events import each_event
 
 USER = ({"role": "user", "content": "1+1=?"},)
 
@@ -73,7 +73,7 @@ async def listen(backend: Backend, asked: Exchange) -> Heard:
     heard = Heard()
     try:
         async with asyncio.timeout(10), backend.open(asked) as events:
-            async for event in singly(events):
+            async for event in each_event(events):
                 heard.events.append(event)
     except GatewayError as error:
         heard.error = error

@@ -14,7 +14,7 @@ from gateway.backend.openai.completions import CompletionsBackend
 from gateway.core.events import Event, Finish
 from gateway.core.exchange import Backend, Exchange
 from tests.backend.ask import chat_exchange, exchange, target
-from tests.events import singly
+from tests.events import each_event
 from tests.upstream.server import FaultyUpstream
 
 WITHIN = 2.5
@@ -46,7 +46,7 @@ async def first_events(backend: Backend, asked: Exchange, count: int) -> list[Ev
     async with backend.open(asked) as events:
         if count == 0:
             return got
-        async for event in singly(events):
+        async for event in each_event(events):
             got.append(event)
             if len(got) == count:
                 break
@@ -118,7 +118,7 @@ def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: FaultyUpstr
         backend, asked = completions_stream(up.url("late-close"), client)
         started = time.monotonic()
         async with backend.open(asked) as events:
-            assert [event async for event in singly(events) if isinstance(event, Finish)]
+            assert [event async for event in each_event(events) if isinstance(event, Finish)]
         assert time.monotonic() - started < DRAIN_TIMEOUT
         assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
         await client.aclose()

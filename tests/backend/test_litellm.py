@@ -27,7 +27,7 @@ from gateway.core.exchange import Exchange
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
 from tests.backend.ask import Heard, chat_exchange, exchange, listen, target
-from tests.events import singly
+from tests.events import each_event
 from tests.upstream.reply import TEXT
 from tests.upstream.server import FaultyUpstream, refused_url
 
@@ -233,7 +233,7 @@ def test_a_raw_prompt_is_refused(up: FaultyUpstream, ask: Ask) -> None:
 
 async def _take(asked: Exchange, url: str, count: int) -> None:
     async with backend(url).open(asked) as events:
-        async for _ in singly(events):
+        async for _ in each_event(events):
             count -= 1
             if count <= 0:
                 return

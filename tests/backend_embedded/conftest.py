@@ -15,7 +15,7 @@ from gateway.backend.embedded.cache import EngineCache
 from gateway.config.snapshot import TargetSpec
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange, RawPrompt
-from tests.events import singly
+from tests.events import each_event
 
 DEMO = Path(__file__).parents[2] / "demo" / "model"
 RIGHT = "<HUMAN>: {}=?<eoh>\n<BOT>: "
@@ -53,7 +53,7 @@ def exchange(*prompts: RawPrompt, stops: Sequence[str] = (), n: int = 1, **param
 
 async def hear(backend: EmbeddedBackend, asked: Exchange) -> Heard:
     async with backend.open(asked) as events:
-        heard = Heard(tuple([event async for event in singly(events)]))
+        heard = Heard(tuple([event async for event in each_event(events)]))
     assert isinstance(heard.events[0], Begun)
     return heard
 

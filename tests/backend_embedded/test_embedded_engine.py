@@ -14,7 +14,7 @@ from gateway.backend.embedded.engine import Engine
 from gateway.core.errors import Overloaded
 from gateway.core.events import Begun, Delta
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
-from tests.events import singly
+from tests.events import each_event
 
 ENDLESS = exchange(RIGHT.format("1+1"), temperature=0, max_tokens=400, ignore_eos=True)
 
@@ -90,7 +90,7 @@ def test_a_cancelled_task_frees_the_place(demo: EmbeddedBackend) -> None:
 def test_tokens_come_one_by_one_and_a_slow_target_slows_nobody_else(demo: EmbeddedBackend) -> None:
     async def story() -> None:
         async with slow(demo, 0.5).open(ENDLESS) as batches:
-            events = singly(batches)
+            events = each_event(batches)
             assert isinstance(await anext(events), Begun)
             assert isinstance(await anext(events), Delta)
             began = time.monotonic()

@@ -64,7 +64,7 @@ def world(shared: World, caplog: pytest.LogCaptureFixture) -> Iterator[World]:
     """After each row: alive, nothing under way, no trace in the log."""
     caplog.set_level(logging.INFO)
     yield shared
-    assert shared.served.settled()
+    assert shared.served.wait_until_idle()
     assert shared.served.http.get("/health/live").status_code == 200
     assert not [record for record in caplog.records if record.exc_info]
     assert CANARY not in caplog.text
@@ -462,7 +462,7 @@ def test_a22_content_is_delivered_byte_for_byte(world: World, text: str) -> None
 
 def test_a14_names_make_no_series_and_stay_on_their_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.post(chat(model="nobody"))
-    world.served.settled()
+    world.served.wait_until_idle()
     before = _series(world)
     for name in ("other", "x" * 5000, "a\r\nb", "\u202egnp.exe", 'a"b\\c', "../text"):
         message = world.post(chat(model=name)).json()["error"]["message"]
@@ -470,7 +470,7 @@ def test_a14_names_make_no_series_and_stay_on_their_line(world: World, caplog: p
         assert message.isprintable()
         assert len(message) < 200
         assert "x" * 65 not in message
-    assert world.served.settled()
+    assert world.served.wait_until_idle()
     assert _series(world) == before
     assert world.served.metric("gateway_requests_total", endpoint="chat", model="unknown", outcome="model_not_found")
     assert all("\n" not in record.getMessage() for record in caplog.records)

@@ -168,16 +168,16 @@ async def ours(pieces: Sequence[bytes]) -> Reading:
     for piece in pieces:
         if not wire.closed:
             line.data_received(piece)
-            await settled()
-    await settled()
+            await run_pending_tasks()
+    await run_pending_tasks()
     refused = re.search(rb"HTTP/1\.1 4[0-9][0-9] ", wire.said) is not None
     line.connection_lost(None)
-    await settled()
+    await run_pending_tasks()
     return Reading(taken, refused)
 
 
-async def settled() -> None:
-    """Let the tasks go as far as they can."""
+async def run_pending_tasks() -> None:
+    """Run the tasks until they wait for input."""
     for _ in range(3):
         await asyncio.sleep(0)
 

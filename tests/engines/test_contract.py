@@ -181,7 +181,7 @@ def test_a_client_that_leaves_a_stream_leaves_the_engine_free(served: Served) ->
     for _ in range(3):
         with served.gateway.http.stream("POST", "/v1/chat/completions", json=body) as answer:
             assert any(line.startswith("data: {") for line in answer.iter_lines())
-    assert served.gateway.settled(20)
+    assert served.gateway.wait_until_idle(20)
     assert ask(served, "demo", "1+1=?") == ("2", "stop")
 
 

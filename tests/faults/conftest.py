@@ -85,6 +85,6 @@ def faulty(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def nothing_is_left(faulty: Gateway, up: FaultyUpstream) -> Iterator[None]:
     """Every row also asserts: the process lives, nothing is in flight, and the upstream is free."""
     yield
-    assert faulty.settled()
+    assert faulty.wait_until_idle()
     assert eventually(lambda: up.active == 0), f"{up.active} exchanges still open at the upstream"
     assert faulty.http.get("/health/live").status_code == 200

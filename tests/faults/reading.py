@@ -47,7 +47,7 @@ def post(gateway: Gateway, path: str, body: dict[str, Any]) -> Read:
     answer = gateway.http.post(path, json=body)
     read = Read(answer.status_code, dict(answer.headers), answer.content)
     assert answer.headers["x-request-id"]
-    assert gateway.settled()  # the call has been counted
+    assert gateway.wait_until_idle()  # the call has been counted
     if answer.headers["content-type"] == "text/event-stream":
         _read_stream(read)
     else:

@@ -22,5 +22,5 @@ def test_an_endless_stream_is_not_folded_without_end(
     with gateway(folder, f"models: {{m: {{template: {template}, policy: patient, targets: [{target}]}}}}\n") as served:
         answer = served.chat("m")
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_response_too_large")
-        assert served.settled()
+        assert served.wait_until_idle()
         assert up.wait(lambda: up.active == 0)

@@ -80,7 +80,7 @@ def broken(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(autouse=True)
 def nothing_is_left(broken: Gateway, up: FaultyUpstream) -> Iterator[None]:
     yield
-    assert broken.settled()
+    assert broken.wait_until_idle()
     assert up.wait(lambda: up.active == 0)
 
 
@@ -143,5 +143,5 @@ def test_the_record_tells_of_a_stream_that_had_begun(broken: Gateway) -> None:
     name = names("drop", "nothing but that")
     before = broken.metric("gateway_stream_incomplete_total", model=name)
     ask(broken, name, stream=True, tools=[ADD])
-    assert broken.settled()
+    assert broken.wait_until_idle()
     assert broken.metric("gateway_stream_incomplete_total", model=name) == before + 1

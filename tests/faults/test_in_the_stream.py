@@ -142,7 +142,7 @@ def test_after_a_hundred_hang_ups_the_pool_still_serves(faulty: Gateway, up: Fau
             client.recv(1)
         client.close()
     assert eventually(lambda: up.active == 0)
-    assert faulty.settled()
+    assert faulty.wait_until_idle()
     assert [ask(faulty, "ok").text for _ in range(10)] == [TEXT] * 10
 
 

@@ -32,7 +32,7 @@ def once(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(autouse=True)
 def nothing_is_left(once: Gateway, up: FaultyUpstream) -> Iterator[None]:
     yield
-    assert once.settled()
+    assert once.wait_until_idle()
     assert up.wait(lambda: up.active == 0)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.serving import PATIENCE, ROOT, eventually
+from tests.serving import ROOT, WAIT_SECONDS, eventually
 
 
 def free_port() -> int:
@@ -135,6 +135,6 @@ def run(folder: Path, *arguments: str, stdin: bytes = b"", **env: str) -> subpro
         env=environment(**env),
         input=stdin,
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=WAIT_SECONDS,
         check=False,
     )

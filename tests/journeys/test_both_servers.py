@@ -117,7 +117,7 @@ def test_a_client_that_leaves_ends_its_call(served: Gateway, stream: bool) -> No
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{served.url}/chat/completions", json=body, timeout=0.3, trust_env=False)
     assert eventually(lambda: served.metric("gateway_requests_total", **labels) == before + 1)
-    assert served.settled()
+    assert served.wait_until_idle()
 
 
 def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: Gateway) -> None:
@@ -133,7 +133,7 @@ def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: G
     assert said
     assert said == "".join(FLOOD * 151)[: len(said)]
     assert len(said) % len(FLOOD[0]) == 0  # what was held of the last piece came, too
-    assert served.settled()
+    assert served.wait_until_idle()
 
 
 def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gateway, up: FaultyUpstream) -> None:
@@ -141,7 +141,7 @@ def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gate
     with small_window(served, POURS) as link:
         assert eventually(lambda: up.active == 1, 10)
         assert eventually(lambda: up.active == 0, 20), "the engine goes on"
-        assert served.settled(10)
+        assert served.wait_until_idle(10)
         with link.makefile("rb") as answer:
             assert b"[DONE]" not in answer.read()  # up to the end of the connection
     assert served.metric("gateway_client_gone_total", phase="stalled") == before + 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.serving import PATIENCE, Gateway, gateway
+from tests.serving import WAIT_SECONDS, Gateway, gateway
 
 CONFIG = """
 models:
@@ -162,7 +162,7 @@ def test_a_changed_template_file_is_seen_by_a_reload(tmp_path: Path) -> None:
         before = found.chat("good", "hi").headers["x-gateway-template"]
         path = tmp_path / "meta_templates/good/chat_template.jinja"
         path.write_text(path.read_text(encoding="utf-8") + "{# new #}", encoding="utf-8")
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + WAIT_SECONDS
         while found.chat("good", "hi").headers["x-gateway-template"] == before and time.monotonic() < end:
             time.sleep(0.05)
         assert found.chat("good", "hi").headers["x-gateway-template"] != before

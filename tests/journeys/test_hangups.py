@@ -36,7 +36,7 @@ def test_a_crowd_that_leaves_at_any_moment_leaves_nothing_behind(tmp_path: Path)
             asyncio.run(crowd(served, random.Random(7), seconds))
             visitors += CROWD
             for one in (served, server):
-                assert one.settled()
+                assert one.wait_until_idle()
                 assert eventually(lambda one=one: busy(one) == 0)
             left = [served.metric("gateway_client_gone_total", phase=phase) for phase in ("before_first", "mid_stream")]
             ok = sum(

@@ -357,7 +357,7 @@ def test_the_sdk_only_tries_again_where_it_may_help(served: Gateway, model: str)
     with connect(served, retries=1) as client, pytest.raises(openai.InternalServerError) as caught:
         client.chat.completions.create(model=model, messages=user("hi"))
     assert caught.value.response.headers.get("x-should-retry") == (None if again else "false")
-    assert served.settled()
+    assert served.wait_until_idle()
     assert served.metric("gateway_requests_total", **labels) - before == (2 if again else 1)
 
 
@@ -398,7 +398,7 @@ def test_closing_a_stream_early_frees_the_engine(client: OpenAI, served: Gateway
     stream.close()
     assert eventually(lambda: busy(served) == 0)
     assert eventually(lambda: served.metric("gateway_client_gone_total", phase="mid_stream") == before + 1)
-    assert served.settled()
+    assert served.wait_until_idle()
 
 
 def test_a_clients_timeout_frees_the_engine(client: OpenAI, served: Gateway) -> None:
@@ -409,7 +409,7 @@ def test_a_clients_timeout_frees_the_engine(client: OpenAI, served: Gateway) -> 
         client.chat.completions.create(model="silent", messages=user("hi"), stream=True, timeout=0.2)
     assert eventually(lambda: busy(served) == 0)
     assert eventually(lambda: served.metric("gateway_client_gone_total", phase="before_first") == before + 2)
-    assert served.settled()
+    assert served.wait_until_idle()
 
 
 def test_the_async_client_asks_many_at_once(served: Gateway) -> None:

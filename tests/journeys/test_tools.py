@@ -305,7 +305,7 @@ def test_a_call_of_a_tool_nobody_gave_is_text_and_counted(world: World, stream: 
     before = world.served.metric("gateway_tool_parse_failures_total", **series)
     choice = ask(world, "stranger", tools=[ADD], stream=stream).choices[0]
     assert said(choice) == (CALL.replace('"add"', '"rm"'), [], "stop")
-    assert world.served.settled()
+    assert world.served.wait_until_idle()
     assert world.served.metric("gateway_tool_parse_failures_total", **series) == before + 1
 
 
@@ -387,7 +387,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {  # name: (fields, param)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_asked_is_refused_by_name(world: World, name: str) -> None:
     fields, param = REFUSED[name]
-    assert world.served.settled()
+    assert world.served.wait_until_idle()
     assert world.up.wait(lambda: world.up.active == 0)
     before = world.up.request_count
     with pytest.raises(openai.BadRequestError) as raised:

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.journeys.process import Process, free_port, run, serving
 from tests.journeys.test_reload import TEMPLATE
-from tests.serving import PATIENCE, ROOT, eventually
+from tests.serving import ROOT, WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
 
@@ -308,7 +308,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
                 os.kill(victim, signal.SIGKILL)
                 killed = time.monotonic()
                 whole = False
-                while not whole and time.monotonic() - killed < PATIENCE:
+                while not whole and time.monotonic() - killed < WAIT_SECONDS:
                     assert says(held[survivor][0]) == "the first"
                     told = metrics(held[survivor][0])
                     back = [
@@ -325,7 +325,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
             finally:  # or a test that fails never ends
                 stop.set()
                 for thread in threads:
-                    thread.join(PATIENCE)
+                    thread.join(WAIT_SECONDS)
         assert answered["200"] >= len(threads)
         assert "ConnectError" not in answered, answered
         assert sum(number for kind, number in answered.items() if kind != "200") <= len(threads), answered

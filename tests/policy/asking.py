@@ -10,7 +10,7 @@ from typing import Any
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
-from tests.events import singly
+from tests.events import each_event
 
 
 @dataclass
@@ -71,7 +71,7 @@ async def listen(backend: Backend, asked: Exchange | None = None) -> Heard:
     start = loop.time()
     try:
         async with asyncio.timeout(10), backend.open(asked) as events:
-            async for event in singly(events):
+            async for event in each_event(events):
                 heard.events.append(event)
     except GatewayError as error:
         heard.error = error
@@ -85,7 +85,7 @@ def leave_after(backend: Backend, count: int, asked: Exchange | None = None) -> 
 
     async def run() -> None:
         async with backend.open(asked or exchange()) as events:
-            await _take(singly(events), count)
+            await _take(each_event(events), count)
 
     asyncio.run(run())
 

@@ -10,7 +10,7 @@ from gateway.backend.scripted import Script
 from gateway.core.errors import UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
-from tests.events import singly
+from tests.events import each_event
 from tests.policy.asking import ask, cancel_after, exchange, leave_after
 from tests.recording_backend import RecordingBackend
 
@@ -41,7 +41,7 @@ def test_the_gate_opens_with_the_first_meaningful_event_and_loses_nothing() -> N
         start = loop.time()
         async with FirstTokenGate(inner, 1.0).open(exchange()) as events:
             opened = loop.time() - start
-            return opened, [event async for event in singly(events)]
+            return opened, [event async for event in each_event(events)]
 
     opened, events = asyncio.run(run())
     assert opened >= 0.045

@@ -175,7 +175,7 @@ def served(tmp_path: Path) -> Iterator[Gateway]:
 
 def page(served: Gateway) -> Series:
     """What a scraper sees, once all calls are told."""
-    assert served.settled()
+    assert served.wait_until_idle()
     answer = served.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     return series(answer.text)
@@ -276,6 +276,6 @@ def test_embeddings_are_counted_like_everything_else(served: Gateway) -> None:
 def test_a_failed_call_tells_how_many_attempts_it_took(served: Gateway, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="gateway.calls"):
         served.chat("failing")
-        assert served.settled()
+        assert served.wait_until_idle()
         assert eventually(lambda: bool(caplog.messages))
     assert "attempts=2" in caplog.messages[-1]
