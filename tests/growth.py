@@ -13,7 +13,7 @@ FLOOR = 0.1
 
 
 def assert_linear(run: Callable[[int], object], size: int) -> None:
-    """Assert that ``run(FACTOR * size)`` takes less than ``LIMIT`` times as long as ``run(size)``; tries three times."""
+    """Assert that ``run(FACTOR * size)`` takes less than ``LIMIT`` times as long as ``run(size)``, in three tries."""
     for _ in range(3):
         small, large = _seconds(run, size), _seconds(run, FACTOR * size)
         if large < LIMIT * small + FLOOR:

@@ -21,18 +21,18 @@ ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", "<end>", generat
 STRING = TemplateSpec("t", "meta", round=ROUND, stop=("Q:",))
 MESSAGES = TemplateSpec("c", "chat")
 POLICY = ParamsPolicy(forbid=("seed",), unknown="reject")
-ASK = {"role": "user", "content": "1+1=?"}
+QUESTION = {"role": "user", "content": "1+1=?"}
 
 
 def prepared(template: TemplateSpec, policy: ParamsPolicy | None = None, **fields: Any) -> Prepared:
     target = TargetSpec("m/0", "scripted")
     spec = ModelSpec("m", template, PolicySpec("p", params=policy or ParamsPolicy()), (target,))
     read = read_completion if "prompt" in fields else read_chat
-    body = {"model": "m", **({} if "prompt" in fields else {"messages": [ASK]}), **fields}
+    body = {"model": "m", **({} if "prompt" in fields else {"messages": [QUESTION]}), **fields}
     return asyncio.run(prepare(bare_route(spec, EngineCache()), read(body, request_id="r", received=0.0)))
 
 
-REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {  # all that is wrong; what is told first
+REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {  # invalid fields; the error that is raised
     "the policy before the template": (
         {"seed": 1, "messages": [{"role": "tool", "content": "x"}]}, ForbiddenParameter, "seed",
     ),
@@ -47,30 +47,30 @@ REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {  # all th
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_of_several_mistakes_the_same_one_is_always_told(case: str) -> None:
+def test_the_first_of_several_mistakes_is_reported(case: str) -> None:
     fields, error, param = REFUSED[case]
     with pytest.raises(error) as raised:
         prepared(STRING, POLICY, **fields)
     assert raised.value.param == param
 
 
-def test_the_templates_stops_come_first_and_none_twice() -> None:
+def test_stops_of_the_template_come_first_without_duplicates() -> None:
     assert prepared(STRING).exchange.stops == ("<end>", "Q:")
     assert prepared(STRING, stop=["x", "Q:", "x"]).exchange.stops == ("<end>", "Q:", "x")
     assert prepared(MESSAGES, stop=["x", "x"]).exchange.stops == ("x",)
 
 
-def test_an_open_turn_is_left_open_by_the_targets_own_template() -> None:
-    talk = [ASK, {"role": "assistant", "content": "It is"}]
-    told: dict[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
-    assert dict(prepared(MESSAGES, messages=talk, **told).exchange.params) == told
-    assert prepared(STRING, messages=talk, **told).exchange.prompts == ("Q: 1+1=?\nA: It is",)
+def test_continue_final_message_is_sent_to_message_targets() -> None:
+    messages = [QUESTION, {"role": "assistant", "content": "It is"}]
+    options: dict[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
+    assert dict(prepared(MESSAGES, messages=messages, **options).exchange.params) == options
+    assert prepared(STRING, messages=messages, **options).exchange.prompts == ("Q: 1+1=?\nA: It is",)
 
 
 HASHED: dict[str, tuple[Prepared, bytes]] = {
     "a rendered prompt": (prepared(STRING), b"Q: 1+1=?\nA: "),
     "beyond ASCII": (prepared(STRING, messages=[{"role": "user", "content": "é"}]), "Q: é\nA: ".encode()),
-    "messages": (prepared(MESSAGES), orjson.dumps([ASK])),
+    "messages": (prepared(MESSAGES), orjson.dumps([QUESTION])),
     "a raw prompt": (prepared(STRING, prompt="hi"), b"hi"),
     "several": (prepared(STRING, prompt=["a", "b"]), b'["a","b"]'),
     "token ids": (prepared(STRING, prompt=[1, 2]), b"[[1,2]]"),
@@ -78,6 +78,6 @@ HASHED: dict[str, tuple[Prepared, bytes]] = {
 
 
 @pytest.mark.parametrize("case", HASHED)
-def test_the_hash_is_taken_over_exactly_what_the_model_is_given(case: str) -> None:
-    made, given = HASHED[case]
-    assert made.prompt_sha256 == hashlib.sha256(given).hexdigest()
+def test_the_prompt_hash_is_taken_over_the_exact_input_of_the_model(case: str) -> None:
+    result, hashed = HASHED[case]
+    assert result.prompt_sha256 == hashlib.sha256(hashed).hexdigest()

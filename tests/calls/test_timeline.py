@@ -9,7 +9,7 @@ from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 
 
 class Clock:
-    """Seconds that only pass when told to."""
+    """A clock that the test sets."""
 
     def __init__(self, now: float = 100.0) -> None:
         self.now = now
@@ -28,7 +28,7 @@ def timeline(clock: Clock) -> CallTimeline:
     return CallTimeline("chat", "req_1", 100.0, clock)
 
 
-def test_a_call_that_got_nowhere_leaves_a_duration_and_no_more(timeline: CallTimeline, clock: Clock) -> None:
+def test_a_refused_call_records_only_its_duration(timeline: CallTimeline, clock: Clock) -> None:
     clock.now = 100.5
     record = timeline.freeze("invalid_json", 400)
     assert (record.endpoint, record.request_id, record.model, record.outcome, record.status) == (
@@ -45,8 +45,8 @@ def test_a_call_that_got_nowhere_leaves_a_duration_and_no_more(timeline: CallTim
     )
 
 
-def test_the_times_of_a_stream_are_measured_where_they_happen(timeline: CallTimeline, clock: Clock) -> None:
-    story: list[tuple[float, Event]] = [
+def test_the_record_of_a_stream_has_its_times(timeline: CallTimeline, clock: Clock) -> None:
+    timed_events: list[tuple[float, Event]] = [
         (101.0, Begun("m/0")), (101.0, Delta(0, "")), (102.0, Delta(0, "a")),
         (102.5, Delta(0, "b")), (103.5, Delta(0, "c")), (104.0, Finish(0, "stop")), (104.0, Usage(7, 3)),
     ]  # fmt: skip
@@ -56,7 +56,7 @@ def test_the_times_of_a_stream_are_measured_where_they_happen(timeline: CallTime
     timeline.backend_opening()
     timeline.attempt_log.begin("m/1")
     timeline.attempt_log.begin("m/0", retry=True)
-    for clock.now, event in story:
+    for clock.now, event in timed_events:
         timeline.events_received([event])
         timeline.events_written([event])
     clock.now = 104.5
@@ -64,14 +64,16 @@ def test_the_times_of_a_stream_are_measured_where_they_happen(timeline: CallTime
     clock.now = 105.0
     record = timeline.freeze("ok", 200)
     assert (record.admission, record.upstream_first, record.upstream) == (0.25, 1.5, 4.0)
-    assert (record.first_token, record.gaps) == (2.0, (0.5, 1.0))  # the end is no content
+    assert (record.first_token, record.gaps) == (2.0, (0.5, 1.0))  # a finish is not content
     assert record.duration == 5.0
     assert (record.target, record.attempts, record.stop_cuts) == ("m/0", 2, ("engine",))
     assert (record.prompt_tokens, record.completion_tokens, record.usage_source) == (7, 3, "upstream")
     assert timeline.overhead() == 1.0
 
 
-def test_before_the_upstream_ends_its_first_content_bounds_the_overhead(timeline: CallTimeline, clock: Clock) -> None:
+def test_until_the_upstream_ends_overhead_is_computed_from_its_first_content(
+    timeline: CallTimeline, clock: Clock
+) -> None:
     clock.now = 100.5
     assert timeline.overhead() == 0.5
     timeline.backend_opening()
@@ -82,31 +84,31 @@ def test_before_the_upstream_ends_its_first_content_bounds_the_overhead(timeline
     assert timeline.elapsed_and_overhead() == (timeline.elapsed(), timeline.overhead())
 
 
-CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, has content gone to the client?)
+CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, is content)
     "text": (Delta(0, "a"), True),
     "a tool call": (Delta(0, fields={"tool_calls": [{"index": 0}]}), True),
     "an empty delta": (Delta(0), False),
-    "an end": (Finish(0, "length"), False),
-    "a count": (Usage(1, 1), False),
-    "a beginning": (Begun("m/0"), False),
+    "a finish": (Finish(0, "length"), False),
+    "usage": (Usage(1, 1), False),
+    "the begin event": (Begun("m/0"), False),
 }
 
 
 @pytest.mark.parametrize("name", CONTENT)
-def test_a_call_has_begun_when_content_has_gone_out(timeline: CallTimeline, name: str) -> None:
+def test_a_call_has_begun_when_content_was_written(timeline: CallTimeline, name: str) -> None:
     event, begun = CONTENT[name]
     timeline.events_written([event])
     assert timeline.begun is begun
 
 
-def test_stops_are_told_by_who_found_them(timeline: CallTimeline) -> None:
+def test_stop_cuts_record_their_source(timeline: CallTimeline) -> None:
     for finish in (Finish(0, "stop"), Finish(1, "stop", source="gateway"), Finish(2, "length")):
         timeline.events_received([finish])
     assert timeline.freeze("ok", 200).stop_cuts == ("engine", "gateway")
     assert timeline.cut_by_gateway
 
 
-def test_what_the_delivery_changed_is_gathered(timeline: CallTimeline) -> None:
+def test_notices_of_delivery_are_collected(timeline: CallTimeline) -> None:
     timeline.events_received([Begun("m/1", notices=("bos: not verified",))])
     timeline.events_received([Begun("", notices=("filled_choices: 1",))])
     assert timeline.delivery_notices == ["bos: not verified", "filled_choices: 1"]
@@ -117,19 +119,19 @@ ANOMALIES = {"bos: missing, the template expects it": True, "bos_stripped: the e
 
 
 @pytest.mark.parametrize("notice", ANOMALIES)
-def test_a_bos_that_is_in_order_is_no_anomaly(timeline: CallTimeline, notice: str) -> None:
+def test_a_removed_bos_is_not_an_anomaly(timeline: CallTimeline, notice: str) -> None:
     timeline.events_received([Begun("m/0", notices=(notice,))])
     assert timeline.freeze("ok", 200).bos_anomaly is ANOMALIES[notice]
 
 
-def test_a_document_is_content_of_the_upstream(timeline: CallTimeline, clock: Clock) -> None:
+def test_a_document_counts_as_first_content(timeline: CallTimeline, clock: Clock) -> None:
     timeline.backend_opening()
     clock.now = 101.0
     timeline.events_received([Document({"object": "list"})])
     assert timeline.freeze("ok", 200).upstream_first == 1.0
 
 
-def test_what_left_together_has_no_gaps_in_between(timeline: CallTimeline, clock: Clock) -> None:
+def test_content_written_together_has_no_gaps(timeline: CallTimeline, clock: Clock) -> None:
     clock.now = 101.0
     timeline.events_written([Begun("m/0"), Delta(0, "a"), Delta(0, "b")])
     clock.now = 101.5

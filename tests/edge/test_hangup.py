@@ -13,7 +13,7 @@ from gateway.core.errors import ServerDraining
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.edge.cancellation import Cancellation, ClientGone
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.asking import exchange
+from tests.policy.responses import exchange
 from tests.recording_backend import RecordingBackend
 
 
@@ -197,8 +197,8 @@ class ClosesSlowly:
         self._inner = inner
 
     @asynccontextmanager
-    async def open(self, asked: Exchange) -> AsyncIterator[Events]:
-        async with self._inner.open(asked) as events:
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
+        async with self._inner.open(exchange) as events:
             try:
                 yield events
             finally:

@@ -16,7 +16,7 @@ from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.load_balancer import Replica, RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after, listen
+from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response, read_response_async
 from tests.recording_backend import RecordingBackend
 
 FINE: Script = ("fine", {"finish": "stop"})
@@ -53,79 +53,79 @@ AGAIN = {
 def failover(
     *backends: Backend, attempts: int = 3, seen: list[tuple[str, str]] | None = None, wait: float = 1.0
 ) -> Failover:
-    """Replicas behind their gates, as assembly builds them."""
+    """Failover over replicas with first-token gates, as ``assembly`` builds it."""
     replicas = [Replica(f"m/{number}", FirstTokenGate(backend, wait)) for number, backend in enumerate(backends)]
     observe = (lambda target, outcome: seen.append((target, outcome))) if seen is not None else (lambda *_: None)
     return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), observe)
 
 
 def failing(code: str, times: int = 1) -> RecordingBackend:
-    """Fails ``times`` times, then is fine."""
+    """A backend that fails ``times`` times, then answers."""
     return RecordingBackend(*[[{"error": code}]] * times, FINE)
 
 
-def test_every_upstream_error_has_its_row() -> None:
+def test_the_table_has_a_row_for_every_upstream_error() -> None:
     assert {code for code in ERRORS if code.startswith("upstream_")} <= AGAIN.keys()
 
 
 @pytest.mark.parametrize("code", AGAIN)
-def test_an_error_is_answered_by_another_target_where_that_may_help(code: str) -> None:
+def test_a_retryable_error_is_retried_at_another_target(code: str) -> None:
     first, second, seen = failing(code, 9), RecordingBackend(FINE), list[tuple[str, str]]()
-    heard = ask(failover(first, second, seen=seen))
+    response = read_response(failover(first, second, seen=seen))
     if AGAIN[code] == NEVER:
-        assert (heard.code, len(first.exchanges), len(second.exchanges)) == (code, 1, 0)
-        assert heard.log == ("m/0", 1, 0)
+        assert (response.code, len(first.exchanges), len(second.exchanges)) == (code, 1, 0)
+        assert response.log == ("m/0", 1, 0)
         assert seen == [("m/0", code)]
     else:
-        assert (heard.code, heard.texts, len(first.exchanges), len(second.exchanges)) == (None, {0: "fine"}, 1, 1)
-        assert heard.log == ("m/1", 2, 1)
+        assert (response.code, response.texts, len(first.exchanges), len(second.exchanges)) == (None, {0: "fine"}, 1, 1)
+        assert response.log == ("m/1", 2, 1)
         assert seen == [("m/0", code), ("m/1", "ok")]
 
 
 @pytest.mark.parametrize("code", AGAIN)
-def test_an_only_target_is_asked_again_once_or_never(code: str) -> None:
+def test_a_single_target_is_retried_at_most_once(code: str) -> None:
     mended, broken = failing(code), failing(code, 9)
-    heard, failed = ask(failover(mended)), ask(failover(broken))
+    response, failed = read_response(failover(mended)), read_response(failover(broken))
     assert failed.code == code
     if AGAIN[code] == SAME:
-        assert (heard.texts, heard.attempts, len(mended.exchanges)) == ({0: "fine"}, 2, 2)
+        assert (response.texts, response.attempts, len(mended.exchanges)) == ({0: "fine"}, 2, 2)
         assert (failed.attempts, len(broken.exchanges)) == (2, 2)
     else:
-        assert (heard.code, len(mended.exchanges)) == (code, 1)
+        assert (response.code, len(mended.exchanges)) == (code, 1)
         assert (failed.attempts, len(broken.exchanges)) == (1, 1)
 
 
-def test_a_target_that_limits_its_rate_is_not_asked_twice_in_one_call() -> None:
+def test_a_call_does_not_retry_a_rate_limited_target() -> None:
     one, other = failing("upstream_rate_limited", 9), failing("upstream_unreachable", 9)
-    heard = ask(failover(one, other))
-    assert (heard.code, len(one.exchanges), len(other.exchanges)) == ("upstream_unreachable", 1, 1)
-    assert heard.attempts == 2
+    response = read_response(failover(one, other))
+    assert (response.code, len(one.exchanges), len(other.exchanges)) == ("upstream_unreachable", 1, 1)
+    assert response.attempts == 2
 
 
 def test_attempts_are_an_upper_limit_over_all_targets() -> None:
     backends = [failing("upstream_unreachable", 9) for _ in range(4)]
-    heard = ask(failover(*backends, attempts=2))
+    response = read_response(failover(*backends, attempts=2))
     assert [len(backend.exchanges) for backend in backends] == [1, 1, 0, 0]
-    assert heard.attempts == 2
+    assert response.attempts == 2
 
 
-def test_failures_of_different_kinds_are_counted_apart() -> None:
+def test_each_kind_of_failure_has_its_own_retry_count() -> None:
     only = RecordingBackend([{"error": "upstream_overloaded"}], [{"error": "upstream_disconnected"}], FINE)
-    heard = ask(failover(only))
-    assert (heard.texts, heard.attempts) == ({0: "fine"}, 3)
+    response = read_response(failover(only))
+    assert (response.texts, response.attempts) == ({0: "fine"}, 3)
 
 
 class Stale:
-    """Fails with stale connections so often, then answers."""
+    """A backend that fails with a stale connection a number of times, then answers."""
 
     def __init__(self, times: int) -> None:
         self.times = times
         self.opened = 0
 
-    def open(self, asked: Exchange) -> AbstractAsyncContextManager[Events]:
+    def open(self, request: Exchange) -> AbstractAsyncContextManager[Events]:
         self.opened += 1
         if self.opened > self.times:
-            return RecordingBackend(FINE).open(asked)
+            return RecordingBackend(FINE).open(request)
         error = UpstreamDisconnected("closed")
         error.stale = True
         raise error
@@ -134,73 +134,73 @@ class Stale:
 @pytest.mark.parametrize(("times", "attempts", "opened", "code"), [
     (1, 1, 2, None), (2, 1, 2, "upstream_disconnected"), (2, 2, 3, None), (3, 2, 3, "upstream_disconnected"),
 ])  # fmt: skip
-def test_one_stale_connection_is_repeated_at_once_and_counted(
+def test_a_stale_connection_is_retried_at_once_and_counted(
     times: int, attempts: int, opened: int, code: str | None
 ) -> None:
     stale, seen = Stale(times), list[tuple[str, str]]()
-    heard = ask(failover(stale, attempts=attempts, seen=seen))
-    assert (heard.code, stale.opened, len(seen)) == (code, opened, opened)
-    assert heard.attempts == opened
+    response = read_response(failover(stale, attempts=attempts, seen=seen))
+    assert (response.code, stale.opened, len(seen)) == (code, opened, opened)
+    assert response.attempts == opened
 
 
-def test_a_stale_connection_is_repeated_at_the_same_target() -> None:
+def test_a_stale_connection_is_retried_at_the_same_target() -> None:
     stale, other = Stale(1), RecordingBackend(FINE)
-    heard = ask(failover(stale, other))
-    assert heard.log == ("m/0", 2, 1)
+    response = read_response(failover(stale, other))
+    assert response.log == ("m/0", 2, 1)
 
 
-def test_each_call_starts_one_target_further_on() -> None:
+def test_each_call_starts_at_the_next_target() -> None:
     backends = [RecordingBackend(FINE) for _ in range(3)]
     stack = failover(*backends)
 
     async def run() -> list[str]:
-        return [(await listen(stack)).log[0] for _ in range(4)]
+        return [(await read_response_async(stack)).log[0] for _ in range(4)]
 
     assert asyncio.run(run()) == ["m/0", "m/1", "m/2", "m/0"]
 
 
 def test_nothing_is_retried_once_the_answer_has_begun() -> None:
     first, second = RecordingBackend(["Hel", {"error": "upstream_disconnected"}]), RecordingBackend(FINE)
-    heard = ask(failover(first, second))
-    assert (heard.texts, heard.code, len(second.exchanges)) == ({0: "Hel"}, "upstream_disconnected", 0)
+    response = read_response(failover(first, second))
+    assert (response.texts, response.code, len(second.exchanges)) == ({0: "Hel"}, "upstream_disconnected", 0)
 
 
-def test_an_answer_that_never_begins_is_retried_elsewhere_and_the_first_is_closed() -> None:
+def test_an_answer_without_content_is_retried_at_another_target_and_closed() -> None:
     slow, fine = RecordingBackend([{"pause": 9}, "late"]), RecordingBackend(FINE)
-    heard = ask(failover(slow, fine, wait=0.03))
-    assert (heard.texts, heard.log) == ({0: "fine"}, ("m/1", 2, 1))
+    response = read_response(failover(slow, fine, wait=0.03))
+    assert (response.texts, response.log) == ({0: "fine"}, ("m/1", 2, 1))
     assert (slow.active, slow.left_early) == (0, 1)
 
 
 class Refusing:
-    """Not a script: scripts cannot say how long to wait."""
+    """A backend whose error has a ``retry_after``, which a script cannot have."""
 
     def __init__(self, error: type[UpstreamOverloaded | UpstreamRateLimited], retry_after: float) -> None:
-        self.asked = 0
+        self.calls = 0
         self._error, self._retry_after = error, retry_after
 
     def open(self, exchange: object) -> Backend:
-        self.asked += 1
+        self.calls += 1
         raise self._error("come back later", retry_after=self._retry_after)
 
 
-def refused(backend: Refusing) -> Heard:
-    return ask(failover(backend))  # type: ignore[arg-type]
+def refused(backend: Refusing) -> Response:
+    return read_response(failover(backend))  # type: ignore[arg-type]
 
 
-def test_an_only_target_is_asked_again_after_the_time_it_names() -> None:
+def test_a_single_target_is_retried_after_its_retry_after() -> None:
     backend = Refusing(UpstreamOverloaded, 0.1)
-    heard = refused(backend)
-    assert (heard.code, backend.asked) == ("upstream_overloaded", 2)
-    assert 0.09 < heard.seconds < 10
+    response = refused(backend)
+    assert (response.code, backend.calls) == ("upstream_overloaded", 2)
+    assert 0.09 < response.seconds < 10
 
 
-def test_a_long_wait_is_the_clients_to_do() -> None:
+def test_a_long_retry_after_is_returned_to_the_client() -> None:
     backend = Refusing(UpstreamOverloaded, 30.0)
-    heard = refused(backend)
-    assert heard.error is not None
-    assert (heard.error.retry_after, heard.attempts, backend.asked) == (30.0, 1, 1)
-    assert heard.seconds < 10  # not slept through
+    response = refused(backend)
+    assert response.error is not None
+    assert (response.error.retry_after, response.attempts, backend.calls) == (30.0, 1, 1)
+    assert response.seconds < 10  # without a pause
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
@@ -210,7 +210,7 @@ def test_leaving_early_releases_the_target(count: int) -> None:
     assert (inner.active, inner.left_early, len(inner.exchanges)) == (0, 1, 1)
 
 
-def test_leaving_during_a_retry_asks_nobody_else() -> None:
+def test_cancelling_during_a_retry_opens_no_other_target() -> None:
     first, second = failing("upstream_unreachable"), RecordingBackend([{"pause": 9}, "late"])
     third = RecordingBackend(FINE)
     cancel_after(failover(first, second, third), 0.03)
@@ -218,13 +218,13 @@ def test_leaving_during_a_retry_asks_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("attempts", [1, 3], ids=["at the first target", "in the pause before a repeat"])
-def test_a_call_that_runs_out_of_time_knows_its_attempts_and_its_target(attempts: int) -> None:
+def test_a_timed_out_call_records_its_attempts_and_target(attempts: int) -> None:
     refusing = Refusing(UpstreamOverloaded, 1.0) if attempts == 3 else RecordingBackend([{"pause": 9}, "late"])
-    heard = ask(Timeouts(failover(refusing, attempts=attempts, wait=5.0), 5.0, 0.05))  # type: ignore[arg-type]
-    assert (heard.code, heard.log) == ("upstream_timeout", ("m/0", 1, 0))
+    response = read_response(Timeouts(failover(refusing, attempts=attempts, wait=5.0), 5.0, 0.05))  # type: ignore[arg-type]
+    assert (response.code, response.log) == ("upstream_timeout", ("m/0", 1, 0))
 
 
-def test_a_cancelled_call_knows_its_attempts_and_its_target() -> None:
-    asked = exchange()
-    cancel_after(failover(failing("upstream_unreachable"), RecordingBackend([{"pause": 9}, "late"])), 0.03, asked)
-    assert (asked.attempts.target, asked.attempts.count) == ("m/1", 2)
+def test_a_cancelled_call_records_its_attempts_and_target() -> None:
+    request = exchange()
+    cancel_after(failover(failing("upstream_unreachable"), RecordingBackend([{"pause": 9}, "late"])), 0.03, request)
+    assert (request.attempts.target, request.attempts.count) == ("m/1", 2)

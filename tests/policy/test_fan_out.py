@@ -1,4 +1,4 @@
-"""Every choice that was asked for, whatever the engine takes at once."""
+"""Splitting of an exchange into several calls for engines that do not take lists or ``n``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.load_balancer import Replica, RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.asking import Heard, ask, cancel_after, exchange, leave_after
+from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
 
 UNSURE = UpstreamCapabilities(lists=None, choices=None)
@@ -31,97 +31,97 @@ TOTAL = 10.0
 
 
 def script(*texts: str, counted: bool = True) -> Script:
-    """All choices in one answer, counted once."""
+    """A script for all choices in one answer, with one usage."""
     steps: list[Step] = []
     for index, text in enumerate(texts):
         steps += [{"text": text, "index": index}, {"finish": "stop", "index": index}]
     return [*steps, {"usage": [7, 2]}] if counted else steps
 
 
-def notices(heard: Heard) -> list[str]:
-    return [notice for begun in heard.begun for notice in begun.notices]
+def notices(response: Response) -> list[str]:
+    return [notice for begun in response.begun for notice in begun.notices]
 
 
-def test_one_choice_passes_untouched() -> None:
+def test_an_exchange_for_one_choice_is_not_changed() -> None:
     inner = RecordingBackend(script("a"))
-    asked = exchange("p", prompt_is_list=True)
-    heard = ask(FanOut(inner, CAN, TOTAL), asked)
-    assert (heard.texts, inner.exchanges, notices(heard)) == ({0: "a"}, [asked], [])
+    request = exchange("p", prompt_is_list=True)
+    response = read_response(FanOut(inner, CAN, TOTAL), request)
+    assert (response.texts, inner.exchanges, notices(response)) == ({0: "a"}, [request], [])
 
 
-def test_a_list_of_one_is_sent_as_a_string_unless_lists_are_known_to_do() -> None:
+def test_a_list_of_one_is_sent_as_a_string_unless_the_engine_takes_lists() -> None:
     inner = RecordingBackend(script("a"))
-    ask(FanOut(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
+    read_response(FanOut(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
     assert inner.exchanges == [exchange("p")]
 
 
-def test_an_engine_that_takes_everything_gets_everything() -> None:
+def test_an_engine_that_takes_lists_and_n_gets_one_call() -> None:
     inner = RecordingBackend(script("a", "b", "c", "d"))
-    heard = ask(FanOut(inner, CAN, TOTAL), exchange("p", "q", n=2))
-    assert (heard.texts, len(inner.exchanges), notices(heard)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
-    assert heard.usages == [Usage(7, 2)]
+    response = read_response(FanOut(inner, CAN, TOTAL), exchange("p", "q", n=2))
+    assert (response.texts, len(inner.exchanges), notices(response)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
+    assert response.usages == [Usage(7, 2)]
 
 
-def test_choices_an_engine_forgot_are_asked_for_one_by_one() -> None:
+def test_missing_choices_are_requested_one_by_one() -> None:
     inner = RecordingBackend(script("a"), script("b"), script("c"))
-    heard = ask(FanOut(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
-    assert heard.texts == {0: "a", 1: "b", 2: "c"}
-    assert heard.finishes == [(0, "stop"), (1, "stop"), (2, "stop")]
+    response = read_response(FanOut(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
+    assert response.texts == {0: "a", 1: "b", 2: "c"}
+    assert response.finishes == [(0, "stop"), (1, "stop"), (2, "stop")]
     assert [(one.n, one.params["seed"]) for one in inner.exchanges] == [(3, 40), (1, 41), (1, 42)]
-    assert heard.usages == [Usage(21, 6)]
-    assert notices(heard) == ["filled_choices: 2"]
+    assert response.usages == [Usage(21, 6)]
+    assert notices(response) == ["filled_choices: 2"]
 
 
-def test_an_engine_known_to_ignore_n_is_not_asked_for_it() -> None:
+def test_an_engine_that_ignores_n_gets_one_call_for_each_choice() -> None:
     inner = RecordingBackend(script("a"), script("b"))
-    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
-    assert heard.texts == {0: "a", 1: "b"}
+    response = read_response(FanOut(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
+    assert response.texts == {0: "a", 1: "b"}
     assert [(one.n, one.params["seed"]) for one in inner.exchanges] == [(1, 1), (1, 2)]
-    assert heard.usages == [Usage(14, 4)]
-    assert notices(heard) == ["split_calls: 2"]
+    assert response.usages == [Usage(14, 4)]
+    assert notices(response) == ["split_calls: 2"]
 
 
 @pytest.mark.parametrize(("stream", "calls"), [(True, 2), (False, 1)], ids=["stream", "whole"])
-def test_only_a_stream_is_split_where_streams_carry_one_choice(stream: bool, calls: int) -> None:
+def test_only_streams_are_split_if_a_stream_carries_one_choice(stream: bool, calls: int) -> None:
     inner = RecordingBackend(*([script("a"), script("b")] if stream else [script("a", "b")]))
     habits = UpstreamCapabilities(lists=None, choices=None, streamed_choices=False)
-    heard = ask(FanOut(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
-    assert (heard.texts, len(inner.exchanges)) == ({0: "a", 1: "b"}, calls)
+    response = read_response(FanOut(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
+    assert (response.texts, len(inner.exchanges)) == ({0: "a", 1: "b"}, calls)
 
 
 @pytest.mark.parametrize("code", ["upstream_rejected_request", "upstream_error"], ids=["with a 400", "with a 500"])
-def test_a_list_that_is_refused_becomes_one_call_for_each_prompt(code: str) -> None:
+def test_a_refused_list_becomes_one_call_for_each_prompt(code: str) -> None:
     inner = RecordingBackend([{"error": code}], script("a"), script("b"), script("c"))
-    heard = ask(
+    response = read_response(
         FanOut(FirstTokenGate(inner, 1.0), UNSURE, TOTAL), exchange("p", "q", "r")
     )  # its gate makes ``open`` raise
-    assert heard.texts == {0: "a", 1: "b", 2: "c"}
+    assert response.texts == {0: "a", 1: "b", 2: "c"}
     assert [one.prompts for one in inner.exchanges] == [("p", "q", "r"), ("p",), ("q",), ("r",)]
     assert [one.prompt_is_list for one in inner.exchanges] == [True, False, False, False]
-    assert heard.usages == [Usage(21, 6)]
-    assert notices(heard) == ["split_calls: 3"]
+    assert response.usages == [Usage(21, 6)]
+    assert notices(response) == ["split_calls: 3"]
     assert inner.active == 0
 
 
 @pytest.mark.parametrize(
     ("habits", "code"),
     [(UNSURE, "context_length_exceeded"), (UNSURE, "upstream_auth_failed"), (CAN, "upstream_rejected_request")],
-    ids=["another refusal", "an operator's mistake", "lists are known to do"],
+    ids=["another refusal", "an operator's mistake", "an engine that takes lists"],
 )
-def test_other_refusals_are_passed_on(habits: UpstreamCapabilities, code: str) -> None:
+def test_other_refusals_are_returned(habits: UpstreamCapabilities, code: str) -> None:
     inner = RecordingBackend([{"error": code}], script("a"))
-    heard = ask(FanOut(FirstTokenGate(inner, 1.0), habits, TOTAL), exchange("p", "q"))
-    assert (heard.code, len(inner.exchanges)) == (code, 1)
+    response = read_response(FanOut(FirstTokenGate(inner, 1.0), habits, TOTAL), exchange("p", "q"))
+    assert (response.code, len(inner.exchanges)) == (code, 1)
 
 
-def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either() -> None:
+def test_ambiguous_choice_indexes_of_a_list_with_n_are_not_used() -> None:
     # Two prompts with n=2, from an engine that may ignore n: its choice 1 would be prompt 1, or copy 1 of prompt 0.
     inner = RecordingBackend(script("p0"), script("p1"), script("q0"), script("q1"))
-    heard = ask(
+    response = read_response(
         FanOut(inner, UpstreamCapabilities(lists=True, choices=None), TOTAL),
         exchange("p", "q", n=2, params={"seed": 5}),
     )
-    assert heard.texts == {0: "p0", 1: "p1", 2: "q0", 3: "q1"}
+    assert response.texts == {0: "p0", 1: "p1", 2: "q0", 3: "q1"}
     assert [(one.prompts, one.params["seed"]) for one in inner.exchanges] == [
         (("p",), 5), (("p",), 6), (("q",), 5), (("q",), 6),
     ]  # fmt: skip
@@ -130,32 +130,32 @@ def test_lists_times_choices_are_never_guessed_from_numbers_that_may_mean_either
 def test_every_call_of_a_split_request_counts_as_an_attempt() -> None:
     inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}], script("b"), script("c"))
     stack = Failover(RoundRobin([Replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3))
-    heard = ask(FanOut(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
-    assert (heard.texts, heard.log) == ({0: "a", 1: "b", 2: "c"}, ("m/0", 4, 1))
+    response = read_response(FanOut(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
+    assert (response.texts, response.log) == ({0: "a", 1: "b", 2: "c"}, ("m/0", 4, 1))
 
 
-def test_token_ids_keep_their_order_too() -> None:
+def test_prompts_of_token_ids_keep_their_order() -> None:
     inner = RecordingBackend(script("a"), script("b"))
-    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
-    assert heard.texts == {0: "a", 1: "b"}
+    response = read_response(FanOut(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
+    assert response.texts == {0: "a", 1: "b"}
     assert [one.prompts for one in inner.exchanges] == [((1, 2),), ((3,),)]
 
 
-def test_a_call_that_fails_in_the_middle_ends_the_answer() -> None:
+def test_a_failed_call_ends_the_answer() -> None:
     inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}])
-    heard = ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q"))
-    assert (heard.texts, heard.code, heard.usages, inner.active) == ({0: "a"}, "upstream_overloaded", [], 0)
+    response = read_response(FanOut(inner, CANNOT, TOTAL), exchange("p", "q"))
+    assert (response.texts, response.code, response.usages, inner.active) == ({0: "a"}, "upstream_overloaded", [], 0)
 
 
-def test_usage_is_only_said_once_and_only_if_it_was_counted() -> None:
+def test_usage_is_left_out_if_one_call_has_none() -> None:
     inner = RecordingBackend(script("a", counted=False))
-    assert ask(FanOut(inner, CANNOT, TOTAL), exchange("p", "q")).usages == []
+    assert read_response(FanOut(inner, CANNOT, TOTAL), exchange("p", "q")).usages == []
 
 
 # Events in order: Begun, text and end of choice 0; then the nested call for choice 1.
 @pytest.mark.parametrize("count", [0, 1, 2, 4], ids=["before", "during", "after the first event", "in a nested call"])
 @pytest.mark.parametrize("habits", [UNSURE, CANNOT], ids=["filling up", "one by one"])
-def test_leaving_early_closes_whatever_is_open(count: int, habits: UpstreamCapabilities) -> None:
+def test_leaving_early_closes_the_open_calls(count: int, habits: UpstreamCapabilities) -> None:
     inner = RecordingBackend(["a", {"finish": "stop"}], ["b", "c", {"finish": "stop"}])
     nested = count == 4
     extra = nested and habits is UNSURE  # the notice that choices were filled up
@@ -165,54 +165,54 @@ def test_leaving_early_closes_whatever_is_open(count: int, habits: UpstreamCapab
     assert inner.left_early == 1
 
 
-def test_a_hang_up_in_a_nested_call_closes_it() -> None:
+def test_cancelling_during_a_nested_call_closes_it() -> None:
     inner = RecordingBackend(["a", {"finish": "stop"}], ["b", {"pause": 9}, "c"])
     cancel_after(FanOut(inner, CANNOT, TOTAL), 0.05, exchange("p", "q", "r"))
     assert (inner.active, inner.left_early, len(inner.exchanges)) == (0, 1, 2)
 
 
-def test_choices_of_nested_calls_are_numbered_anew() -> None:
-    heard = ask(FanOut(RecordingBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
-    assert [event.index for event in heard.events if isinstance(event, Delta)] == [0, 1, 2]
+def test_choices_of_nested_calls_are_renumbered() -> None:
+    response = read_response(FanOut(RecordingBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
+    assert [event.index for event in response.events if isinstance(event, Delta)] == [0, 1, 2]
 
 
-# ---------------------------------------------------------------- cut at its stops, and broken off
+# ---------------------------------------------------------------- stops, and cancelled calls
 
 
 @dataclass
 class Client:
-    """Who is given the events of a fanned-out call, cut at the stops."""
+    """A client that reads a fanned-out call, cut at its stops."""
 
     inner: RecordingBackend
     habits: UpstreamCapabilities
-    asked: Exchange
-    said: list[Event] = field(default_factory=list)
+    request: Exchange
+    events: list[Event] = field(default_factory=list)
     left: bool = False
     slow: str = ""
-    """The text of which it does not take what comes behind."""
+    """The text after which the client stops reading."""
 
-    async def listen(self, total: float = TOTAL) -> None:
-        """All that comes, and what is unsaid when it breaks off."""
-        watched = None
+    async def read(self, total: float = TOTAL) -> None:
+        """Read all events, and the pending text after a cancellation or timeout."""
+        stream = None
         try:
-            async with FanOut(Timeouts(self.inner, TOTAL, total), self.habits, total).open(self.asked) as events:
-                watched = ResponseStream(self.asked, events, CallTimeline("completions", "req_1", 0.0), None)
-                while batch := await watched.next_batch():
-                    self.said += batch
+            async with FanOut(Timeouts(self.inner, TOTAL, total), self.habits, total).open(self.request) as answer:
+                stream = ResponseStream(self.request, answer, CallTimeline("completions", "req_1", 0.0), None)
+                while batch := await stream.next_batch():
+                    self.events += batch
                     if any(isinstance(event, Delta) and event.text == self.slow for event in batch):
                         await asyncio.sleep(9)
         except (asyncio.CancelledError, DeadlineExceeded):
             self.left = True
-            assert watched is not None
-            self.said += await watched.take_pending()
+            assert stream is not None
+            self.events += await stream.take_pending()
 
     @property
     def texts(self) -> dict[int, str]:
-        return Heard(self.said).texts
+        return Response(self.events).texts
 
     @property
     def ends(self) -> dict[int, tuple[str, str]]:
-        return {event.index: (event.reason, event.source) for event in self.said if isinstance(event, Finish)}
+        return {event.index: (event.reason, event.source) for event in self.events if isinstance(event, Finish)}
 
 
 HERE, THERE = ("stop", "gateway"), ("stop", "engine")
@@ -227,7 +227,7 @@ def pieces(*texts: str) -> list[Script]:
     return [whole, *single]
 
 
-STOPPED = {  # name: (texts, what the client has of them, how they end)
+STOPPED = {  # name: (texts, what the client receives, (finish reason, source))
     "no stop": (("abcd", "efgh"), {0: "abcd", 1: "efgh"}, {0: THERE, 1: THERE}),
     "stops with junk behind": (("ab<eo>junk", "cd<eo>junk"), {0: "ab", 1: "cd"}, {0: HERE, 1: HERE}),
     "one stop": (("ab<eo>", "cdefgh"), {0: "ab", 1: "cdefgh"}, {0: HERE, 1: THERE}),
@@ -242,27 +242,27 @@ STOPPED = {  # name: (texts, what the client has of them, how they end)
 def test_every_choice_ends_at_its_own_stop(
     name: str, prompts: tuple[str, ...], habits: UpstreamCapabilities, stream: bool
 ) -> None:
-    texts, said, ends = STOPPED[name]
+    texts, received, ends = STOPPED[name]
     scripts = pieces(*texts)
     inner = RecordingBackend(*(scripts[:1] if habits is CAN else scripts[1:]))
     client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",), stream=stream))
-    asyncio.run(client.listen())
-    assert (client.texts, client.ends, client.left) == (said, ends, False)
+    asyncio.run(client.read())
+    assert (client.texts, client.ends, client.left) == (received, ends, False)
     assert len(inner.exchanges) == (1 if habits is CAN else 2)
 
 
-def test_a_choice_that_an_engine_forgot_is_cut_like_the_others() -> None:
+def test_a_choice_requested_later_is_cut_at_its_stop() -> None:
     inner = RecordingBackend(["ab<", "eo>junk", {"pause": 9}], ["cd<eo", ">junk", {"pause": 9}])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
-    asyncio.run(client.listen())
+    asyncio.run(client.read())
     assert (client.texts, client.ends, len(inner.exchanges)) == ({0: "ab", 1: "cd"}, {0: HERE, 1: HERE}, 2)
 
 
-def test_a_choice_of_which_only_half_a_stop_is_known_is_not_asked_for_again() -> None:
+def test_a_choice_with_only_held_text_is_not_requested_again() -> None:
     other: list[Step] = [{"text": "cd", "index": 1}, {"finish": "stop", "index": 1}]
     inner = RecordingBackend([{"text": "<", "index": 1}, "ab<eo>", *other])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
-    asyncio.run(client.listen())
+    asyncio.run(client.read())
     assert (client.texts, client.ends, len(inner.exchanges)) == ({1: "<cd", 0: "ab"}, {0: HERE, 1: THERE}, 1)
 
 
@@ -270,10 +270,10 @@ def test_a_choice_of_which_only_half_a_stop_is_known_is_not_asked_for_again() ->
 @pytest.mark.parametrize("busy", [False, True], ids=["waiting for the engine", "waiting for the client"])
 @pytest.mark.parametrize("habits", [CAN, UNSURE, CANNOT], ids=["in one call", "filling up", "one by one"])
 @pytest.mark.parametrize("prompts", [("p",), ("p", "q")], ids=["choices", "prompts"])
-def test_a_fanned_out_call_that_is_stopped_keeps_what_was_held(
+def test_a_stopped_fan_out_returns_its_held_text(
     prompts: tuple[str, ...], habits: UpstreamCapabilities, busy: bool, how: str
 ) -> None:
-    """However it is stopped: a drain is a cancellation, a total that rings outside the events as well."""
+    """A drain cancels the task; so does a total timeout that passes while no event is read."""
     second: Script = ["cd", "<eo", {"pause": 9}]
     if habits is CAN:
         numbered: list[Step] = [{"text": text, "index": 1} for text in second if isinstance(text, str)]
@@ -285,7 +285,7 @@ def test_a_fanned_out_call_that_is_stopped_keeps_what_was_held(
     drains = how == "a drain"
 
     async def run() -> None:
-        task = asyncio.create_task(client.listen(TOTAL if drains else 0.1))
+        task = asyncio.create_task(client.read(TOTAL if drains else 0.1))
         if drains:
             await asyncio.sleep(0.1)
             task.cancel()

@@ -1,4 +1,4 @@
-"""The gate: nothing passes before the first meaningful event."""
+"""The first-token gate: no event is returned before the first content."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gateway.core.errors import UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
 from tests.events import each_event
-from tests.policy.asking import ask, cancel_after, exchange, leave_after
+from tests.policy.responses import cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
 
-CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, does it tell the client anything?)
+CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, is content)
     "text": (Delta(0, "a"), True),
     "reasoning": (Delta(0, fields={"reasoning_content": "hm"}), True),
     "a tool call": (Delta(0, fields={"tool_calls": [{"index": 0}]}), True),
@@ -28,12 +28,12 @@ CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, does it tell the cli
 
 
 @pytest.mark.parametrize("name", CONTENT)
-def test_content_is_what_tells_the_client_something(name: str) -> None:
-    event, tells = CONTENT[name]
-    assert is_content(event) is tells
+def test_content_is_an_event_that_opens_the_gate(name: str) -> None:
+    event, content = CONTENT[name]
+    assert is_content(event) is content
 
 
-def test_the_gate_opens_with_the_first_meaningful_event_and_loses_nothing() -> None:
+def test_the_gate_opens_at_the_first_content_and_loses_no_event() -> None:
     inner = RecordingBackend(["", "", {"pause": 0.05}, "Hello", " world", {"finish": "stop"}])
 
     async def run() -> tuple[float, list[object]]:
@@ -50,13 +50,13 @@ def test_the_gate_opens_with_the_first_meaningful_event_and_loses_nothing() -> N
     ]  # fmt: skip
 
 
-def test_an_endless_row_of_nothings_is_not_held_for_ever() -> None:
-    heard = ask(FirstTokenGate(RecordingBackend([""] * (MAX_HELD + 5) + ["x", {"finish": "stop"}]), 1.0))
-    assert heard.texts == {0: "x"}
-    assert len(heard.events) == 1 + MAX_HELD + 5 + 2
+def test_the_gate_holds_a_limited_number_of_empty_events() -> None:
+    response = read_response(FirstTokenGate(RecordingBackend([""] * (MAX_HELD + 5) + ["x", {"finish": "stop"}]), 1.0))
+    assert response.texts == {0: "x"}
+    assert len(response.events) == 1 + MAX_HELD + 5 + 2
 
 
-EARLY: dict[str, tuple[Script, str]] = {  # name: (script, error before anything is promised)
+EARLY: dict[str, tuple[Script, str]] = {  # name: (script, error before the first content)
     "an empty stream": ([], "upstream_invalid_response"),
     "nothing but a count": ([{"usage": [7, 0]}], "upstream_invalid_response"),
     "nothing but empty deltas": (["", ""], "upstream_invalid_response"),
@@ -68,7 +68,7 @@ EARLY: dict[str, tuple[Script, str]] = {  # name: (script, error before anything
 
 
 @pytest.mark.parametrize("name", EARLY)
-def test_what_fails_before_the_first_content_never_opens(name: str) -> None:
+def test_a_failure_before_the_first_content_is_raised_on_open(name: str) -> None:
     script, code = EARLY[name]
     inner = RecordingBackend(script)
 
@@ -82,15 +82,15 @@ def test_what_fails_before_the_first_content_never_opens(name: str) -> None:
     assert inner.active == 0
 
 
-def test_after_the_first_content_the_gates_clock_has_stopped() -> None:
-    heard = ask(FirstTokenGate(RecordingBackend(["a", {"pause": 0.1}, "b", {"finish": "stop"}]), 0.05))
-    assert (heard.texts, heard.code) == ({0: "ab"}, None)
+def test_the_first_token_timeout_ends_with_the_first_content() -> None:
+    response = read_response(FirstTokenGate(RecordingBackend(["a", {"pause": 0.1}, "b", {"finish": "stop"}]), 0.05))
+    assert (response.texts, response.code) == ({0: "ab"}, None)
 
 
-def test_the_message_tells_how_long_was_waited() -> None:
-    heard = ask(FirstTokenGate(RecordingBackend([{"pause": 5}]), 0.02))
-    assert isinstance(heard.error, UpstreamTimeout)
-    assert "0.02 s" in heard.error.message
+def test_the_timeout_message_gives_the_seconds() -> None:
+    response = read_response(FirstTokenGate(RecordingBackend([{"pause": 5}]), 0.02))
+    assert isinstance(response.error, UpstreamTimeout)
+    assert "0.02 s" in response.error.message
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])

@@ -21,7 +21,7 @@ RING = Keyring((spec("gk_a"), spec("gk_b", models=("x-*", "y")), spec("gk_c", ex
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer x", "Basic y", "Bearer \udcff"])
-def test_without_keys_everyone_comes_in(header: str | None) -> None:
+def test_without_configured_keys_every_request_is_accepted(header: str | None) -> None:
     assert Keyring(()).admit(header) is None
 
 
@@ -64,7 +64,7 @@ ALLOWED: dict[str, tuple[tuple[str, ...], dict[str, bool]]] = {
 
 
 @pytest.mark.parametrize(("patterns", "models"), ALLOWED.values(), ids=ALLOWED)
-def test_patterns_name_models(patterns: tuple[str, ...], models: dict[str, bool]) -> None:
+def test_a_key_allows_the_models_that_match_its_patterns(patterns: tuple[str, ...], models: dict[str, bool]) -> None:
     key = spec("k", models=patterns)
     assert {model: allows(key, model) for model in models} == models
 
@@ -74,7 +74,7 @@ def test_without_a_key_every_model_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(("patterns", "models"), ALLOWED.values(), ids=ALLOWED)
-def test_the_ring_says_the_same_however_often_it_is_asked(patterns: tuple[str, ...], models: dict[str, bool]) -> None:
+def test_repeated_checks_of_a_model_give_the_same_result(patterns: tuple[str, ...], models: dict[str, bool]) -> None:
     one, other = spec("k", models=patterns), spec("l", models=("other",))
     ring = Keyring((one, other))
     for _ in range(3):

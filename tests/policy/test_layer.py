@@ -11,12 +11,12 @@ from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.asking import ask, leave_after
+from tests.policy.responses import leave_after, read_response
 from tests.recording_backend import RecordingBackend
 
 
 class Shout(Layer):
-    """Text in capitals."""
+    """A layer that changes text to upper case."""
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         return ShoutStream(self._inner.open(exchange))
@@ -28,14 +28,14 @@ class ShoutStream(LayerStream):
         return [replace(event, text=event.text.upper()) if isinstance(event, Delta) else event for event in batch]
 
 
-def test_a_layer_stands_anywhere_in_the_stack() -> None:
+def test_a_layer_works_at_any_place_in_the_stack() -> None:
     inner = RecordingBackend(["a", "b", {"finish": "stop"}])
-    assert ask(Shout(Timeouts(FirstTokenGate(inner, 1), 1, 1))).texts == {0: "AB"}
-    assert ask(Timeouts(FirstTokenGate(Shout(inner), 1), 1, 1)).texts == {0: "AB"}
+    assert read_response(Shout(Timeouts(FirstTokenGate(inner, 1), 1, 1))).texts == {0: "AB"}
+    assert read_response(Timeouts(FirstTokenGate(Shout(inner), 1), 1, 1)).texts == {0: "AB"}
 
 
-def test_a_layer_that_changes_nothing_passes_everything_on() -> None:
+def test_a_layer_without_methods_forwards_all_events() -> None:
     inner = RecordingBackend(["a", "b", {"finish": "stop"}])
-    assert ask(Layer(inner)).events == ask(inner).events
+    assert read_response(Layer(inner)).events == read_response(inner).events
     leave_after(Layer(inner), 1)
     assert (inner.active, inner.left_early) == (0, 1)

@@ -21,9 +21,9 @@ CLOSED, OPEN = ThinkingSpec("<think>", "</think>"), ThinkingSpec("<think>", "</t
 FIELDS = ("reasoning_content", "reasoning")
 
 
-def reading(spec: TemplateSpec, *messages: Any, **asked: Any) -> Any:
+def reading(spec: TemplateSpec, *messages: Any, **requested: Any) -> Any:
     return OutputParsing(spec).of(
-        Dialogue(messages or (USER,), RenderOptions(**asked)), Prompt("", PromptMetadata(opened="<tool_call>"))
+        Dialogue(messages or (USER,), RenderOptions(**requested)), Prompt("", PromptMetadata(opened="<tool_call>"))
     )
 
 
@@ -31,7 +31,7 @@ def spec(**declared: Any) -> TemplateSpec:
     return TemplateSpec("t", "meta", **declared)
 
 
-def test_a_template_that_declares_neither_costs_nothing() -> None:
+def test_a_template_without_reasoning_and_tools_has_no_output_parsing() -> None:
     assert output_parsing(spec()) is None
     assert output_parsing(spec(thinking=CLOSED)) is not None
 
@@ -47,9 +47,9 @@ ASKED: dict[str, tuple[dict[str, Any], set[str], bool]] = {  # name: (request, t
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_calls_are_read_where_they_may_be_made(name: str) -> None:
-    asked, names, one_call = ASKED[name]
-    found = reading(spec(tools=TOOLS), **asked)
+def test_tool_calls_are_parsed_if_the_request_allows_them(name: str) -> None:
+    requested, names, one_call = ASKED[name]
+    found = reading(spec(tools=TOOLS), **requested)
     if not names:
         assert found is None
         return
@@ -69,7 +69,7 @@ def test_a_name_that_the_format_cannot_carry_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "inside"), [("A: <think>\n", True), ("A: <think></think>\n", False), ("A: ", False)])
-def test_with_open_auto_the_prompt_says_where_the_answer_begins(text: str, inside: bool) -> None:
+def test_with_open_auto_the_prompt_decides_where_the_answer_begins(text: str, inside: bool) -> None:
     declared = OutputParsing(spec(thinking=ThinkingSpec("<think>", "</think>", open="auto")))
     found = declared.of(Dialogue((USER,)), Prompt(text))
     assert found is not None
@@ -77,7 +77,7 @@ def test_with_open_auto_the_prompt_says_where_the_answer_begins(text: str, insid
 
 
 GOES_ON: dict[str, tuple[ThinkingSpec, str, bool | None]] = {
-    # name: (thinking, the message so far, does the answer begin inside the reasoning? None: it is all answer)
+    # name: (thinking, the message so far, the answer begins inside the reasoning; None: it has no reasoning)
     "nothing said": (CLOSED, "", False),
     "nothing said, open": (OPEN, "", True),
     "in the reasoning": (CLOSED, "\n<think>hm", True),
@@ -89,7 +89,7 @@ GOES_ON: dict[str, tuple[ThinkingSpec, str, bool | None]] = {
 
 
 @pytest.mark.parametrize("name", GOES_ON)
-def test_a_message_that_goes_on_thinks_as_it_did(name: str) -> None:
+def test_a_continued_message_keeps_its_reasoning_state(name: str) -> None:
     thinking, text, inside = GOES_ON[name]
     found = reading(spec(thinking=thinking), USER, message("assistant", text), continue_final=True)
     if inside is None:
@@ -98,8 +98,10 @@ def test_a_message_that_goes_on_thinks_as_it_did(name: str) -> None:
         assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
 
 
-def test_stops_of_the_clients_own_are_foreign_to_the_model() -> None:
-    asked = Dialogue((USER,), RenderOptions(tools=(ADD,)))
-    found = OutputParsing(spec(tools=TOOLS)).of(asked, Prompt("", PromptMetadata(stops=("<eoa>",))), ("<eoa>", "\n"))
+def test_stops_of_the_client_are_foreign_stops() -> None:
+    requested = Dialogue((USER,), RenderOptions(tools=(ADD,)))
+    found = OutputParsing(spec(tools=TOOLS)).of(
+        requested, Prompt("", PromptMetadata(stops=("<eoa>",))), ("<eoa>", "\n")
+    )
     assert found is not None
     assert found.foreign_stops == {"\n"}

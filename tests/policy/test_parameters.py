@@ -22,11 +22,11 @@ def call(unknown: dict[str, Any] | None = None, n: int = 1, stops: tuple[str, ..
     return Call("chat", "m", "r", 0.0, params=params, unknown=unknown or {}, given=given, n=n, stops=stops)
 
 
-def apply(asked: Call, policy: ParamsPolicy) -> EffectiveParameters:
-    """The policy's word alone: messages are sent in the client's own names."""
-    parameters = ParameterPolicy(policy, asked.endpoint, "messages")
-    parameters.check(asked)
-    return parameters.effective(asked)
+def apply(requested: Call, policy: ParamsPolicy) -> EffectiveParameters:
+    """Apply only the policy: message targets get the client's parameter names."""
+    parameters = ParameterPolicy(policy, requested.endpoint, "messages")
+    parameters.check(requested)
+    return parameters.effective(requested)
 
 
 def said(effective: EffectiveParameters) -> list[str]:
@@ -34,7 +34,7 @@ def said(effective: EffectiveParameters) -> list[str]:
 
 
 APPLIED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
-    # what was asked, the policy, what goes out, the notices
+    # requested, policy, sent, notices
     "nothing": (call(), ParamsPolicy(), {}, []),
     "known fields pass": (call(temperature=0.5, seed=7), ParamsPolicy(), {"temperature": 0.5, "seed": 7}, []),
     "unknown, forwarded": (call({"top_k": 5}, seed=7), ParamsPolicy(), {"seed": 7, "top_k": 5}, []),
@@ -104,9 +104,11 @@ APPLIED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "policy", "params", "notices"), APPLIED.values(), ids=APPLIED)
-def test_the_policys_word(asked: Call, policy: ParamsPolicy, params: dict[str, Any], notices: list[str]) -> None:
-    effective = apply(asked, policy)
+@pytest.mark.parametrize(("requested", "policy", "params", "notices"), APPLIED.values(), ids=APPLIED)
+def test_the_policy_is_applied_to_the_parameters(
+    requested: Call, policy: ParamsPolicy, params: dict[str, Any], notices: list[str]
+) -> None:
+    effective = apply(requested, policy)
     assert dict(effective.params) == params
     assert {name: type(value) for name, value in effective.params.items()} == {
         name: type(value) for name, value in params.items()
@@ -130,27 +132,27 @@ REFUSED: dict[str, tuple[Call, ParamsPolicy, type[RequestError], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "policy", "error", "param"), REFUSED.values(), ids=REFUSED)
-def test_what_the_policy_refuses_is_named(
-    asked: Call, policy: ParamsPolicy, error: type[RequestError], param: str
+@pytest.mark.parametrize(("requested", "policy", "error", "param"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_names_the_parameter(
+    requested: Call, policy: ParamsPolicy, error: type[RequestError], param: str
 ) -> None:
     with pytest.raises(error) as raised:
-        apply(asked, policy)
+        apply(requested, policy)
     assert raised.value.param == param
     with pytest.raises(error, match=re.escape(str(raised.value))):
-        ParameterPolicy(policy, "chat").check(asked)
+        ParameterPolicy(policy, "chat").check(requested)
 
 
-def test_a_field_that_became_a_part_of_the_call_can_be_forbidden() -> None:
+def test_a_field_that_is_an_attribute_of_the_call_can_be_forbidden() -> None:
     for name in ("stream_options", "continue_final_message", "gateway"):
-        asked = Call("chat", "m", "r", 0.0, given=frozenset({"model", "messages", "stream", name}), stream=True)
+        requested = Call("chat", "m", "r", 0.0, given=frozenset({"model", "messages", "stream", name}), stream=True)
         with pytest.raises(ForbiddenParameter) as raised:
-            apply(asked, ParamsPolicy(forbid=(name,)))
+            apply(requested, ParamsPolicy(forbid=(name,)))
         assert raised.value.param == name
 
 
 SAMPLED = {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "echo": False, "reasoning_effort": "low"}
-MEANT: dict[str, tuple[Endpoint, dict[str, Any], dict[str, Any]]] = {  # endpoint, the policy says, what goes out
+MEANT: dict[str, tuple[Endpoint, dict[str, Any], dict[str, Any]]] = {  # endpoint, policy, sent
     "sampling is nothing to embeddings": ("embeddings", SAMPLED, {}),
     "what embeddings have": ("embeddings", {"dimensions": 5, "user": "u"}, {"dimensions": 5, "user": "u"}),
     "a chat has no echo": (
@@ -170,7 +172,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], ParamsPolicy]] = {
 
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize(("endpoint", "says", "params"), MEANT.values(), ids=MEANT)
-def test_a_policy_speaks_only_of_fields_the_endpoint_has(
+def test_a_policy_applies_only_to_fields_of_the_endpoint(
     section: str, endpoint: Endpoint, says: dict[str, Any], params: dict[str, Any]
 ) -> None:
     effective = apply(Call(endpoint, "m", "r", 0.0), SECTIONS[section](says))
@@ -178,13 +180,13 @@ def test_a_policy_speaks_only_of_fields_the_endpoint_has(
     assert len(effective.notices) == len(params)
 
 
-def test_nothing_is_changed_in_place() -> None:
-    asked = call({"top_k": 50}, temperature=2)
-    apply(asked, ParamsPolicy(clamp={"top_k": 1, "temperature": 1}, force={"seed": 1}))
-    assert (dict(asked.params), dict(asked.unknown)) == ({"temperature": 2}, {"top_k": 50})
+def test_the_call_is_not_changed_in_place() -> None:
+    requested = call({"top_k": 50}, temperature=2)
+    apply(requested, ParamsPolicy(clamp={"top_k": 1, "temperature": 1}, force={"seed": 1}))
+    assert (dict(requested.params), dict(requested.unknown)) == ({"temperature": 2}, {"top_k": 50})
 
 
-# ---------------------------------------------------------------- in the names of the completions endpoint
+# ---------------------------------------------------------------- names of the completions endpoint
 
 
 def text(policy: ParamsPolicy | None = None, room: int | None = None, **params: Any) -> EffectiveParameters:
@@ -219,7 +221,7 @@ def test_a_text_target_always_gets_a_limit(effective: EffectiveParameters, limit
 
 
 BOUNDED: dict[str, tuple[dict[str, Any], dict[str, float], dict[str, Any], list[str]]] = {
-    # asked, the bounds, what goes out, the notices
+    # requested, bounds, sent, notices
     "no limit": ({}, {"max_tokens": 9.0}, {"max_tokens": 9}, ["clamped_parameter: max_tokens=9"]),
     "under the name the operator chose": (
         {}, {"max_completion_tokens": 9}, {"max_completion_tokens": 9}, ["clamped_parameter: max_completion_tokens=9"],
@@ -233,17 +235,17 @@ BOUNDED: dict[str, tuple[dict[str, Any], dict[str, float], dict[str, Any], list[
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "clamp", "params", "notices"), BOUNDED.values(), ids=BOUNDED)
+@pytest.mark.parametrize(("requested", "clamp", "params", "notices"), BOUNDED.values(), ids=BOUNDED)
 def test_a_bound_on_the_answer_holds_for_messages_without_a_limit(
-    asked: dict[str, Any], clamp: dict[str, float], params: dict[str, Any], notices: list[str]
+    requested: dict[str, Any], clamp: dict[str, float], params: dict[str, Any], notices: list[str]
 ) -> None:
-    effective = apply(call(**asked), ParamsPolicy(clamp=clamp))
+    effective = apply(call(**requested), ParamsPolicy(clamp=clamp))
     assert dict(effective.params) == params
     assert {type(value) for value in effective.params.values()} <= {int}
     assert said(effective) == notices
 
 
-LOGPROBS: dict[str, tuple[dict[str, Any], int | None, int | None]] = {  # asked, sent, shown
+LOGPROBS: dict[str, tuple[dict[str, Any], int | None, int | None]] = {  # requested, sent, shown
     "none": ({}, None, None),
     "refused": ({"logprobs": False}, None, None),
     "without alternatives": ({"logprobs": True}, 1, 0),
@@ -253,15 +255,17 @@ LOGPROBS: dict[str, tuple[dict[str, Any], int | None, int | None]] = {  # asked,
 }
 
 
-@pytest.mark.parametrize(("asked", "sent", "shown"), LOGPROBS.values(), ids=LOGPROBS)
-def test_logprobs_are_asked_for_in_the_other_shape(asked: dict[str, Any], sent: int | None, shown: int | None) -> None:
-    effective = text(max_tokens=1, **asked)
+@pytest.mark.parametrize(("requested", "sent", "shown"), LOGPROBS.values(), ids=LOGPROBS)
+def test_logprobs_are_converted_to_the_form_of_the_target(
+    requested: dict[str, Any], sent: int | None, shown: int | None
+) -> None:
+    effective = text(max_tokens=1, **requested)
     assert effective.params.get("logprobs") == sent
     assert "top_logprobs" not in effective.params
     assert effective.top_logprobs == shown
 
 
-NOTHING_ASKED: dict[str, list[Any]] = {
+NEUTRAL_VALUES: dict[str, list[Any]] = {
     "tools": [[]],
     "functions": [[]],
     "tool_choice": ["none", "auto"],
@@ -273,7 +277,7 @@ NOTHING_ASKED: dict[str, list[Any]] = {
     "store": [False],
 }
 
-SOMETHING_ASKED: dict[str, list[Any]] = {
+UNSUPPORTED_VALUES: dict[str, list[Any]] = {
     "tools": [[{"type": "function"}]],
     "functions": [[{"name": "f"}]],
     "tool_choice": ["required", {"type": "function"}],
@@ -292,17 +296,19 @@ SOMETHING_ASKED: dict[str, list[Any]] = {
 }
 
 
-def test_the_tables_name_every_field_of_chat_alone() -> None:
-    assert NOTHING_ASKED.keys() | SOMETHING_ASKED.keys() == CHAT_ONLY.keys()
+def test_the_tables_list_every_field_that_only_chat_has() -> None:
+    assert NEUTRAL_VALUES.keys() | UNSUPPORTED_VALUES.keys() == CHAT_ONLY.keys()
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, row in NOTHING_ASKED.items() for value in row])
-def test_a_field_that_asks_for_nothing_is_left_out(name: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, row in NEUTRAL_VALUES.items() for value in row])
+def test_a_field_with_a_neutral_value_is_left_out(name: str, value: Any) -> None:
     assert dict(text(max_tokens=1, **{name: value}).params) == {"max_tokens": 1}
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, row in SOMETHING_ASKED.items() for value in row])
-def test_a_field_that_plain_text_cannot_say_is_refused(name: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, row in UNSUPPORTED_VALUES.items() for value in row]
+)
+def test_a_chat_field_without_an_equivalent_for_text_targets_is_refused(name: str, value: Any) -> None:
     with pytest.raises(UnsupportedParameter) as raised:
         text(**{name: value})
     assert raised.value.param == name
@@ -320,8 +326,8 @@ def test_fields_that_contradict_each_other_are_refused(params: dict[str, Any], p
 
 
 EXPLICIT: dict[str, tuple[bool, dict[str, Any] | None, dict[str, Any]]] = {
-    # policy says so, what the engine needs to hear, what is sent for {"temperature": 0}
-    "not asked for": (False, {"top_k": -1}, {"temperature": 0}),
+    # explicit, the engine's own defaults, what is sent for {"temperature": 0}
+    "not explicit": (False, {"top_k": -1}, {"temperature": 0}),
     "a plain engine": (True, {}, {**OPENAI_DEFAULTS, "temperature": 0}),
     "an engine with fields of its own": (True, {"top_k": -1}, {**OPENAI_DEFAULTS, "top_k": -1, "temperature": 0}),
     "an engine that refuses one of OpenAI's": (
@@ -334,14 +340,14 @@ EXPLICIT: dict[str, tuple[bool, dict[str, Any] | None, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", EXPLICIT)
-def test_an_explicit_policy_says_what_absence_means(case: str) -> None:
+def test_an_explicit_policy_sends_the_defaults_of_absent_fields(case: str) -> None:
     explicit, engine, sent = EXPLICIT[case]
     for endpoint in ("chat", "completions"):
         terms = ParameterPolicy(ParamsPolicy(explicit=explicit), endpoint, "messages", engine)
         assert dict(terms.effective(call(temperature=0)).params) == sent
 
 
-def test_nothing_is_spelled_out_for_embeddings() -> None:
+def test_an_explicit_policy_adds_nothing_for_embeddings() -> None:
     terms = ParameterPolicy(ParamsPolicy(explicit=True), "embeddings", "text", {"top_k": -1})
     assert dict(terms.effective(call(input="hi")).params) == {"input": "hi"}
 
@@ -353,8 +359,8 @@ def test_unknown_fields_and_earlier_notices_are_kept() -> None:
     assert said(effective) == ["forced_parameter: seed=1", "default_parameter: max_tokens=10"]
 
 
-OPEN: dict[str, tuple[dict[str, Any], ParamsPolicy, bool]] = {  # asked, the policy, is the limit left open?
-    "nobody says anything": ({}, ParamsPolicy(), True),
+OPEN: dict[str, tuple[dict[str, Any], ParamsPolicy, bool]] = {  # requested, policy, has no limit
+    "no limit anywhere": ({}, ParamsPolicy(), True),
     "the client's": ({"max_tokens": 5}, ParamsPolicy(), False),
     "the client's, under its newer name": ({"max_completion_tokens": 5}, ParamsPolicy(), False),
     "a default": ({}, ParamsPolicy(default={"max_tokens": 5}), False),
@@ -368,13 +374,13 @@ OPEN: dict[str, tuple[dict[str, Any], ParamsPolicy, bool]] = {  # asked, the pol
 
 
 @pytest.mark.parametrize("case", OPEN)
-def test_the_room_is_asked_for_exactly_when_it_becomes_the_limit(case: str) -> None:
+def test_the_context_room_is_needed_only_without_another_limit(case: str) -> None:
     params, policy, is_open = OPEN[case]
     terms = ParameterPolicy(policy, "chat")
     assert terms.effective(call(**params)).default_limit is is_open
 
 
-def test_messages_leave_their_room_to_the_target() -> None:
+def test_message_targets_compute_their_own_room() -> None:
     assert not ParameterPolicy(ParamsPolicy(), "chat", "messages").effective(call()).default_limit
 
 
@@ -387,17 +393,17 @@ def test_an_omitted_limit_is_not_replaced_by_the_room() -> None:
 TOOLS = [{"type": "function", "function": {"name": "now"}}]
 
 
-def written(asked: Call, policy: ParamsPolicy) -> dict[str, Any]:
-    """What is left for the completions endpoint, but for the limit."""
-    sent = dict(ParameterPolicy(policy, "chat", "text", tools=True).effective(asked).params)
+def written(requested: Call, policy: ParamsPolicy) -> dict[str, Any]:
+    """The parameters sent to the completions endpoint, without the limit."""
+    sent = dict(ParameterPolicy(policy, "chat", "text", tools=True).effective(requested).params)
     del sent["max_tokens"]
     return sent
 
 
-def test_what_the_template_writes_is_not_sent_again() -> None:
-    asked = call(tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=7)
-    assert written(asked, ParamsPolicy()) == {"seed": 7}
-    assert written(asked, ParamsPolicy(default={"tool_choice": "none"})) == {"seed": 7}
+def test_tools_written_by_the_template_are_not_sent() -> None:
+    requested = call(tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=7)
+    assert written(requested, ParamsPolicy()) == {"seed": 7}
+    assert written(requested, ParamsPolicy(default={"tool_choice": "none"})) == {"seed": 7}
     assert written(call(seed=7), ParamsPolicy(force={"tool_choice": "auto"})) == {"seed": 7}
 
 
@@ -406,7 +412,7 @@ def test_what_the_template_writes_is_not_sent_again() -> None:
     [ParamsPolicy(force={"tool_choice": "none"}), ParamsPolicy(default={"parallel_tool_calls": False})],
     ids=["forced", "default"],
 )
-def test_a_policy_that_comes_too_late_for_the_prompt_is_not_passed_over(policy: ParamsPolicy) -> None:
+def test_a_policy_that_would_change_the_rendered_prompt_is_refused(policy: ParamsPolicy) -> None:
     with pytest.raises(UnsupportedParameter, match="remove it from the policy"):
         written(call(tools=TOOLS), policy)
 
@@ -419,7 +425,7 @@ def test_the_old_names_of_tools_are_refused_with_the_new_ones(old: str, new: str
 
 
 OMITTED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
-    # what was asked, the policy, what goes out, the notices
+    # requested, policy, sent, notices
     "not set": (call(seed=7), ParamsPolicy(), {"seed": 7}, []),
     "set by the client": (call(temperature=0.5), ParamsPolicy(), {}, ["omitted_parameter: temperature=0.5"]),
     "set by the policy": (
@@ -444,13 +450,13 @@ OMITTED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", OMITTED)
-def test_what_a_model_refuses_is_left_out_and_noticed(name: str) -> None:
-    asked, policy, params, notices = OMITTED[name]
-    effective = ParameterPolicy(policy, "chat", "messages", omit=("temperature",)).effective(asked)
+def test_an_omitted_parameter_is_left_out_with_a_notice(name: str) -> None:
+    requested, policy, params, notices = OMITTED[name]
+    effective = ParameterPolicy(policy, "chat", "messages", omit=("temperature",)).effective(requested)
     assert (dict(effective.params), said(effective)) == (params, notices)
 
 
-def test_of_the_two_limits_only_the_one_that_is_named_is_left_out() -> None:
+def test_omit_applies_only_to_the_named_one_of_the_two_limits() -> None:
     terms = ParameterPolicy(ParamsPolicy(clamp={"max_tokens": 100}), "chat", "messages", omit=("max_tokens",))
     assert dict(terms.effective(call(max_completion_tokens=50)).params) == {"max_completion_tokens": 50}
     effective = terms.effective(call())
@@ -458,14 +464,14 @@ def test_of_the_two_limits_only_the_one_that_is_named_is_left_out() -> None:
     assert said(effective) == ["clamped_parameter: max_completion_tokens=100"]
 
 
-def test_a_long_value_that_is_left_out_is_named_only() -> None:
+def test_the_notice_of_a_long_omitted_value_gives_only_its_name() -> None:
     effective = ParameterPolicy(ParamsPolicy(), "chat", "messages", omit=("tools",)).effective(
         call(tools=[{"type": "function"}])
     )
     assert said(effective) == ["omitted_parameter: tools"]
 
 
-def test_a_string_model_leaves_out_what_it_refuses_too() -> None:
+def test_omit_applies_to_text_targets() -> None:
     terms = ParameterPolicy(ParamsPolicy(), "chat", "text", omit=("seed",))
-    asked = call(seed=7, max_tokens=5)
-    assert terms.effective(asked).params == {"max_tokens": 5}
+    requested = call(seed=7, max_tokens=5)
+    assert terms.effective(requested).params == {"max_tokens": 5}

@@ -1,4 +1,4 @@
-"""Two clocks: silence between two pieces of content, and the whole."""
+"""The idle timeout between two pieces of content, and the total timeout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.asking import ask, cancel_after, exchange, leave_after
+from tests.policy.responses import cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
 
 BEATS: Script = [step for text in "abcde" for step in ({"pause": 0.05}, text)]
@@ -24,37 +24,37 @@ EMPTY_BEATS: Script = ["a", *[step for _ in range(20) for step in ({"pause": 0.0
 CASES: dict[str, tuple[Script, float, float, str | None, str]] = {
     # name: (script, idle, total, error, text)
     "content in time": ([*BEATS, {"finish": "stop"}], 1, 2, None, "abcde"),
-    "each content starts the idle clock again": ([*BEATS, {"finish": "stop"}], 0.2, 2, None, "abcde"),
+    "each content restarts the idle timeout": ([*BEATS, {"finish": "stop"}], 0.2, 2, None, "abcde"),
     "a stall is an idle timeout": (["a", {"pause": 5}, "b"], 0.05, 2, "upstream_idle_timeout", "a"),
     "empty deltas do not count as content": (EMPTY_BEATS, 0.1, 5, "upstream_idle_timeout", "a"),
-    "a count does not either": (["a", {"usage": [1, 1]}, {"pause": 5}], 0.05, 2, "upstream_idle_timeout", "a"),
+    "usage does not count as content": (["a", {"usage": [1, 1]}, {"pause": 5}], 0.05, 2, "upstream_idle_timeout", "a"),
     "the total ends an answer that goes on": (BEATS, 1, 0.15, "deadline_exceeded", "a"),
     "the total covers the wait for the first event": ([{"pause": 5}, "a"], 9, 0.05, "deadline_exceeded", ""),
-    "the total is told when both run out": ([{"pause": 5}], 0.05, 0.05, "deadline_exceeded", ""),
-    "the backend's errors stay themselves": (["a", {"error": "upstream_error"}], 1, 1, "upstream_error", "a"),
+    "the total is reported if both have passed": ([{"pause": 5}], 0.05, 0.05, "deadline_exceeded", ""),
+    "the backend's errors are not changed": (["a", {"error": "upstream_error"}], 1, 1, "upstream_error", "a"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_answer_is_bounded(name: str) -> None:
+def test_an_answer_ends_at_its_timeouts(name: str) -> None:
     script, idle, total, code, text = CASES[name]
     inner = RecordingBackend(script)
-    heard = ask(Timeouts(inner, idle, total))
-    assert heard.code == code
-    assert heard.texts.get(0, "").startswith(text)
-    assert heard.seconds < min(idle * 10, total) + 0.5
+    response = read_response(Timeouts(inner, idle, total))
+    assert response.code == code
+    assert response.texts.get(0, "").startswith(text)
+    assert response.seconds < min(idle * 10, total) + 0.5
     assert inner.active == 0
 
 
 @pytest.mark.parametrize("code", ["upstream_idle_timeout", "deadline_exceeded"])
-def test_a_timeout_closes_the_backend_and_says_which_limit_it_was(code: str) -> None:
+def test_a_timeout_closes_the_backend_and_names_its_limit(code: str) -> None:
     inner = RecordingBackend(["a", {"pause": 5}, "b"])
     idle, total = (0.03, 1.0) if code == "upstream_idle_timeout" else (1.0, 0.03)
-    heard = ask(Timeouts(inner, idle, total))
-    assert heard.code == code
-    assert heard.error is not None
-    assert "0.03 s" in heard.error.message
-    assert heard.error.status == 504
+    response = read_response(Timeouts(inner, idle, total))
+    assert response.code == code
+    assert response.error is not None
+    assert "0.03 s" in response.error.message
+    assert response.error.status == 504
     assert (inner.active, inner.left_early) == (0, 1)
 
 
@@ -66,14 +66,14 @@ def test_leaving_early_releases_the_backend(count: int) -> None:
 
 
 @pytest.mark.parametrize("script", [[{"pause": 5}], ["a", {"pause": 5}]], ids=["at the start", "in between"])
-def test_a_cancelled_wait_is_no_timeout(script: Script) -> None:
+def test_a_cancellation_is_not_a_timeout(script: Script) -> None:
     inner = RecordingBackend(script)
     cancel_after(Timeouts(inner, 9, 9), 0.03)
     assert (inner.active, inner.left_early) == (0, 1)
 
 
-class Passed:
-    """A backend whose stream lets two texts pass, then falls silent; and the events of that stream."""
+class ForwardingBackend:
+    """A backend, and its events: it forwards two texts directly, then sends nothing."""
 
     exhausted = False
 
@@ -94,12 +94,12 @@ class Passed:
         await asyncio.sleep(10)
 
 
-def test_text_that_passes_is_heard() -> None:
+def test_forwarded_text_restarts_the_idle_timeout() -> None:
     async def run() -> tuple[float, str]:
         splice = TextSplice(lambda frame: True, {})
         began = time.monotonic()
         try:
-            async with Timeouts(Passed(0.15), 0.2, 5).open(exchange()) as events:
+            async with Timeouts(ForwardingBackend(0.15), 0.2, 5).open(exchange()) as events:
                 await events.next_batch()
                 await events.forward_text(splice)
         except GatewayError as error:
@@ -111,9 +111,9 @@ def test_text_that_passes_is_heard() -> None:
     assert 0.45 < seconds < 4.5  # 0.15 + 0.15 + 0.2; the total is 5
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["an engine that goes on", "an engine that is silent"])
-def test_an_engine_is_not_silent_while_nobody_listens(silent: bool) -> None:
-    """The client took its time; the engine is given its own from then on."""
+@pytest.mark.parametrize("silent", [False, True], ids=["an engine that continues", "a silent engine"])
+def test_the_idle_timeout_excludes_time_without_a_reader(silent: bool) -> None:
+    """The idle timeout restarts when the client reads again."""
     script: Script = ["a", {"pause": 5 if silent else 0.1}, "b", {"finish": "stop"}]
 
     async def run() -> tuple[float, str]:

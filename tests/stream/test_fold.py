@@ -54,7 +54,7 @@ INCOMPLETE: dict[str, list[Event]] = {
 
 
 @pytest.mark.parametrize("events", INCOMPLETE.values(), ids=INCOMPLETE.keys())
-def test_an_answer_without_its_end_is_incomplete(events: list[Event]) -> None:
+def test_an_answer_without_a_finish_is_incomplete(events: list[Event]) -> None:
     with pytest.raises(UpstreamIncomplete):
         fold(*events)
 

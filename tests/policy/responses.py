@@ -1,4 +1,4 @@
-"""Ask a backend around scripted ones, and leave it at any moment."""
+"""Reading the response of a backend: to its end, in part, or cancelled."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.events import each_event
 
 
 @dataclass
-class Heard:
+class Response:
     """The events of one exchange, and the error that ended it, if any."""
 
     events: list[Event] = field(default_factory=list)
     error: GatewayError | None = None
     seconds: float = 0.0
     log: tuple[str, int, int] = ("", 0, 0)
-    """The last target, attempts, and retries among them."""
+    """The last target, the number of attempts, and how many of them were retries."""
 
     @property
     def attempts(self) -> int:
@@ -59,42 +59,42 @@ def exchange(*prompts: str, **changes: Any) -> Exchange:
     return Exchange(endpoint="completions", request_id="req-1", **given)
 
 
-def ask(backend: Backend, asked: Exchange | None = None) -> Heard:
-    """One exchange from beginning to end."""
-    return asyncio.run(listen(backend, asked))
+def read_response(backend: Backend, request: Exchange | None = None) -> Response:
+    """Open one exchange and read its events to the end."""
+    return asyncio.run(read_response_async(backend, request))
 
 
-async def listen(backend: Backend, asked: Exchange | None = None) -> Heard:
-    """One exchange inside a running loop."""
-    heard, asked = Heard(), asked or exchange()
+async def read_response_async(backend: Backend, request: Exchange | None = None) -> Response:
+    """As ``read_response``, in a running event loop."""
+    response, request = Response(), request or exchange()
     loop = asyncio.get_running_loop()
     start = loop.time()
     try:
-        async with asyncio.timeout(10), backend.open(asked) as events:
+        async with asyncio.timeout(10), backend.open(request) as events:
             async for event in each_event(events):
-                heard.events.append(event)
+                response.events.append(event)
     except GatewayError as error:
-        heard.error = error
-    heard.seconds = loop.time() - start
-    heard.log = (asked.attempts.target, asked.attempts.count, asked.attempts.retries)
-    return heard
+        response.error = error
+    response.seconds = loop.time() - start
+    response.log = (request.attempts.target, request.attempts.count, request.attempts.retries)
+    return response
 
 
-def leave_after(backend: Backend, count: int, asked: Exchange | None = None) -> None:
-    """Take ``count`` events, then leave."""
+def leave_after(backend: Backend, count: int, request: Exchange | None = None) -> None:
+    """Read ``count`` events, then leave the context."""
 
     async def run() -> None:
-        async with backend.open(asked or exchange()) as events:
+        async with backend.open(request or exchange()) as events:
             await _take(each_event(events), count)
 
     asyncio.run(run())
 
 
-def cancel_after(backend: Backend, seconds: float, asked: Exchange | None = None) -> None:
-    """Be cancelled while waiting for the first or a later event, as a client's hang-up does."""
+def cancel_after(backend: Backend, seconds: float, request: Exchange | None = None) -> None:
+    """Cancel the task that reads the response, as a client's disconnect does."""
 
     async def run() -> None:
-        task = asyncio.create_task(listen(backend, asked))
+        task = asyncio.create_task(read_response_async(backend, request))
         await asyncio.sleep(seconds)
         task.cancel()
         await asyncio.wait([task])
