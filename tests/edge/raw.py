@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: what no HTTP client would let us send."""
+"""HTTP requests as raw bytes, which an HTTP client would refuse to send."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer, as it came."""
+    """One response as received."""
 
     status: int
     headers: dict[str, str]
     body: bytes
     closed: bool
-    """The server closed the connection behind it."""
+    """The server closed the connection after it."""
 
     def json(self) -> Any:
         return json.loads(self.body)
 
 
 def exchange(port: int, *parts: bytes, seconds: float = 5.0) -> Reply:
-    """Send ``parts`` one after the other, and read one answer."""
+    """Send ``parts`` one after the other, and read one response."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
         send(link, parts)
         return read_reply(link)
 
 
 def read_all(port: int, *parts: bytes, seconds: float = 5.0) -> bytes:
-    """Send ``parts``, and read until the server closes; for several answers on one connection."""
+    """Send ``parts``, and read until the server closes; for several responses on one connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
         send(link, parts)
         data = b""
@@ -44,14 +44,14 @@ def read_all(port: int, *parts: bytes, seconds: float = 5.0) -> bytes:
 
 
 def send(link: socket.socket, parts: Iterable[bytes]) -> None:
-    """Send; a server that has already answered may have closed its end."""
+    """Send; the server may already have responded and closed the connection."""
     with suppress(ConnectionError):
         for part in parts:
             link.sendall(part)
 
 
 def read_reply(link: socket.socket) -> Reply:
-    """One answer with a content-length; then a look at whether the connection was closed."""
+    """Read one response with a content-length; then check whether the connection was closed."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = link.recv(65536)
@@ -69,7 +69,7 @@ def read_reply(link: socket.socket) -> Reply:
 
 
 def closes(link: socket.socket, seconds: float) -> bool:
-    """Does the server close the connection within ``seconds``?"""
+    """True: the server closed the connection within ``seconds``."""
     link.settimeout(seconds)
     try:
         return link.recv(1) == b""

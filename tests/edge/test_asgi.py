@@ -46,7 +46,7 @@ def config(tmp_path: Path) -> Path:
 
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
-    """Run an application by a real uvicorn; the address it listens on."""
+    """Run an application in uvicorn; yields its base URL."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
@@ -62,7 +62,7 @@ def served(app: ASGIApp) -> Iterator[str]:
 
 
 class Marks(BaseHTTPMiddleware):
-    """A middleware as people write them."""
+    """A user's middleware that adds a header."""
 
     async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         response = await call_next(request)
@@ -93,7 +93,7 @@ def base(request: pytest.FixtureRequest, config: Path) -> Iterator[str]:
         yield f"{address}/a%20b/llm"
 
 
-def test_the_openai_sdk_finds_everything(base: str) -> None:
+def test_the_openai_sdk_works_with_the_application(base: str) -> None:
     with openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0) as client:
         answer = client.chat.completions.create(model="hello", messages=MESSAGES)
         assert answer.choices[0].message.content == "Hello"
@@ -119,7 +119,7 @@ PATHS = {  # method, path, status, code
 }
 
 
-def test_every_path_answers_in_openais_form(base: str) -> None:
+def test_errors_of_every_path_are_openai_error_objects(base: str) -> None:
     for name, (method, path, status, code) in PATHS.items():
         answer = httpx.request(method, base + path)
         assert answer.status_code == status, name

@@ -1,4 +1,4 @@
-"""Rows A01–A22 of the fault matrix: what a client may send, and that none of it reaches a model's server."""
+"""Rows A01–A22 of the fault matrix: invalid requests are refused and do not reach the upstream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.serving import ROOT, Gateway, gateway
 from tests.upstream.server import FaultyUpstream
 
 CANARY = "k4n4ry"
-"""Stands in bodies; never in an answer."""
+"""Part of request bodies; must never be part of a response."""
 
 JSON = {"content-type": "application/json"}
 CHAT = "/v1/chat/completions"
@@ -35,7 +35,7 @@ models:
 
 @dataclass(frozen=True)
 class World:
-    """A gateway, and the server behind it."""
+    """A gateway and its upstream."""
 
     served: Gateway
     up: FaultyUpstream
@@ -61,7 +61,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def world(shared: World, caplog: pytest.LogCaptureFixture) -> Iterator[World]:
-    """After each row: alive, nothing under way, no trace in the log."""
+    """After each row: the gateway is alive, no call is in flight, and the log has no traceback."""
     caplog.set_level(logging.INFO)
     yield shared
     assert shared.served.wait_until_idle()
@@ -79,13 +79,13 @@ def said(*content: Any) -> dict[str, Any]:
 
 
 def raw_chat(more: str) -> bytes:
-    """A chat body whose last field is written by hand."""
+    """A chat body whose last fields are the given JSON text."""
     return json.dumps(chat()).encode()[:-1] + b", " + more.encode() + b"}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A body (or request) and the error it earns."""
+    """A body or request, and the expected error."""
 
     body: bytes | dict[str, Any]
     code: str
@@ -352,20 +352,20 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_bad_input_is_refused_before_the_upstream_is_asked(world: World, case: Case) -> None:
+def test_bad_input_is_refused_before_an_upstream_request(world: World, case: Case) -> None:
     before = world.up.request_count
     refused(world.post(case.body, case.path, **case.headers), case)
     assert world.up.request_count == before
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_stream_is_refused_with_a_status_too(world: World, stream: bool) -> None:
+def test_a_refused_stream_has_an_error_status(world: World, stream: bool) -> None:
     refused(world.post(chat(temperature=9, stream=stream)), Case(b"", "invalid_value", param="temperature"))
 
 
 @pytest.mark.parametrize("body", [b'{"x":' + b"[" * 2_000_000, b'{"x":' + b'{"x":' * 400_000], ids=["lists", "objects"])
-def test_a04_depth_costs_no_time(world: World, body: bytes) -> None:
-    # The bound is loose for the sake of slow machines; quadratic work on 2 MB would take minutes.
+def test_a04_deep_json_is_refused_fast(world: World, body: bytes) -> None:
+    # The bound is loose for slow machines; quadratic work on 2 MB would take minutes.
     replies: list[Reply] = []
     asking = threading.Thread(target=lambda: replies.append(world.post(body)), daemon=True)
     asking.start()
@@ -376,7 +376,7 @@ def test_a04_depth_costs_no_time(world: World, body: bytes) -> None:
 # ---------------------------------------------------------------- what passes, and what the upstream then hears
 
 
-def heard(world: World, body: bytes | dict[str, Any], path: str = CHAT, **headers: str) -> Any:
+def forward(world: World, body: bytes | dict[str, Any], path: str = CHAT, **headers: str) -> Any:
     before = world.up.request_count
     reply = world.post(body, path, **headers)
     assert reply.status == 200, reply.body
@@ -384,28 +384,28 @@ def heard(world: World, body: bytes | dict[str, Any], path: str = CHAT, **header
     return world.up.requests[-1]
 
 
-def test_a04_63_levels_below_the_body_pass(world: World) -> None:
+def test_a04_63_levels_below_the_body_are_accepted(world: World) -> None:
     nested: Any = 1
     for _ in range(63):
         nested = [nested]
-    assert heard(world, chat(x=nested)).body["x"] == nested
+    assert forward(world, chat(x=nested)).body["x"] == nested
 
 
-def test_a07_of_a_doubled_key_the_last_wins_and_only_it_goes_up(world: World) -> None:
+def test_a07_only_the_last_of_a_repeated_key_is_forwarded(world: World) -> None:
     body = b'{"model": "talk", "model": "text", ' + raw_chat('"seed": 1, "seed": 2')[1:].replace(
         b'"model": "text", ', b"", 1
     )
-    said_up = heard(world, body).body
-    assert said_up["seed"] == 2
-    assert "prompt" in said_up  # the text model was asked, not the first one named
+    forwarded = forward(world, body).body
+    assert forwarded["seed"] == 2
+    assert "prompt" in forwarded  # the text model was called, not the first one in the body
 
 
 @pytest.mark.parametrize(("model", "find"), [
     ("text", lambda body: body["prompt"]),
     ("talk", lambda body: body["messages"][0]["content"]),
 ])  # fmt: skip
-def test_a09_nul_is_carried(world: World, model: str, find: Any) -> None:
-    assert "a\0b" in find(heard(world, chat(model=model, messages=[{"role": "user", "content": "a\0b"}])).body)
+def test_a09_nul_is_forwarded(world: World, model: str, find: Any) -> None:
+    assert "a\0b" in find(forward(world, chat(model=model, messages=[{"role": "user", "content": "a\0b"}])).body)
 
 
 @pytest.mark.parametrize("kind", [
@@ -413,12 +413,12 @@ def test_a09_nul_is_carried(world: World, model: str, find: Any) -> None:
     'application/json; charset="utf-8"', "APPLICATION/JSON", "application/json; charset=utf-8; x=y",
     "application/json; x=y; Charset = UTF8", "application/json;", "application/json; charset=utf-8;",
 ])  # fmt: skip
-def test_a10_json_may_say_that_it_is_utf8(world: World, kind: str) -> None:
-    heard(world, chat(), content_type=kind)
+def test_a10_a_charset_of_utf8_is_accepted(world: World, kind: str) -> None:
+    forward(world, chat(), content_type=kind)
 
 
-def test_a11_identity_is_no_encoding(world: World) -> None:
-    heard(world, chat(), content_encoding="identity")
+def test_a11_content_encoding_identity_is_accepted(world: World) -> None:
+    forward(world, chat(), content_encoding="identity")
 
 
 def test_a16_the_role_is_named_and_escaped(world: World) -> None:
@@ -428,17 +428,17 @@ def test_a16_the_role_is_named_and_escaped(world: World) -> None:
 
 
 def test_a18_an_unknown_field_is_forwarded_by_the_default_policy(world: World) -> None:
-    assert heard(world, chat(top_k=5)).body["top_k"] == 5
+    assert forward(world, chat(top_k=5)).body["top_k"] == 5
 
 
 def test_a19_a_data_uri_reaches_a_model_that_takes_messages(world: World) -> None:
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    assert heard(world, said(part)).body["messages"][0]["content"] == [part]
+    assert forward(world, said(part)).body["messages"][0]["content"] == [part]
 
 
-def test_a19_text_may_hold_an_address(world: World) -> None:
+def test_a19_text_may_contain_a_url(world: World) -> None:
     part = {"type": "text", "text": "http://127.0.0.1/ is home"}
-    assert heard(world, said(part)).body["messages"][0]["content"] == [part]
+    assert forward(world, said(part)).body["messages"][0]["content"] == [part]
 
 
 PLACEHOLDERS = (
@@ -449,18 +449,18 @@ PLACEHOLDERS = (
 
 @pytest.mark.parametrize("text", PLACEHOLDERS)
 def test_a22_content_is_delivered_byte_for_byte(world: World, text: str) -> None:
-    talk = heard(world, chat(model="talk", messages=[{"role": "user", "content": text}]))
+    talk = forward(world, chat(model="talk", messages=[{"role": "user", "content": text}]))
     assert talk.body["messages"] == [{"role": "user", "content": text}]
-    templated = heard(world, chat(messages=[{"role": "user", "content": text}]))
+    templated = forward(world, chat(messages=[{"role": "user", "content": text}]))
     assert templated.body["prompt"] == f"<HUMAN>: {text}<eoh>\n<BOT>: "
-    raw = heard(world, {"model": "text", "prompt": text}, "/v1/completions")
+    raw = forward(world, {"model": "text", "prompt": text}, "/v1/completions")
     assert raw.body["prompt"] == text
 
 
 # ---------------------------------------------------------------- A14: names leave no trace
 
 
-def test_a14_names_make_no_series_and_stay_on_their_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a14_unknown_models_add_no_series_and_no_line_breaks(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.post(chat(model="nobody"))
     world.served.wait_until_idle()
     before = _series(world)
@@ -504,13 +504,13 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("sent", EMPTY.values(), ids=EMPTY)
-def test_a03_an_empty_body_is_no_json(world: World, sent: bytes) -> None:
+def test_a03_an_empty_body_is_invalid_json(world: World, sent: bytes) -> None:
     reply = world.raw(sent)
     refused(reply, Case(b"", "invalid_json"))
     assert not reply.closed
 
 
-def test_a_body_in_chunks_is_served(world: World) -> None:
+def test_a_chunked_body_is_accepted(world: World) -> None:
     half = len(BODY) // 2
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (BODY[:half], BODY[half:], b""))
     assert world.raw(head(POST, CHUNKED) + chunks).status == 200
@@ -535,7 +535,7 @@ def test_a12_a13_a_body_over_the_limit_closes_the_connection(world: World, sent:
     assert world.up.request_count == before
 
 
-def test_a13_a_body_of_exactly_the_limit_is_read(world: World) -> None:
+def test_a13_a_body_of_exactly_the_limit_is_accepted(world: World) -> None:
     body = BODY + b" " * (LIMIT - len(BODY))
     assert world.raw(head(POST, b"Content-Length: %d" % LIMIT), body).status == 200
 
@@ -556,7 +556,7 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize("sent", NO_HTTP.values(), ids=NO_HTTP)
-def test_what_is_no_http_gets_an_error_object_and_a_closed_connection(world: World, sent: bytes) -> None:
+def test_invalid_http_gets_an_error_object_and_a_closed_connection(world: World, sent: bytes) -> None:
     before = world.up.request_count
     reply = world.raw(sent)
     assert reply.status == 400
@@ -613,7 +613,7 @@ def test_a20_head_has_no_body(world: World) -> None:
 WEBSOCKET = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Key: AAAA", b"Sec-WebSocket-Version: 13")
 
 
-def test_a20_a_websocket_is_declined(world: World) -> None:
+def test_a20_a_websocket_upgrade_is_refused(world: World) -> None:
     reply = world.raw(head(b"GET /v1/chat/completions", *WEBSOCKET))
     refused(reply, Case(b"", "method_not_allowed", 405))
 
@@ -622,8 +622,8 @@ H2C = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7])
-def test_a_request_that_offers_http2_keeps_its_body(world: World, pieces: int) -> None:
-    """Java's HTTP client offers h2c with every request over plain TCP."""
+def test_a_request_with_an_h2c_upgrade_is_answered_over_http_1(world: World, pieces: int) -> None:
+    """Java's HTTP client sends an h2c upgrade with every request over plain TCP."""
     sent = head(POST, *H2C, LENGTH) + BODY
     step = len(sent) // pieces + 1
     reply = world.raw(*[sent[i : i + step] for i in range(0, len(sent), step)])
@@ -631,17 +631,17 @@ def test_a_request_that_offers_http2_keeps_its_body(world: World, pieces: int) -
     assert not reply.closed
 
 
-def test_requests_behind_an_offer_on_the_same_connection_are_served(world: World) -> None:
+def test_requests_after_an_h2c_upgrade_are_answered(world: World) -> None:
     before = world.up.request_count
     offer = head(POST, *H2C, LENGTH) + BODY
     plain = head(POST, b"Connection: close", LENGTH) + BODY
-    # Read to the end: a client that hangs up after the first answer has given up the others.
+    # Read to the end: a disconnect after the first response would cancel the others.
     assert read_all(world.served.port, offer + offer + plain).count(b"HTTP/1.1 200 OK") == 3
     assert world.up.request_count == before + 3
 
 
-def test_a_long_prompt_is_counted_without_holding_up_others(tmp_path: Path) -> None:  # A21, T15
-    """The tokenizer works in a thread that lets the event loop run."""
+def test_counting_a_long_prompt_does_not_block_other_calls(tmp_path: Path) -> None:  # A21, T15
+    """The tokenizer runs in a thread and releases the GIL."""
     target = f"{{speaks: embedded, path: {ROOT / 'demo' / 'model'}}}"
     config = f"models: {{demo: {{template: sft-demo, targets: [{target}]}}}}"
     with gateway(tmp_path, config) as served, ThreadPoolExecutor(1) as pool:

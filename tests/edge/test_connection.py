@@ -1,4 +1,4 @@
-"""One connection, byte by byte: our own HTTP/1.1 server around a few plain handlers."""
+"""The HTTP/1.1 server with a few simple handlers, tested with raw bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG = 512 * 1024
 
 
 class Served:
-    """A listener in a thread, and what its handlers have seen."""
+    """A server in a thread, and records of its handlers."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -37,9 +37,9 @@ class Served:
         self.ends: list[str] = []
         self.listener: HttpServer | None = None
         self.do: Callable[[Callable[[], object]], object] = lambda what: None
-        """Run something in the loop."""
+        """Run a function in the server's event loop."""
         self.leave: Callable[[], object] = lambda: None
-        """Drain."""
+        """Start the drain."""
 
     async def app(self, asked: HttpRequest) -> None:
         self.said.append(f"{asked.method} {asked.path}")
@@ -101,14 +101,14 @@ class Served:
 
 
 @contextmanager
-def listening(patience: ConnectionTimeouts, look: float = 0.05, drain: float = 0.2) -> Iterator[Served]:
+def listening(timeouts: ConnectionTimeouts, check: float = 0.05, drain: float = 0.2) -> Iterator[Served]:
     served, ready = Served(), threading.Event()
 
     async def main() -> None:
         loop, over = asyncio.get_running_loop(), asyncio.Event()
         bound = socket.socket()
         bound.bind(("127.0.0.1", 0))
-        served.listener = HttpServer(served.app, patience, look)
+        served.listener = HttpServer(served.app, timeouts, check)
         await served.listener.open([bound])
         served.port = bound.getsockname()[1]
         served.do = loop.call_soon_threadsafe
@@ -128,7 +128,7 @@ def listening(patience: ConnectionTimeouts, look: float = 0.05, drain: float = 0
     try:
         yield served
     finally:
-        with suppress(RuntimeError):  # it has left already
+        with suppress(RuntimeError):  # the loop is closed already
             served.leave()
         thread.join(10)
         assert not thread.is_alive()
@@ -156,7 +156,7 @@ def connect(served: Served) -> socket.socket:
 # ---------------------------------------------------------------- requests
 
 
-def test_a_request_may_arrive_in_any_two_pieces(served: Served) -> None:
+def test_a_request_is_read_in_any_two_pieces(served: Served) -> None:
     sent = post(b"hello", b"X-Long: " + b"v" * 20, b"Connection: close")
     for at in range(1, len(sent)):
         with connect(served) as link:
@@ -168,19 +168,19 @@ def test_a_request_may_arrive_in_any_two_pieces(served: Served) -> None:
         assert (reply.status, reply.body, reply.closed) == (200, b"hello", True), at
 
 
-def test_a_request_may_arrive_byte_by_byte(served: Served) -> None:
+def test_a_request_is_read_byte_by_byte(served: Served) -> None:
     reply = exchange(served.port, *[bytes([byte]) for byte in post(b"hello")])
     assert (reply.status, reply.body, reply.closed) == (200, b"hello", False)
 
 
-def test_a_line_serves_one_request_after_the_other(served: Served) -> None:
+def test_a_connection_serves_several_requests(served: Served) -> None:
     with connect(served) as link:
         for text in (b"first", b"second", b"third"):
             link.sendall(post(text))
             assert read_reply(link).body == text
 
 
-def test_requests_that_come_at_once_are_answered_in_order(served: Served) -> None:
+def test_pipelined_requests_are_answered_in_order(served: Served) -> None:
     paths = [b"/slow", b"/stream", b"/unread", b"/slow", b"/echo"]
     sent = b"".join(get(path) for path in paths) + post(b"last", b"Connection: close")
     said = read_all(served.port, sent)
@@ -190,7 +190,7 @@ def test_requests_that_come_at_once_are_answered_in_order(served: Served) -> Non
     assert places == sorted(places)
 
 
-def test_a_crowd_of_requests_at_once_loses_none(served: Served) -> None:
+def test_many_pipelined_requests_are_all_answered(served: Served) -> None:
     sent = get(b"/unread") * 3000 + get(b"/unread", b"Connection: close")
     assert read_all(served.port, sent, seconds=20).count(b"HTTP/1.1 200 OK") == 3001
 
@@ -198,27 +198,27 @@ def test_a_crowd_of_requests_at_once_loses_none(served: Served) -> None:
 OFFER = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AA")
 
 
-def test_a_crowd_of_offers_at_once_loses_none(served: Served) -> None:
+def test_many_pipelined_upgrade_requests_are_all_answered(served: Served) -> None:
     sent = get(b"/unread", *OFFER) * 3000 + get(b"/unread", b"Connection: close")
     assert read_all(served.port, sent, seconds=20).count(b"HTTP/1.1 200 OK") == 3001
 
 
 @pytest.mark.parametrize("short", [1, 5, 6, 30, 80])
-def test_what_comes_before_an_unfinished_request_is_no_part_of_its_head(served: Served, short: int) -> None:
+def test_earlier_requests_do_not_count_towards_the_head_limit(served: Served, short: int) -> None:
     last = post(b"hello", b"X-Last: yes", b"Connection: close")
     sent = post(b"hello") * 3000 + last
     said = read_all(served.port, sent[:-short], sent[-short:], seconds=20)
     assert said.count(b"HTTP/1.1 200 OK") == 3001
 
 
-def test_nothing_is_served_behind_a_request_that_closes(served: Served) -> None:
+def test_requests_after_connection_close_are_not_served(served: Served) -> None:
     before = len(served.said)
     said = read_all(served.port, get(b"/unread", b"Connection: close") + get(b"/unread"))
     assert said.count(b"HTTP/1.1") == 1
     assert len(served.said) == before + 1
 
 
-def test_a_repeated_field_is_joined_and_a_trailer_is_nobodys(served: Served) -> None:
+def test_repeated_header_fields_are_joined_and_trailers_ignored(served: Served) -> None:
     said = exchange(served.port, get(b"/head", b"A: 1", b"a: 2", b"B: 3")).body
     assert said == b"a=1, 2\nb=3\nhost=x"
     chunked = get(b"/head", b"Transfer-Encoding: chunked").replace(b"GET", b"POST")
@@ -228,13 +228,13 @@ def test_a_repeated_field_is_joined_and_a_trailer_is_nobodys(served: Served) -> 
     assert b"authorization" not in both
 
 
-def test_a_query_is_no_part_of_the_path(served: Served) -> None:
+def test_the_query_is_not_part_of_the_path(served: Served) -> None:
     exchange(served.port, get(b"/unread?a=b#c"))
     exchange(served.port, get(b"http://other/unread?a=b"))
     assert served.said[-2:] == ["GET /unread", "GET /unread"]
 
 
-def test_a_client_that_expects_a_word_gets_it(served: Served) -> None:
+def test_expect_100_continue_gets_100_continue(served: Served) -> None:
     with connect(served) as link:
         link.sendall(post(b"hello", b"Expect: 100-continue")[:-5])
         assert link.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -242,12 +242,12 @@ def test_a_client_that_expects_a_word_gets_it(served: Served) -> None:
         assert read_reply(link).body == b"hello"
 
 
-def test_a_client_that_expects_a_word_in_vain_is_hung_up(served: Served) -> None:
+def test_expect_100_continue_without_a_read_body_closes_the_connection(served: Served) -> None:
     reply = exchange(served.port, post(b"hello", b"Expect: 100-continue", path=b"/unread")[:-5])
     assert (reply.status, reply.headers["connection"], reply.closed) == (200, "close", True)
 
 
-def test_a_body_nobody_reads_is_skipped(served: Served) -> None:
+def test_an_unread_body_is_skipped(served: Served) -> None:
     with connect(served) as link:
         for _ in range(2):
             link.sendall(post(b"x" * LONG, path=b"/unread"))
@@ -276,7 +276,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("sent", HEADS.values(), ids=HEADS)
-def test_a_head_is_bounded(served: Served, sent: list[bytes]) -> None:
+def test_an_invalid_or_too_large_head_is_refused(served: Served, sent: list[bytes]) -> None:
     with connect(served) as link:
         for part in sent:
             link.sendall(part)
@@ -298,7 +298,7 @@ FRAMINGS = {
 
 
 @pytest.mark.parametrize("sent", FRAMINGS.values(), ids=FRAMINGS)
-def test_the_framing_of_a_body_is_bounded(served: Served, sent: list[bytes]) -> None:
+def test_invalid_body_framing_is_refused(served: Served, sent: list[bytes]) -> None:
     with connect(served) as link:
         send(link, sent)
         reply = read_reply(link)
@@ -313,7 +313,7 @@ def test_a_body_of_small_chunks_is_read_whole(served: Served, size: int, count: 
     assert (reply.status, reply.body) == (200, b"%d" % (count * size))
 
 
-def test_a_long_head_behind_another_request_is_refused_after_it(served: Served) -> None:
+def test_a_pipelined_head_that_is_too_long_is_refused_in_its_turn(served: Served) -> None:
     said = read_all(served.port, get(b"/slow") + get(b"/echo", FILL))
     assert said.index(b"HTTP/1.1 200 OK") < said.index(b"HTTP/1.1 431 Request Header Fields Too Large")
 
@@ -322,12 +322,12 @@ def test_a_head_of_many_fields_below_the_bound_is_read(served: Served) -> None:
     assert exchange(served.port, get(b"/echo", *[b"X-%d: v" % i for i in range(MAX_FIELDS - 1)])).status == 200
 
 
-def test_a_broken_request_is_refused_when_those_before_it_are_answered(served: Served) -> None:
+def test_a_pipelined_invalid_request_is_refused_in_its_turn(served: Served) -> None:
     said = read_all(served.port, get(b"/slow") + b"NONSENSE\r\n\r\n")
     assert said.index(b"HTTP/1.1 200 OK") < said.index(b"HTTP/1.1 400 Bad Request")
 
 
-def test_a_client_that_leaves_behind_pipelined_requests_is_noticed(served: Served) -> None:
+def test_a_disconnect_after_pipelined_requests_is_detected(served: Served) -> None:
     gone = served.ends.count("ClientGone")
     with connect(served) as link:
         link.sendall(get(b"/never") + get(b"/unread") * (MAX_QUEUED + 2))
@@ -335,7 +335,7 @@ def test_a_client_that_leaves_behind_pipelined_requests_is_noticed(served: Serve
     assert eventually(lambda: served.ends.count("ClientGone") == gone + 1, 20)
 
 
-def test_a_broken_body_ends_its_request(served: Served) -> None:
+def test_an_invalid_chunk_ends_the_request(served: Served) -> None:
     with connect(served) as link:
         link.sendall(get(b"/echo", b"Transfer-Encoding: chunked") + b"2\r\nab\r\n")
         time.sleep(0.05)
@@ -348,7 +348,7 @@ def test_a_broken_body_ends_its_request(served: Served) -> None:
 # ---------------------------------------------------------------- answers
 
 
-def test_a_stream_of_http_1_1_is_chunked_and_keeps_the_line(served: Served) -> None:
+def test_a_stream_over_http_1_1_is_chunked_and_keeps_the_connection(served: Served) -> None:
     with connect(served) as link:
         link.sendall(get(b"/stream") + get(b"/unread", b"Connection: close"))
         said = b""
@@ -360,7 +360,7 @@ def test_a_stream_of_http_1_1_is_chunked_and_keeps_the_line(served: Served) -> N
     assert body.startswith(b"4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\nHTTP/1.1 200 OK")
 
 
-def test_a_stream_of_http_1_0_ends_with_the_line(served: Served) -> None:
+def test_a_stream_over_http_1_0_ends_with_the_connection(served: Served) -> None:
     said = read_all(served.port, get(b"/stream", b"Connection: keep-alive", version=b"1.0"))
     head, _, body = said.partition(b"\r\n\r\n")
     assert b"transfer-encoding" not in head
@@ -377,7 +377,7 @@ def test_head_gets_no_body(served: Served, path: bytes) -> None:
     assert said.count(b"HTTP/1.1 200 OK") == 2
 
 
-def test_an_answer_says_when_and_for_whom(served: Served) -> None:
+def test_a_response_has_a_date_and_a_request_id(served: Served) -> None:
     reply = exchange(served.port, get(b"/unread", b"X-Request-Id: mine"))
     assert reply.headers["x-request-id"] == "mine"
     assert reply.headers["openai-version"] == "2020-10-01"
@@ -386,7 +386,7 @@ def test_an_answer_says_when_and_for_whom(served: Served) -> None:
     assert odd.headers["x-request-id"].startswith("req_")
 
 
-def test_a_reader_that_is_slow_slows_the_writer(served: Served) -> None:
+def test_a_slow_client_applies_back_pressure(served: Served) -> None:
     with connect(served) as link:
         link.sendall(get(b"/endless"))
         link.recv(100)
@@ -400,10 +400,10 @@ def test_a_reader_that_is_slow_slows_the_writer(served: Served) -> None:
     assert eventually(lambda: served.ends[-1:] == ["ClientGone"])
 
 
-def test_answers_are_not_held_back_by_the_kernel(served: Served) -> None:
+def test_connections_use_tcp_nodelay(served: Served) -> None:
     found: list[int] = []
 
-    def look() -> None:
+    def check() -> None:
         assert served.listener is not None
         for line in served.listener.connections:
             sock = line.transport.get_extra_info("socket")
@@ -412,13 +412,13 @@ def test_answers_are_not_held_back_by_the_kernel(served: Served) -> None:
     with connect(served) as link:
         link.sendall(get())
         read_reply(link)
-        served.do(look)
+        served.do(check)
         assert eventually(lambda: found)
     assert set(found) == {1}
 
 
 @pytest.mark.parametrize("path", [b"/never", b"/drip", b"/endless"])
-def test_a_client_that_leaves_ends_the_work(served: Served, path: bytes) -> None:
+def test_a_disconnect_cancels_the_handler(served: Served, path: bytes) -> None:
     served.ends.clear()
     with connect(served) as link:
         link.sendall(get(path))
@@ -426,7 +426,7 @@ def test_a_client_that_leaves_ends_the_work(served: Served, path: bytes) -> None
     assert eventually(lambda: served.ends == ["ClientGone"])
 
 
-# ---------------------------------------------------------------- patience (rows D08, D09), and the end (E02)
+# ---------------------------------------------------------------- timeouts (rows D08, D09), and the end (E02)
 
 
 def waited(served: Served, sent: bytes) -> tuple[bytes, float]:
@@ -436,7 +436,7 @@ def waited(served: Served, sent: bytes) -> tuple[bytes, float]:
 
 WAITS: dict[
     str, tuple[ConnectionTimeouts, bytes, bytes]
-] = {  # what is short, what is sent, what is answered in the end
+] = {  # the short timeout, bytes sent, the response before the close
     "half a head": (ConnectionTimeouts(head=0.2), get()[:-2], b"HTTP/1.1 408"),
     "half a head behind a request": (ConnectionTimeouts(head=0.2), get() + get()[:-2], b"HTTP/1.1 408"),
     "half a head behind a body": (ConnectionTimeouts(head=0.2), post(b"hello") + get()[:-2], b"HTTP/1.1 408"),
@@ -447,12 +447,12 @@ WAITS: dict[
 }
 
 
-@pytest.mark.parametrize(("patience", "sent", "answer"), WAITS.values(), ids=WAITS)
-def test_a_line_is_closed_when_it_waits_too_long(patience: ConnectionTimeouts, sent: bytes, answer: bytes) -> None:
-    with listening(patience) as served:
+@pytest.mark.parametrize(("timeouts", "sent", "answer"), WAITS.values(), ids=WAITS)
+def test_a_connection_is_closed_at_its_timeouts(timeouts: ConnectionTimeouts, sent: bytes, answer: bytes) -> None:
+    with listening(timeouts) as served:
         said, seconds = waited(served, sent)
         assert said[said.rfind(b"HTTP/1.1 ") :].startswith(answer) if answer else said == b""
-        assert 0.15 < seconds < 9  # the shortest of the ordinary waits is 10 s
+        assert 0.15 < seconds < 9  # the shortest default timeout is 10 s
         if b"408" in answer:
             assert b'"code":"request_timeout"' in said
         if "head" not in str(answer):
@@ -460,12 +460,12 @@ def test_a_line_is_closed_when_it_waits_too_long(patience: ConnectionTimeouts, s
             assert eventually(lambda: not served.listener.connections)
 
 
-def test_a_slow_answer_is_not_an_idle_line() -> None:
-    with listening(ConnectionTimeouts(0.05, 0.05, 0.05), look=0.01) as served:
+def test_a_slow_handler_is_not_an_idle_connection() -> None:
+    with listening(ConnectionTimeouts(0.05, 0.05, 0.05), check=0.01) as served:
         assert exchange(served.port, get(b"/slow")).body == b"slow"
 
 
-def test_idle_lines_and_half_heads_keep_nobody_out(served: Served) -> None:
+def test_idle_connections_do_not_block_new_ones(served: Served) -> None:
     links = [connect(served) for _ in range(400)]
     for link in links[:100]:
         link.sendall(get()[:-2])
@@ -480,7 +480,7 @@ def drained(served: Served) -> None:
     assert eventually(lambda: served.listener._state.draining)
 
 
-def test_draining_closes_idle_lines_and_lets_answers_end() -> None:
+def test_draining_closes_idle_connections_and_finishes_responses() -> None:
     with listening(ConnectionTimeouts(), drain=30) as served, connect(served) as idle, connect(served) as busy:
         idle.sendall(get())
         read_reply(idle)
@@ -492,7 +492,7 @@ def test_draining_closes_idle_lines_and_lets_answers_end() -> None:
         assert (reply.body, reply.headers["connection"], reply.closed) == (b"slow", "close", True)
 
 
-def test_what_still_runs_after_the_drain_is_told_so() -> None:
+def test_requests_that_outlast_the_drain_get_server_draining() -> None:
     with listening(ConnectionTimeouts(), drain=0.2) as served, connect(served) as begun, connect(served) as waiting:
         begun.sendall(get(b"/drip"))
         waiting.sendall(get(b"/never"))
@@ -509,13 +509,13 @@ def test_what_still_runs_after_the_drain_is_told_so() -> None:
 # ---------------------------------------------------------------- clients that do not behave
 
 
-def test_a_client_that_takes_no_answers_gets_no_more_of_them(served: Served) -> None:
+def test_requests_of_a_client_that_reads_no_responses_are_not_read(served: Served) -> None:
     asked, before = 400, len(served.said)
     with connect(served) as link:
         sending = threading.Thread(target=link.sendall, args=(get(b"/heavy") * asked,))
         sending.start()
         time.sleep(0.5)
-        assert len(served.said) - before < asked / 2  # 80 MB are waiting to be asked for, not to be taken
+        assert len(served.said) - before < asked / 2  # the other requests were not read
         taken = 0
         while taken < asked * 200_000:
             more = link.recv(1 << 20)
@@ -525,7 +525,7 @@ def test_a_client_that_takes_no_answers_gets_no_more_of_them(served: Served) -> 
     assert eventually(lambda: len(served.said) - before == asked)
 
 
-def test_a_client_that_takes_nothing_for_long_is_cut(served: Served) -> None:
+def test_a_client_that_reads_nothing_is_disconnected_at_the_write_timeout(served: Served) -> None:
     with listening(ConnectionTimeouts(idle=0.3)) as short:
         link = connect(short)
         link.sendall(get(b"/heavy") * 60)
@@ -534,7 +534,7 @@ def test_a_client_that_takes_nothing_for_long_is_cut(served: Served) -> None:
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
-def test_a_client_that_leaves_with_requests_ahead_is_heard(served: Served, ahead: int) -> None:
+def test_a_disconnect_with_pipelined_requests_is_detected(served: Served, ahead: int) -> None:
     ends = len(served.ends)
     link = connect(served)
     link.sendall(get(b"/never") * (1 + ahead))
@@ -543,8 +543,8 @@ def test_a_client_that_leaves_with_requests_ahead_is_heard(served: Served, ahead
     assert eventually(lambda: served.ends[ends:] == ["ClientGone"])
 
 
-def test_a_client_that_leaves_behind_a_large_body_is_heard(served: Served) -> None:
-    body = b"x" * (MAX_BUFFERED + 1)  # its last byte is the one too many: reading stops with a body that is whole
+def test_a_disconnect_after_a_large_body_is_detected(served: Served) -> None:
+    body = b"x" * (MAX_BUFFERED + 1)  # one byte over the limit: reading pauses with a complete body
     for _ in range(20):
         ends, link = len(served.ends), connect(served)
         link.sendall(post(body, path=b"/never"))
@@ -553,7 +553,7 @@ def test_a_client_that_leaves_behind_a_large_body_is_heard(served: Served) -> No
         assert eventually(lambda: served.ends[ends:] == ["ClientGone"])  # noqa: B023  # used at once
 
 
-def test_a_body_that_breaks_behind_an_early_answer_gets_no_second_one(
+def test_an_invalid_body_after_an_early_response_gets_no_second_response(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     with connect(served) as link:

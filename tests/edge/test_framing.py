@@ -1,4 +1,4 @@
-"""Where does one request end and the next begin? Our server's reading of random bytes beside that of h11.
+"""Request framing: the server reads random bytes as h11 does.
 
 What ours takes, h11 has to read alike, in whatever pieces the bytes arrive: a difference is how requests are smuggled
 past a proxy. Ours may refuse what h11 takes: bare line feeds, methods and targets that do not exist, what follows a
@@ -26,7 +26,7 @@ from gateway.edge.http_request import HttpRequest
 
 SEEDS = range(10)
 CASES = 200
-"""Of each seed."""
+"""Cases for each seed."""
 
 Taken = tuple[bytes, bytes, bytes]
 """Method, path and body of a request that was read to its end."""
@@ -34,7 +34,7 @@ Taken = tuple[bytes, bytes, bytes]
 
 @dataclass
 class Reading:
-    """What a server has made of some bytes."""
+    """The requests that a server read from some bytes."""
 
     taken: list[Taken]
     refused: bool
@@ -60,7 +60,7 @@ BYTES = b"\r\n \t:;,0159aFxX/\x00\x7f\xff"
 
 
 def whole(rng: random.Random) -> bytes:
-    """One request as it should be."""
+    """One valid request."""
     method = rng.choice(METHODS)
     lines = [method + b" " + rng.choice(PATHS) + b" HTTP/1.1", b"Host: x", *rng.sample(FIELDS[1:], rng.randrange(3))]
     body = b""
@@ -82,7 +82,7 @@ def whole(rng: random.Random) -> bytes:
 
 
 def bent(rng: random.Random, data: bytes) -> bytes:
-    """The bytes with something changed, put in, left out or said twice."""
+    """The bytes with a random change, insertion, deletion or repetition."""
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(data) + 1)
         ends = [found.end() for found in re.finditer(b"\r\n", data)] or [0]
@@ -102,7 +102,7 @@ def bent(rng: random.Random, data: bytes) -> bytes:
 
 
 def cases(seed: int) -> Iterator[tuple[bytes, bool]]:
-    """Bytes, and whether they are requests as they should be."""
+    """Bytes, and whether they are valid requests."""
     rng = random.Random(seed)
     for number in range(CASES):
         data = b"".join(whole(rng) for _ in range(rng.randrange(1, 4)))
@@ -110,7 +110,7 @@ def cases(seed: int) -> Iterator[tuple[bytes, bool]]:
 
 
 def slicings(seed: int, data: bytes) -> Iterator[list[bytes]]:
-    """All at once, byte by byte, and in random pieces."""
+    """The bytes as one piece, byte by byte, and in random pieces."""
     rng = random.Random(seed)
     yield [data]
     yield [bytes([byte]) for byte in data]
@@ -122,7 +122,7 @@ def slicings(seed: int, data: bytes) -> Iterator[list[bytes]]:
 
 
 class Wire(asyncio.Transport):
-    """A connection's other end: it keeps what is written."""
+    """A transport that keeps the written bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,14 +139,14 @@ class Wire(asyncio.Transport):
         self.closed = True
 
     def pause_reading(self) -> None:
-        """All pieces come, however slowly they are read."""
+        """Does nothing: all pieces are delivered at once."""
 
     def resume_reading(self) -> None:
         """See ``pause_reading``."""
 
 
 async def ours(pieces: Sequence[bytes]) -> Reading:
-    """What a connection of our server reads."""
+    """The requests that the gateway's server reads."""
     taken: list[Taken] = []
 
     async def app(asked: HttpRequest) -> None:
@@ -186,11 +186,11 @@ LENIENT = (
     (re.compile(rb"\A[\r\n]+"), b""),  # blank lines before a request (RFC 9112, 2.2)
     (re.compile(rb"\A([A-Z]+) +(\S+) +(?=HTTP/)"), rb"\1 \2 "),  # several spaces in its first line (RFC 9112, 3)
 )
-"""What ours forgives and h11 does not, as changes of the bytes before a request."""
+"""Deviations that the gateway's server accepts and h11 refuses, as changes of the bytes before a request."""
 
 
 def theirs(data: bytes) -> list[Taken]:
-    """What h11 reads of the same bytes."""
+    """The requests that h11 reads from the same bytes."""
     taken: list[Taken] = []
     while True:
         for pattern, plain in LENIENT:
@@ -225,7 +225,7 @@ def path(target: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_taken_is_read_as_h11_reads_it(seed: int) -> None:
+def test_accepted_requests_are_read_as_by_h11(seed: int) -> None:
     async def compare() -> None:
         for data, good in cases(seed):
             reference = theirs(data)

@@ -1,4 +1,4 @@
-"""Who gets in? Client keys, as seen from outside."""
+"""Client keys over HTTP."""
 
 from __future__ import annotations
 
@@ -76,37 +76,37 @@ def test_every_wrong_key_gets_the_same_answer(served: Gateway, headers: dict[str
     assert (error["type"], error["code"], error["param"]) == ("authentication_error", "invalid_api_key", None)
 
 
-def test_a_key_in_the_query_opens_nothing(served: Gateway) -> None:
+def test_a_key_in_the_query_is_refused(served: Gateway) -> None:
     assert served.http.get("/v1/models", params={"api_key": "gk_all"}).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings", "/v1/render", "/v1/chat/completions"])
-def test_the_key_is_asked_for_before_the_body_is_read(served: Gateway, path: str) -> None:
+def test_the_key_is_checked_before_the_body_is_read(served: Gateway, path: str) -> None:
     assert served.http.post(path, content=b"{").status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/open-a", "/v1/models/nobody"])
-def test_the_catalogue_wants_a_key(served: Gateway, path: str) -> None:
+def test_the_model_list_requires_a_key(served: Gateway, path: str) -> None:
     assert served.http.get(path).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
-def test_health_wants_no_key(served: Gateway, path: str) -> None:
+def test_health_requires_no_key(served: Gateway, path: str) -> None:
     assert served.http.get(path).status_code == 200
 
 
-def test_metrics_beside_the_models_want_a_key_too(served: Gateway) -> None:
+def test_metrics_on_the_main_listener_require_a_key(served: Gateway) -> None:
     assert served.http.get("/metrics").status_code == 401
     answer = served.http.get("/metrics", headers={"authorization": "Bearer gk_all"})
     assert "gateway_requests_total" in answer.text
 
 
 @pytest.mark.parametrize("spelled", ["Bearer gk_all", "bearer gk_all", "Bearer  gk_all"])
-def test_a_key_lets_in(served: Gateway, spelled: str) -> None:
+def test_a_valid_key_is_accepted(served: Gateway, spelled: str) -> None:
     assert call(served, {"authorization": spelled}).status_code == 200
 
 
-def test_models_are_those_the_key_may_see(served: Gateway) -> None:
+def test_the_model_list_shows_the_models_of_the_key(served: Gateway) -> None:
     def names(key: str) -> list[str]:
         return [card["id"] for card in served.http.get("/v1/models", headers=bearer(key)).json()["data"]]
 
@@ -114,7 +114,7 @@ def test_models_are_those_the_key_may_see(served: Gateway) -> None:
     assert names("some") == ["open-a", "open-b", "one"]
 
 
-def test_a_model_out_of_reach_looks_like_none(served: Gateway) -> None:
+def test_a_model_the_key_may_not_use_is_not_found(served: Gateway) -> None:
     def answers(name: str) -> list[tuple[int, str]]:
         body = {"model": name, "messages": [{"role": "user", "content": "x"}]}
         replies = (
@@ -128,14 +128,14 @@ def test_a_model_out_of_reach_looks_like_none(served: Gateway) -> None:
     assert {status for status, _ in answers("secret")} == {404}
 
 
-def test_the_path_names_a_model_under_the_same_key(served: Gateway) -> None:
+def test_a_model_in_the_path_is_checked_against_the_key(served: Gateway) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}]}
     assert served.http.post("/one/v1/chat/completions", json=body, headers=bearer("some")).status_code == 200
     assert served.http.post("/secret/v1/chat/completions", json=body, headers=bearer("some")).status_code == 404
     assert served.http.post("/one/v1/chat/completions", json=body).status_code == 401
 
 
-BELOW = {  # what is asked below a model's name: (method, path, body)
+BELOW = {  # requests below a model's path: (method, path, body)
     "chat": ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
     "chat, another model in the body": ("POST", "/v1/chat/completions", {"model": "open-a", "messages": []}),
     "chat, no body": ("POST", "/v1/chat/completions", None),
@@ -151,7 +151,7 @@ BELOW = {  # what is asked below a model's name: (method, path, body)
 
 @pytest.mark.parametrize(("method", "path", "body"), BELOW.values(), ids=BELOW)
 @pytest.mark.parametrize("headers", [{}, bearer("some")], ids=["without a key", "with a key"])
-def test_a_path_does_not_tell_which_models_there_are(
+def test_a_path_does_not_reveal_which_models_exist(
     served: Gateway, headers: dict[str, str], method: str, path: str, body: dict[str, object] | None
 ) -> None:
     def answer(name: str) -> tuple[int, str]:
@@ -163,7 +163,7 @@ def test_a_path_does_not_tell_which_models_there_are(
         assert answer("secret")[0] == (404 if headers else 401)
 
 
-def test_a_call_below_a_model_out_of_reach_is_recorded(served: Gateway) -> None:
+def test_a_call_to_a_model_the_key_may_not_use_is_recorded(served: Gateway) -> None:
     before = served.metric("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")
     served.http.post("/secret/v1/chat/completions", json={"messages": []})
     after = served.metric("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")

@@ -1,4 +1,4 @@
-"""What does the catalogue tell of a model?"""
+"""``/v1/models`` and the entries of models."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ CARDS = {
 
 
 @pytest.mark.parametrize(("path", "expected"), CARDS.items(), ids=CARDS)
-def test_a_model_has_a_card_under_every_base_address(served: Gateway, path: str, expected: dict[str, object]) -> None:
+def test_a_model_has_an_entry_under_every_base_path(served: Gateway, path: str, expected: dict[str, object]) -> None:
     assert card(served, path) == expected
 
 
 @pytest.mark.parametrize("base", ["", "/told", "/org/bare"])
-def test_the_list_holds_the_cards(served: Gateway, base: str) -> None:
+def test_the_list_contains_the_entries(served: Gateway, base: str) -> None:
     cards = served.http.get(f"{base}/v1/models").json()["data"]
     assert [{key: value for key, value in one.items() if key != "created"} for one in cards] == [TOLD, BARE]
 
@@ -60,18 +60,18 @@ def test_the_list_holds_the_cards(served: Gateway, base: str) -> None:
 @pytest.mark.parametrize("path", [
     "/v1/models/nobody", "/v1/models/", "/nobody/v1/models", "/nobody/v1/models/told", "/told/v1/models/nobody",
 ])  # fmt: skip
-def test_what_is_not_there_is_not_found(served: Gateway, path: str) -> None:
+def test_unknown_paths_and_models_are_not_found(served: Gateway, path: str) -> None:
     answer = served.http.get(path)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
 
 @pytest.mark.parametrize("body", [{}, {"model": None}, {"model": "told"}], ids=["absent", "null", "the same"])
-def test_the_path_names_the_model_where_the_body_does_not(served: Gateway, body: dict[str, object]) -> None:
+def test_the_path_gives_the_model_if_the_body_has_none(served: Gateway, body: dict[str, object]) -> None:
     asked = {"messages": [{"role": "user", "content": "hi"}], **body}
     answer = served.http.post("/told/v1/chat/completions", json=asked)
     assert (answer.status_code, answer.json()["model"]) == (200, "told")
 
 
-def test_a_script_without_a_document_is_no_embedding(served: Gateway) -> None:
+def test_a_script_without_a_document_cannot_embed(served: Gateway) -> None:
     answer = served.http.post("/v1/embeddings", json={"model": "told", "input": "hi"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid_response")

@@ -1,4 +1,4 @@
-"""Do the headers of an answer tell what was prepared, and how far the call is?"""
+"""The ``x-gateway-*`` headers of a response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.wire.requests import read_chat, read_completion
 ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", generate=True))
 STRING = TemplateSpec("t", "meta", round=ROUND, digest="0123456789ab")
 MESSAGES = TemplateSpec("c", "chat", digest="ba9876543210")
-CASES: dict[str, tuple[TemplateSpec, dict[str, Any], str]] = {  # template, fields, the template that is told
+CASES: dict[str, tuple[TemplateSpec, dict[str, Any], str]] = {  # template, fields, template header
     "a text": (STRING, {"messages": [{"role": "user", "content": "1+1=?"}]}, "t@sha256:0123456789ab"),
     "signs of all kinds": (
         STRING,
@@ -41,15 +41,15 @@ def prepared(template: TemplateSpec, fields: dict[str, Any]) -> tuple[Route, Pre
     return route, asyncio.run(prepare(route, call))
 
 
-def told(block: bytes) -> dict[str, str]:
+def headers_of(block: bytes) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in block.decode("ascii").split("\r\n")[:-1])
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_hash_is_that_of_what_was_prepared(case: str) -> None:
+def test_the_hash_header_is_the_hash_of_the_prepared_prompt(case: str) -> None:
     template, fields, name = CASES[case]
     route, made = prepared(template, fields)
-    assert told(provenance(route, made)) == {
+    assert headers_of(provenance(route, made)) == {
         "x-gateway-model": "m",
         "x-gateway-template": name,
         "x-gateway-policy": "p",
@@ -57,7 +57,7 @@ def test_the_hash_is_that_of_what_was_prepared(case: str) -> None:
     }
 
 
-def test_a_call_under_way_tells_its_target_and_its_times() -> None:
+def test_a_running_call_has_target_and_time_headers() -> None:
     now = [100.0]
     timeline = CallTimeline("chat", "r", 100.0, lambda: now[0])
     timeline.backend_opening()
@@ -68,7 +68,7 @@ def test_a_call_under_way_tells_its_target_and_its_times() -> None:
     timeline.backend_closed()
     now[0] = 100.0116
     template, fields, _ = CASES["a text"]
-    rows = told(provenance(*prepared(template, fields), timeline))
+    rows = headers_of(provenance(*prepared(template, fields), timeline))
     assert list(rows.items())[4:] == [
         ("x-gateway-target", "m/0"),
         ("x-gateway-attempts", "2"),

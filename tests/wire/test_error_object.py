@@ -1,4 +1,4 @@
-"""How do errors, and clients' words inside them, look on the wire?"""
+"""OpenAI's error object, and text of clients inside it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUOTED = {
 
 
 @pytest.mark.parametrize(("name", "shown"), QUOTED.values(), ids=QUOTED)
-def test_a_clients_name_is_short_printable_ascii(name: str, shown: str) -> None:
+def test_a_name_from_a_client_is_shown_as_short_printable_ascii(name: str, shown: str) -> None:
     assert quoted(name) == shown
 
 
@@ -56,5 +56,5 @@ PLAIN = {
 
 
 @pytest.mark.parametrize(("key", "shown"), PLAIN.values(), ids=PLAIN)
-def test_a_clients_key_shows_letters_only(key: str, shown: str) -> None:
+def test_a_key_name_from_a_client_is_shown_as_letters(key: str, shown: str) -> None:
     assert plain(key) == shown

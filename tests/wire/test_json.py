@@ -1,4 +1,4 @@
-"""Which bodies are JSON we can trust?"""
+"""Strict parsing of JSON bodies."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
 
 
 @pytest.mark.parametrize(("body", "error", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_body_we_cannot_trust_is_refused(body: bytes, error: type[RequestError], said: str) -> None:
+def test_an_invalid_body_is_refused(body: bytes, error: type[RequestError], said: str) -> None:
     with pytest.raises(error) as raised:
         parse_object(body)
     assert type(raised.value) is error
@@ -88,7 +88,7 @@ def test_an_object_is_read(body: bytes, value: dict[str, Any]) -> None:
     assert parse_object(body) == value
 
 
-def test_sixty_four_levels_are_read() -> None:
+def test_64_levels_are_accepted() -> None:
     value: Any = parse_object(b'{"a":' * MAX_DEPTH + b"1" + b"}" * MAX_DEPTH)
     for _ in range(MAX_DEPTH):
         value = value["a"]
@@ -113,5 +113,5 @@ def test_a_number_that_lost_digits_is_named(value: Any, param: str) -> None:
 
 
 @pytest.mark.parametrize("value", [2**63, 1e18, 0.1, -5, "1e20", None, True, {"a": [1, {"b": "c"}]}])
-def test_other_values_pass(value: Any) -> None:
+def test_other_values_are_accepted(value: Any) -> None:
     refuse_lost_digits(value, "x")

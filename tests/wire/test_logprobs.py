@@ -1,4 +1,4 @@
-"""Log probabilities keep every number, in both shapes."""
+"""Log probabilities in the forms of completions and of chat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.core.errors import UpstreamInvalidResponse
 from gateway.core.events import TokenLogprob
 from gateway.wire.logprobs import from_chat, from_completions, to_chat, to_completions
 
-COMPLETIONS: dict[str, dict[str, Any]] = {  # each comes back as it is
+COMPLETIONS: dict[str, dict[str, Any]] = {  # written as they were read
     "echo, the first is null": {
         "tokens": ["<s>", "1", "+"],
         "token_logprobs": [None, -0.1234567890123, -9999.0],
@@ -32,13 +32,13 @@ COMPLETIONS: dict[str, dict[str, Any]] = {  # each comes back as it is
 
 
 @pytest.mark.parametrize("shape", COMPLETIONS.values(), ids=COMPLETIONS.keys())
-def test_completions_arrays_come_back_as_they_were(shape: dict[str, Any]) -> None:
+def test_completions_arrays_are_written_as_they_were_read(shape: dict[str, Any]) -> None:
     back = to_completions(from_completions(shape))
     assert back == shape
     assert [type(number) for number in back["token_logprobs"]] == [type(number) for number in shape["token_logprobs"]]
 
 
-def test_absent_and_null_arrays_say_nothing() -> None:
+def test_absent_and_null_arrays_give_no_logprobs() -> None:
     assert from_completions({}) == ()
     assert from_completions({"tokens": ["a"], "text_offset": None}) == (TokenLogprob("a", None),)
 
@@ -65,7 +65,7 @@ CHAT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("shape", CHAT.values(), ids=CHAT.keys())
-def test_chat_objects_come_back_as_they_were(shape: dict[str, Any]) -> None:
+def test_chat_objects_are_written_as_they_were_read(shape: dict[str, Any]) -> None:
     assert to_chat(from_chat(shape) or ()) == shape
 
 
@@ -75,7 +75,7 @@ def test_null_content_is_none_and_refusal_is_read_by_name() -> None:
     assert from_chat({"refusal": [entry]}, "refusal") == (TokenLogprob("No", -0.1),)
 
 
-def test_completions_become_chat_with_the_bytes_that_are_certain() -> None:
+def test_completions_logprobs_become_chat_logprobs_with_known_bytes() -> None:
     tokens = from_completions(
         {"tokens": ["é", "\ufffd"], "token_logprobs": [-0.5, -1.5], "top_logprobs": [{"é": -0.5}, {"\ud83d": -1.5}]}
     )
@@ -90,7 +90,7 @@ def test_completions_become_chat_with_the_bytes_that_are_certain() -> None:
     assert second["top_logprobs"][0]["bytes"] is None
 
 
-def test_of_alternatives_that_look_alike_the_better_stands_in_completions() -> None:
+def test_of_alternatives_with_equal_text_completions_keep_the_best() -> None:
     tokens = (TokenLogprob("\ufffd", -1.0, (("\ufffd", -1.0, (1,)), ("\ufffd", -2.0, (2,)))),)
     assert to_completions(tokens)["top_logprobs"] == [{"\ufffd": -1.0}]
 
@@ -119,12 +119,12 @@ BAD_CHAT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("shape", BAD_COMPLETIONS.values(), ids=BAD_COMPLETIONS.keys())
-def test_arrays_that_do_not_fit_are_refused(shape: dict[str, Any]) -> None:
+def test_arrays_of_different_lengths_or_types_are_refused(shape: dict[str, Any]) -> None:
     with pytest.raises(UpstreamInvalidResponse, match="the model's server sent"):
         from_completions(shape)
 
 
 @pytest.mark.parametrize("shape", BAD_CHAT.values(), ids=BAD_CHAT.keys())
-def test_objects_that_do_not_fit_are_refused(shape: dict[str, Any]) -> None:
+def test_invalid_logprob_objects_are_refused(shape: dict[str, Any]) -> None:
     with pytest.raises(UpstreamInvalidResponse, match="the model's server sent"):
         from_chat(shape)

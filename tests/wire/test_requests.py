@@ -1,4 +1,4 @@
-"""What did the client ask for? Bodies in, calls out."""
+"""Reading a request body into a ``Call``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def embedding(**fields: Any) -> Call:
     return read_embedding({"model": "m", "input": "hi", **fields}, request_id="r", received=1.5)
 
 
-def test_the_smallest_chat() -> None:
+def test_a_minimal_chat_body_becomes_a_call() -> None:
     call = chat()
     assert (call.endpoint, call.model, call.request_id, call.received) == ("chat", "m", "r", 1.5)
     assert (call.n, call.stops, call.stream, call.include_usage, call.explain) == (1, (), False, False, False)
@@ -69,7 +69,7 @@ def test_a_chat_body_becomes_a_call(fields: dict[str, Any], attribute: str, valu
     assert (dict(found) if isinstance(value, dict) else found) == value
 
 
-def test_whole_numbers_stay_whole() -> None:
+def test_integers_stay_integers() -> None:
     assert type(chat(temperature=1).params["temperature"]) is int
     assert type(chat(temperature=1.0).params["temperature"]) is float
 
@@ -120,7 +120,7 @@ PROMPTS: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
 
 
 @pytest.mark.parametrize(("prompt", "prompts", "is_list"), PROMPTS.values(), ids=PROMPTS)
-def test_prompts_come_in_four_shapes(prompt: Any, prompts: tuple[Any, ...], is_list: bool) -> None:
+def test_a_prompt_has_one_of_four_forms(prompt: Any, prompts: tuple[Any, ...], is_list: bool) -> None:
     call = completion(prompt=prompt)
     assert (call.prompts, call.prompt_is_list, call.dialogue) == (prompts, is_list, None)
 
@@ -133,7 +133,7 @@ def test_a_completion_takes_more_stops_and_its_own_parameters() -> None:
     assert dict(call.unknown) == {"prompt_logprobs": 1}
 
 
-def test_an_embedding_passes_untouched() -> None:
+def test_an_embedding_body_is_not_changed() -> None:
     call = embedding(input=["a", "b"], dimensions=5, encoding_format="base64", extra=1)
     assert call.endpoint == "embeddings"
     assert dict(call.params) == {"input": ["a", "b"], "dimensions": 5, "encoding_format": "base64"}
@@ -148,7 +148,7 @@ def test_an_embedding_may_ask_for_an_explanation() -> None:
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
-    # reader, fields, error, param, what the message holds
+    # reader, fields, error, param, part of the message
     "both ends of a turn": (
         chat, {"add_generation_prompt": True, "continue_final_message": True}, InvalidValue, "continue_final_message",
         "exclude each other",
@@ -194,7 +194,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
 
 
 @pytest.mark.parametrize(("read", "fields", "error", "param", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_field_that_is_wrong_is_named(
+def test_an_invalid_field_is_named(
     read: Any, fields: dict[str, Any], error: type[RequestError], param: str, said: str
 ) -> None:
     with pytest.raises(error) as raised:
@@ -207,18 +207,18 @@ def test_a_field_that_is_wrong_is_named(
 
 @pytest.mark.parametrize(
     ("read", "name"),
-    # A chat may bring variables for a template; whether there is one that takes them is seen later.
+    # A chat may have template variables; whether its template takes them is checked later.
     [(read, name) for read in (chat, completion, embedding) for name in sorted(FORBIDDEN)
      if (read, name) != (chat, "chat_template_kwargs")],
 )  # fmt: skip
-def test_what_the_operator_sets_is_refused_everywhere(read: Any, name: str) -> None:
+def test_operator_settings_are_refused_on_every_endpoint(read: Any, name: str) -> None:
     with pytest.raises(ForbiddenParameter) as raised:
         read(**{name: "anything"})
     assert raised.value.param == name
     assert "anything" not in raised.value.message
 
 
-def test_variables_for_the_template_come_with_the_dialogue() -> None:
+def test_template_variables_are_part_of_the_dialogue() -> None:
     call = chat(gateway={"variables": {"context": "C", "n": 1}, "explain": True})
     assert call.dialogue is not None
     assert dict(call.dialogue.options.variables) == {"context": "C", "n": 1}
@@ -227,13 +227,13 @@ def test_variables_for_the_template_come_with_the_dialogue() -> None:
 
 
 @pytest.mark.parametrize("read", [completion, embedding])
-def test_variables_without_a_template_are_refused(read: Any) -> None:
+def test_template_variables_without_a_template_are_refused(read: Any) -> None:
     with pytest.raises(InvalidValue) as caught:
         read(gateway={"variables": {"a": "b"}})
     assert caught.value.param == "gateway.variables"
 
 
-def test_variables_are_a_mapping() -> None:
+def test_template_variables_must_be_a_mapping() -> None:
     with pytest.raises(InvalidValue) as caught:
         chat(gateway={"variables": ["a"]})
     assert caught.value.param == "gateway.variables"

@@ -1,4 +1,4 @@
-"""Answers as bodies and as frames of a stream."""
+"""Answers as JSON bodies and as frames of a stream."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ DELTAS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize(("events", "expected"), DELTAS.values(), ids=DELTAS)
-def test_chat_deltas(events: list[Event], expected: list[dict[str, Any]]) -> None:
+def test_events_become_chat_deltas(events: list[Event], expected: list[dict[str, Any]]) -> None:
     assert deltas(stream(writer("chat"), *events)) == expected
 
 
@@ -82,7 +82,7 @@ def test_chunks_share_an_envelope() -> None:
             assert "usage" not in chunk
 
 
-def test_usage_comes_last_without_choices_if_asked_for() -> None:
+def test_requested_usage_is_the_last_chunk_without_choices() -> None:
     events = (Delta(0, "a"), Usage(1, 2), Finish(0, "stop"))
     *chunks, last = stream(writer("chat", usage=True), *events)
     assert [chunk["usage"] for chunk in chunks] == [None, None]
@@ -91,25 +91,25 @@ def test_usage_comes_last_without_choices_if_asked_for() -> None:
     assert len(stream(writer("chat"), *events)) == 2
 
 
-def test_usage_that_nobody_counted_is_left_out() -> None:
+def test_unknown_usage_is_left_out() -> None:
     assert writer("chat", usage=True).usage() == b""
 
 
-def test_the_last_usage_counts() -> None:
+def test_the_last_usage_is_written() -> None:
     assert stream(writer("chat", usage=True), Usage(1, 1), Usage(1, 5))[0]["usage"]["completion_tokens"] == 5
 
 
-def test_events_without_a_frame_say_nothing() -> None:
+def test_events_without_content_give_no_frame() -> None:
     one = writer("completions")
     assert one.frames([Begun("t"), Usage(1, 1)]) == b""
 
 
-def test_an_explanation_goes_with_the_first_chunk_only() -> None:
+def test_only_the_first_chunk_has_the_explanation() -> None:
     chunks = stream(writer("chat", gateway=lambda: {"prompt": "p"}), Begun("t"), Delta(0, "a"), Delta(0, "b"))
     assert [chunk.get("gateway") for chunk in chunks] == [{"prompt": "p"}, None]
 
 
-def test_completion_chunks_carry_text_and_logprobs() -> None:
+def test_completion_chunks_have_text_and_logprobs() -> None:
     chunks = stream(writer("completions"), Delta(1, "a", (TOKEN,), extras={"token_ids": [5]}), Finish(1, "length"))
     first, last = (chunk["choices"][0] for chunk in chunks)
     assert (first["index"], first["text"], first["finish_reason"], first["token_ids"]) == (1, "a", None, [5])
@@ -117,7 +117,7 @@ def test_completion_chunks_carry_text_and_logprobs() -> None:
     assert last == {"index": 1, "text": "", "logprobs": None, "finish_reason": "length"}
 
 
-def test_a_frame_is_one_line_whatever_it_holds() -> None:
+def test_a_frame_is_one_line_for_every_text() -> None:
     said = writer("chat").frames([Delta(0, "a\n\ndata: [DONE]\r\n\u2028ü\0")])
     assert said.startswith(b"data: {")
     assert said.endswith(b"}\n\n")
@@ -134,7 +134,7 @@ def whole(endpoint: str, *choices: Choice, usage: Usage | None = None, **more: A
     return writer(endpoint, **more).whole(Completion(choices, usage, begun))
 
 
-def test_a_whole_chat() -> None:
+def test_a_chat_completion_is_written_as_one_body() -> None:
     body = whole("chat", Choice(0, "hi", Finish(0, "stop")), usage=Usage(1, 2))
     assert body == {
         **ENVELOPE,
@@ -147,7 +147,7 @@ def test_a_whole_chat() -> None:
     }  # fmt: skip
 
 
-def test_a_whole_completion() -> None:
+def test_a_completion_is_written_as_one_body() -> None:
     body = whole("completions", Choice(0, "a", Finish(0, "stop")), Choice(1, "b", Finish(1, "length"), (TOKEN,)))
     assert body["object"] == "text_completion"
     assert [(c["index"], c["text"], c["finish_reason"]) for c in body["choices"]] == [(0, "a", "stop"),
@@ -173,14 +173,14 @@ def test_content_is_null_beside_tool_calls_only(choice: Choice, content: Any) ->
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(None, ["a", "b", "c"]), (0, []), (2, ["a", "b"]), (20, ["a", "b", "c"])])
-def test_only_as_many_alternatives_as_were_asked_for_are_shown(asked: int | None, shown: list[str]) -> None:
+def test_only_the_requested_number_of_alternatives_is_written(asked: int | None, shown: list[str]) -> None:
     choice = Choice(0, "a", Finish(0, "stop"), (TOKEN,))
     entry = whole("chat", choice, top_logprobs=asked)["choices"][0]["logprobs"]["content"][0]
     assert entry["token"] == "a"
     assert [top["token"] for top in entry["top_logprobs"]] == shown
 
 
-def test_a_whole_answer_explains_itself_if_asked() -> None:
+def test_a_whole_answer_has_the_explanation_if_requested() -> None:
     assert whole("chat", gateway=lambda: {"prompt": "p"})["gateway"] == {"prompt": "p"}
     assert "gateway" not in whole("chat")
 
@@ -199,7 +199,7 @@ USAGES = {
 
 
 @pytest.mark.parametrize(("usage", "body"), USAGES.values(), ids=USAGES)
-def test_usage_says_who_counted(usage: Usage, body: dict[str, Any]) -> None:
+def test_usage_gives_its_source(usage: Usage, body: dict[str, Any]) -> None:
     assert usage_object(usage) == body
 
 
@@ -218,7 +218,7 @@ SAYINGS = st.one_of(
 
 
 def general(event: Event) -> Event:
-    """The same event in a form that the fast path leaves to the general one: empty fields of its own."""
+    """The same event with its own empty mappings, which the fast path does not take."""
     return replace(event, fields=dict(event.fields)) if isinstance(event, Delta) else event
 
 
@@ -238,9 +238,7 @@ def test_the_fast_frames_of_text_are_those_of_the_general_form(
 
 @pytest.mark.parametrize("event", [Delta(0, "a"), Delta(0), Finish(0, "stop"), Delta(0, "a", (TOKEN,))], ids=str)
 @pytest.mark.parametrize("endpoint", WRITERS)
-def test_having_no_further_fields_is_the_same_as_having_an_empty_set_of_them(
-    endpoint: str, event: Delta | Finish
-) -> None:
+def test_absent_fields_are_written_as_empty_fields(endpoint: str, event: Delta | Finish) -> None:
     more: dict[str, Any] = {"extras": {}, **({"fields": {}} if isinstance(event, Delta) else {})}
     plain, spelled = writer(endpoint), writer(endpoint)
     assert plain.frames([event]) == spelled.frames([replace(event, **more)])

@@ -1,4 +1,4 @@
-"""What of a request goes to a target, and what never does? Seen at a real server behind a real gateway."""
+"""The fields of a request that are forwarded to a target, recorded by a real upstream."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POLICIES = {
 
 @dataclass(frozen=True)
 class World:
-    """A gateway, and the server behind it."""
+    """A gateway and its upstream."""
 
     served: Gateway
     up: FaultyUpstream
@@ -45,7 +45,7 @@ class World:
         return self.served.chat(model, content, **fields)
 
     def sent(self) -> Any:
-        """The body that the server got last."""
+        """The last body that the upstream received."""
         return self.up.requests[-1].body
 
 
@@ -69,12 +69,12 @@ def error(answer: httpx.Response) -> tuple[int, str, str]:
 IMAGE = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
 
 
-def test_an_https_image_reaches_a_chat_target_as_it_came(world: World) -> None:
+def test_an_https_image_is_forwarded_unchanged_to_a_chat_target(world: World) -> None:
     assert world.chat("talk", IMAGE).status_code == 200
     assert world.sent()["messages"] == [{"role": "user", "content": IMAGE}]
 
 
-def test_a_policy_keeps_https_images_from_the_target(world: World) -> None:
+def test_a_policy_refuses_https_images(world: World) -> None:
     before = world.up.request_count
     status, code, message = error(world.chat("carried", IMAGE))
     assert (status, code) == (400, "media_not_allowed")
@@ -83,7 +83,7 @@ def test_a_policy_keeps_https_images_from_the_target(world: World) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://example.com/a.png", "file:///etc/passwd", "data:image/png;base64,AAAA"])
-def test_a_text_model_says_first_that_it_takes_text_only(world: World, url: str) -> None:
+def test_a_text_model_refuses_images_before_the_policy(world: World, url: str) -> None:
     status, code, message = error(world.chat("text", [{"type": "image_url", "image_url": {"url": url}}]))
     assert (status, code) == (400, "media_not_supported")
     assert message.startswith("this model takes text only")
@@ -93,7 +93,7 @@ def test_a_text_model_says_first_that_it_takes_text_only(world: World, url: str)
 
 
 @pytest.mark.parametrize("field", sorted(STEERING))
-def test_a_field_that_steers_the_engine_is_refused_by_name(world: World, field: str) -> None:
+def test_a_control_field_is_refused_by_name(world: World, field: str) -> None:
     before = world.up.request_count
     for model in ("text", "talk"):
         status, code, message = error(world.chat(model, **{field: 1}))
@@ -102,7 +102,7 @@ def test_a_field_that_steers_the_engine_is_refused_by_name(world: World, field: 
     assert world.up.request_count == before
 
 
-def test_raw_prompts_and_embeddings_steer_no_engine_either(world: World) -> None:
+def test_control_fields_are_refused_for_raw_prompts_and_embeddings(world: World) -> None:
     for path, said in (("completions", {"prompt": "a"}), ("embeddings", {"input": "a"})):
         answer = world.served.http.post(f"/v1/{path}", json={"model": "text", "priority": 1, **said})
         assert error(answer)[:2] == (400, "forbidden_parameter")
@@ -113,7 +113,7 @@ def test_raw_prompts_and_embeddings_steer_no_engine_either(world: World) -> None
     ("dropping", {"priority": 1}, {"lora_path", "top_k"}),
     ("careful", {"priority": 1, "top_k": 5}, set()),
 ])  # fmt: skip
-def test_a_policy_lets_the_fields_pass_that_it_lists(
+def test_a_policy_allows_the_control_fields_that_it_lists(
     world: World, model: str, sent: dict[str, Any], left_out: set[str]
 ) -> None:
     answer = world.chat(model, **sent, **dict.fromkeys(left_out, 1))
@@ -124,12 +124,12 @@ def test_a_policy_lets_the_fields_pass_that_it_lists(
 
 
 @pytest.mark.parametrize("model", ["allowing", "careful"])
-def test_a_policy_lets_no_others_pass(world: World, model: str) -> None:
+def test_a_policy_refuses_control_fields_that_it_does_not_list(world: World, model: str) -> None:
     assert error(world.chat(model, request_id="a"))[:2] == (400, "forbidden_parameter")
 
 
 @pytest.mark.parametrize("field", ["top_k", "min_p", "repetition_penalty", "ignore_eos", "structured_outputs"])
-def test_sampling_fields_of_engines_pass(world: World, field: str) -> None:
+def test_sampling_fields_of_engines_are_forwarded(world: World, field: str) -> None:
     assert world.chat("text", **{field: 1}).status_code == 200
     assert world.sent()[field] == 1
 
@@ -138,7 +138,7 @@ def test_sampling_fields_of_engines_pass(world: World, field: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["rendering", "rendering-too"])
-def test_variables_go_to_an_engine_that_renders(world: World, model: str) -> None:
+def test_template_variables_are_forwarded_to_an_engine_that_renders(world: World, model: str) -> None:
     answer = world.chat(model, chat_template_kwargs={"enable_thinking": False})
     assert answer.status_code == 200
     assert world.sent()["chat_template_kwargs"] == {"enable_thinking": False}
@@ -161,7 +161,7 @@ def test_an_embeddings_request_with_a_conversation_is_refused(world: World, fiel
 
 
 @pytest.mark.parametrize("model", ["talk", "text"])
-def test_variables_go_to_no_other_target(world: World, model: str) -> None:
+def test_template_variables_are_forwarded_to_no_other_target(world: World, model: str) -> None:
     assert error(world.chat(model, chat_template_kwargs={"enable_thinking": False}))[:2] == (400, "forbidden_parameter")
 
 

@@ -1,4 +1,4 @@
-"""Who is told what when the client leaves, when the process leaves, or when somebody else stops the work?"""
+"""Cancellation by a client's disconnect, by a drain, or from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.recording_backend import RecordingBackend
 def ended(
     work: Callable[[Cancellation], Awaitable[str]], then: Callable[[Cancellation], None] = lambda work: None
 ) -> str:
-    """How ``work`` ends when ``then`` happens as soon as it waits."""
+    """The result of ``work`` when ``then`` is called as soon as it waits."""
 
     async def answer(job: Cancellation) -> str:
         try:
@@ -82,18 +82,18 @@ def both(job: Cancellation) -> None:
 THEN: dict[str, tuple[Callable[[Cancellation], None], str]] = {
     "the client leaves": (gone, "ClientGone"),
     "the process leaves": (drained, "ServerDraining"),
-    "the client leaves before the process": (gone_then_drained, "ClientGone"),
-    "somebody else stops it": (stopped, "cancelled"),
-    "the client leaves and somebody else stops it": (both, "cancelled"),
+    "a disconnect before the drain": (gone_then_drained, "ClientGone"),
+    "a cancellation from elsewhere": (stopped, "cancelled"),
+    "a disconnect and a cancellation from elsewhere": (both, "cancelled"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("then", "how"), THEN.values(), ids=THEN)
-def test_the_reason_comes_out_of_the_work(then: Callable[[Cancellation], None], how: str) -> None:
+def test_the_work_raises_the_stored_reason(then: Callable[[Cancellation], None], how: str) -> None:
     assert ended(long, then) == how
 
 
-def test_work_that_nobody_ends_is_done() -> None:
+def test_work_without_a_cancellation_completes() -> None:
     async def work(job: Cancellation) -> str:
         await asyncio.sleep(0)
         job.commit()
@@ -102,12 +102,12 @@ def test_work_that_nobody_ends_is_done() -> None:
     assert ended(work) == "done"
 
 
-def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
+def test_a_disconnect_before_the_work_begins_cancels_it() -> None:
     async def run() -> str:
         job = Cancellation()
 
         async def owner() -> None:
-            raise AssertionError("nobody is there to work for")
+            raise AssertionError("the client is gone")
 
         task = asyncio.create_task(owner())
         job.task = task
@@ -118,18 +118,18 @@ def test_a_client_that_leaves_before_the_work_begins_ends_it() -> None:
     assert asyncio.run(run()) == "cancelled"
 
 
-def test_a_client_that_leaves_as_the_work_is_done_is_noticed() -> None:
+def test_a_disconnect_at_the_end_of_the_work_is_raised() -> None:
     async def work(job: Cancellation) -> str:
-        gone(job)  # its cancellation would come at the next wait, and there is none
+        gone(job)  # its cancellation would be raised at the next await, and there is none
         job.commit()
         return "done"
 
     assert ended(work) == "ClientGone"
 
 
-def test_a_lost_cancellation_is_noticed_when_the_work_is_done() -> None:
+def test_a_swallowed_cancellation_is_raised_at_the_end_of_the_work() -> None:
     async def work(job: Cancellation) -> str:
-        with suppress(asyncio.CancelledError):  # as a careless library does
+        with suppress(asyncio.CancelledError):  # as some libraries do
             await asyncio.sleep(10)
         job.commit()
         return "done"
@@ -137,7 +137,7 @@ def test_a_lost_cancellation_is_noticed_when_the_work_is_done() -> None:
     assert ended(work, gone) == "ClientGone"
 
 
-def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
+def test_a_disconnect_after_the_last_byte_is_a_normal_end() -> None:
     async def work(job: Cancellation) -> str:
         job.commit()
         gone(job)
@@ -147,19 +147,19 @@ def test_a_client_that_leaves_after_the_last_byte_is_an_ordinary_end() -> None:
     assert ended(work) == "done"
 
 
-def test_a_client_that_leaves_a_failure_that_is_being_told_changes_nothing() -> None:
+def test_a_disconnect_during_an_error_response_keeps_the_error() -> None:
     async def work(job: Cancellation) -> str:
         job.shield()
         gone(job)
         await asyncio.sleep(0)
-        return "told"
+        return "error sent"
 
-    assert ended(work) == "told"
+    assert ended(work) == "error sent"
 
 
 @pytest.mark.parametrize("clock_first", [True, False])
-def test_a_clock_that_rings_as_the_client_leaves_does_not_hide_it(clock_first: bool) -> None:
-    """The two cancellations are counted apart (``asyncio.timeout`` takes back its own only)."""
+def test_a_simultaneous_timeout_does_not_hide_a_disconnect(clock_first: bool) -> None:
+    """``asyncio.timeout`` uncancels only its own cancellation."""
 
     async def work(job: Cancellation) -> str:
         loop = asyncio.get_running_loop()
@@ -175,7 +175,7 @@ def test_a_clock_that_rings_as_the_client_leaves_does_not_hide_it(clock_first: b
     assert ended(work) == "ClientGone"
 
 
-def test_a_clock_that_rings_in_the_work_is_no_hangup() -> None:
+def test_a_timeout_inside_the_work_is_not_a_disconnect() -> None:
     async def work(job: Cancellation) -> str:
         try:
             async with asyncio.timeout(0.01):
@@ -191,7 +191,7 @@ TOTAL = 0.05
 
 
 class ClosesSlowly:
-    """A backend that plays nothing, and takes its time to be closed."""
+    """A layer that takes a while to close its backend."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
@@ -208,10 +208,10 @@ class ClosesSlowly:
 @pytest.mark.parametrize("leaves", [gone, lambda job: job.cancel(ServerDraining(""))], ids=["client", "process"])
 @pytest.mark.parametrize("listens", [True, False], ids=["waiting for the engine", "waiting for the client"])
 @pytest.mark.parametrize("when", ["with it", "while it closes"])
-def test_a_total_that_is_up_as_somebody_leaves_hides_nobody(
+def test_a_simultaneous_total_timeout_does_not_hide_a_cancellation(
     when: str, listens: bool, leaves: Callable[[Cancellation], None]
 ) -> None:
-    """Our clock takes back its own cancellation, once."""
+    """``Timeouts`` uncancels only its own cancellation, once."""
 
     async def work(job: Cancellation) -> str:
         loop = asyncio.get_running_loop()
@@ -221,7 +221,7 @@ def test_a_total_that_is_up_as_somebody_leaves_hides_nobody(
             await events.next_batch()
             loop.call_later(2 * TOTAL if when == "while it closes" else TOTAL, leaves, job)
             if when == "with it":
-                time.sleep(2 * TOTAL)  # noqa: ASYNC251  # so that both come in one turn of the loop
+                time.sleep(2 * TOTAL)  # noqa: ASYNC251  # both happen in one iteration of the loop
             await (events.next_batch() if listens else asyncio.sleep(9))
         return "done"
 

@@ -1,4 +1,4 @@
-"""Does a limit that the client has not sent ever make an engine refuse? Seen at a server that counts as vLLM does."""
+"""The default token limit fits the engine's context, tested with a server that counts tokens as vLLM does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ models:
 
 
 class Engine(ThreadingHTTPServer):
-    """Counts a token for each word; refuses what exceeds its context, and greedy sampling of several choices."""
+    """An engine with one token for each word; it refuses calls over its context, and ``n`` with temperature 0."""
 
     daemon_threads = True
 
@@ -99,7 +99,7 @@ LONG = "word " * WORDS
 
 @pytest.mark.parametrize("model", ["counted", "sglang"])
 @pytest.mark.parametrize("text", ["hi", LONG], ids=["short", "long"])
-def test_a_limit_of_ours_fits_the_context(served: Gateway, engine: Engine, model: str, text: str) -> None:
+def test_the_default_limit_fits_the_context(served: Gateway, engine: Engine, model: str, text: str) -> None:
     for _ in range(3):
         answer = served.chat(model, text)
         assert answer.status_code == 200, answer.text
@@ -108,17 +108,17 @@ def test_a_limit_of_ours_fits_the_context(served: Gateway, engine: Engine, model
         assert f"default_parameter: max_tokens={limit}" in answer.headers["x-gateway-notice"]
 
 
-def test_a_configured_length_that_is_shorter_counts(served: Gateway, engine: Engine) -> None:
+def test_a_shorter_configured_context_length_is_used(served: Gateway, engine: Engine) -> None:
     assert served.chat("shorter").status_code == 200
     assert limits(engine)[0] < 100
 
 
-def test_a_limit_of_the_clients_asks_for_no_count(served: Gateway, engine: Engine) -> None:
+def test_with_a_limit_of_the_client_the_prompt_is_not_counted(served: Gateway, engine: Engine) -> None:
     assert served.chat("counted", max_tokens=5).status_code == 200
     assert [path for path, _ in engine.asked] == ["/completions"]
 
 
-def test_an_engine_that_does_not_count_is_asked_once(served: Gateway, engine: Engine) -> None:
+def test_an_engine_without_a_tokenize_endpoint_is_queried_once(served: Gateway, engine: Engine) -> None:
     for _ in range(3):
         served.chat("mute")
     assert limits(engine) == [2048] * 3
@@ -130,19 +130,19 @@ def test_a_configured_length_bounds_the_limit_of_an_engine_that_does_not_count(s
     assert limits(engine) == [99]
 
 
-def test_a_prompt_that_is_not_counted_leaves_others_counted(served: Gateway, engine: Engine) -> None:
+def test_a_failed_count_does_not_stop_later_counts(served: Gateway, engine: Engine) -> None:
     served.chat("counted", "refuse " + LONG)
     assert served.chat("counted", LONG).status_code == 200
     assert limits(engine)[-1] < CONTEXT - WORDS + 1
 
 
-def test_the_catalogue_shows_a_length_that_was_learnt(served: Gateway) -> None:
+def test_the_model_list_shows_the_context_length_of_the_engine(served: Gateway) -> None:
     served.chat("counted")
     card = served.http.get("/v1/models/counted").json()
     assert card["max_model_len"] == CONTEXT
 
 
-def test_a_refusal_names_what_the_policy_had_set(served: Gateway) -> None:
+def test_a_refusal_names_the_parameters_set_by_the_policy(served: Gateway) -> None:
     answer = served.chat("evaluated", n=2)
     assert answer.status_code == 400
     message = answer.json()["error"]["message"]

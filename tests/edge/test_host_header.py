@@ -1,4 +1,4 @@
-"""Which Host headers are answered? A web page that names another host is not (DNS rebinding)."""
+"""The check of the Host header, against DNS rebinding by web pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ask(served: Gateway, *hosts: str, version: str = "1.1", path: str = "/v1/mod
     return exchange(served.port, "\r\n".join(lines).encode() + b"\r\n\r\n")
 
 
-HOSTS = {  # the Host header, and whether a gateway on 127.0.0.1 answers for it
+HOSTS = {  # Host header: accepted by a gateway on 127.0.0.1
     "127.0.0.1": True,
     "127.0.0.1:8000": True,
     "localhost": True,
@@ -75,7 +75,7 @@ HOSTS = {  # the Host header, and whether a gateway on 127.0.0.1 answers for it
 
 
 @pytest.mark.parametrize(("host", "answered"), HOSTS.items(), ids=[host or "empty" for host in HOSTS])
-def test_a_loopback_gateway_answers_for_loopback_names(plain: Gateway, host: str, answered: bool) -> None:
+def test_a_gateway_on_loopback_accepts_loopback_hosts(plain: Gateway, host: str, answered: bool) -> None:
     reply = ask(plain, host)
     assert reply.status == (200 if answered else 400)
     if not answered:
@@ -86,12 +86,12 @@ def test_a_loopback_gateway_answers_for_loopback_names(plain: Gateway, host: str
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/m/v1/models", "/nowhere", "/health/", "/healthy"])
-def test_every_path_but_health_is_guarded(plain: Gateway, path: str) -> None:
+def test_the_host_is_checked_on_every_path_except_health(plain: Gateway, path: str) -> None:
     assert ask(plain, "evil.example", path=path).json()["error"]["code"] == "bad_host"
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
-def test_a_probe_may_name_any_host_or_none(plain: Gateway, path: str) -> None:
+def test_health_checks_accept_any_host(plain: Gateway, path: str) -> None:
     asked = (ask(plain, "10.0.0.7:8000", path=path), ask(plain, version="1.0", path=path))
     assert [reply.status for reply in asked] == [200, 200]
 
@@ -108,7 +108,7 @@ TARGETS = {  # an absolute request target beside "Host: localhost:8000", and the
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_absolute_target_names_the_same_host(plain: Gateway, target: str) -> None:
+def test_an_absolute_request_target_must_have_the_same_host(plain: Gateway, target: str) -> None:
     reply = ask(plain, "localhost:8000", path=target)
     assert reply.status == TARGETS[target]
     if reply.status == 400:
@@ -123,12 +123,12 @@ def test_no_host_is_refused(plain: Gateway) -> None:
     assert ask(plain, version="1.0").status == 400
 
 
-def test_a_configured_name_is_answered_beside_the_loopback_ones(named: Gateway) -> None:
+def test_a_configured_host_is_accepted_besides_loopback_hosts(named: Gateway) -> None:
     hosts = ("gateway.example", "GATEWAY.example:443", "localhost", "other.example")
     assert [ask(named, host).status for host in hosts] == [200, 200, 200, 400]
 
 
-def test_a_star_answers_for_all(anyone: Gateway) -> None:
+def test_a_star_accepts_every_host(anyone: Gateway) -> None:
     assert [ask(anyone, host).status for host in ("a.example", "[::5]:1")] == [200, 200]
 
 
@@ -136,10 +136,10 @@ def test_a_star_answers_for_all(anyone: Gateway) -> None:
     ("localhost", True), ("LOCALHOST", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True),
     ("0:0:0:0:0:0:0:1", True), ("0.0.0.0", False), ("::", False), ("127.example", False), ("10.0.0.1", False),
 ])  # fmt: skip
-def test_one_rule_says_what_is_loopback(host: str, own: bool) -> None:
+def test_loopback_hosts_are_recognized(host: str, own: bool) -> None:
     assert is_loopback(host) is own
 
 
-def test_the_address_it_listens_on_is_a_name_of_its_own(other_loopback: Gateway) -> None:
+def test_the_listening_address_is_an_accepted_host(other_loopback: Gateway) -> None:
     hosts = ("127.0.0.2:8000", "127.0.0.1", "127.0.0.3")
     assert [ask(other_loopback, host).status for host in hosts] == [200, 200, 400]

@@ -1,4 +1,4 @@
-"""A stream that broke off is still being told of: who may disturb that, and what if it goes wrong?"""
+"""Error responses of failed streams: cancellations and failures while they are sent."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from gateway.server.runtime import Runtime
 CONFIG = "models: {m: {template: chatml-tools, targets: [{speaks: scripted, script: s.yaml}]}}\n"
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 LONG = '<tool_call>{"name": "add", "arguments": {"a": "' + "x" * 100_000
-"""Held to its end, and so long that it is read beside the loop: others come to their turn."""
+"""Text that is held to its end, and is parsed in a thread because it is long."""
 
 Then = Callable[[HttpRequest], object]
 
 
-class Spoken(HttpRequest):
-    """A request, and all that was said to it."""
+class RecordedRequest(HttpRequest):
+    """A request that records its response."""
 
     def __init__(self, *, ends: bool = True) -> None:
-        """``ends``: False for a connection that fails when it is told of the end."""
+        """``ends``: False for a connection that fails in ``end``."""
         super().__init__("POST", "/v1/chat/completions", {b"host": b"localhost", b"content-type": b"application/json"})
         message = {"role": "user", "content": "hi"}
         self.buffered_body = json.dumps({"model": "m", "stream": True, "messages": [message], "tools": [TOOL]}).encode()
         self.heads: list[int] = []
-        self.said = b""
+        self.sent = b""
         self.abandoned = False
         self._ends = ends
 
     async def body(self, limit: int) -> bytes:
-        raise AssertionError("it was there at once")
+        raise AssertionError("the body is buffered")
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
         self.start(status, headers)
@@ -54,12 +54,12 @@ class Spoken(HttpRequest):
         self.heads.append(status)
 
     async def write(self, frames: bytes, seconds: float) -> None:
-        self.said += frames
+        self.sent += frames
 
     def end(self, last: bytes = b"") -> None:
         if not self._ends:
             raise OSError("the connection has failed")
-        self.said += last
+        self.sent += last
         self.complete = True
 
     def abort(self) -> None:
@@ -67,7 +67,7 @@ class Spoken(HttpRequest):
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        events = self.said.decode().removesuffix("data: [DONE]\n\n").split("\n\n")
+        events = self.sent.decode().removesuffix("data: [DONE]\n\n").split("\n\n")
         return [json.loads(event.removeprefix("data: ")) for event in events if event]
 
     @property
@@ -81,8 +81,8 @@ class Spoken(HttpRequest):
         return None if error is None else str(error["code"])
 
 
-class Breaks:
-    """A backend that says something and breaks off; as it is closed, something else is about to happen."""
+class FailingBackend:
+    """A backend that sends batches and then fails; ``then`` is called soon after it is closed."""
 
     exhausted = False
 
@@ -106,21 +106,23 @@ class Breaks:
         pass
 
 
-def tell(folder: Path, asked: Spoken, batches: Sequence[Sequence[Event]], then: Then = lambda asked: None) -> list[str]:
-    """Serve one request; the outcomes that were recorded."""
+def serve(
+    folder: Path, request: RecordedRequest, batches: Sequence[Sequence[Event]], then: Then = lambda request: None
+) -> list[str]:
+    """Serve one request; returns the recorded outcomes."""
     (folder / "gateway.yaml").write_text(CONFIG)
-    (folder / "s.yaml").write_text("[never asked]")
+    (folder / "s.yaml").write_text("[never called]")
 
     async def run() -> list[str]:
         runtime = Runtime(folder / "gateway.yaml", {})
         runtime.open(runtime.load())
         stack = runtime.state.stack
-        route = replace(stack.routes["m"], backend=Breaks(batches, lambda: then(asked)))
+        route = replace(stack.routes["m"], backend=FailingBackend(batches, lambda: then(request)))
         runtime.state.stack = replace(stack, routes={"m": route})
         try:
-            asked.task = asyncio.create_task(App(runtime.state)(asked))
-            await asyncio.wait([asked.task], timeout=30)
-            assert asked.task.done()
+            request.task = asyncio.create_task(App(runtime.state)(request))
+            await asyncio.wait([request.task], timeout=30)
+            assert request.task.done()
         finally:
             await runtime.stop()
         families = [one for one in runtime.metrics.snapshot().collect() if one.name == "gateway_requests"]
@@ -129,55 +131,55 @@ def tell(folder: Path, asked: Spoken, batches: Sequence[Sequence[Event]], then: 
     return asyncio.run(run())
 
 
-WHO: dict[str, Then] = {
-    "nobody": lambda asked: None,
-    "the client leaves": lambda asked: asked.cancel(ClientGone()),
-    "the process leaves": lambda asked: asked.cancel(ServerDraining("")),
+CANCELLATIONS: dict[str, Then] = {
+    "no cancellation": lambda request: None,
+    "the client disconnects": lambda request: request.cancel(ClientGone()),
+    "the server drains": lambda request: request.cancel(ServerDraining("")),
 }
 
 
-@pytest.mark.parametrize("who", WHO)
-def test_held_text_that_takes_long_to_read_is_told_whoever_leaves_meanwhile(tmp_path: Path, who: str) -> None:
-    asked = Spoken()
-    outcomes = tell(tmp_path, asked, [[Delta(0, "I add.")], [Delta(0, LONG)]], WHO[who])
-    assert (outcomes, asked.heads, asked.code) == (["upstream_disconnected"], [200], "upstream_disconnected")
-    assert asked.content == "I add." + LONG
+@pytest.mark.parametrize("case", CANCELLATIONS)
+def test_held_text_is_sent_if_the_call_is_cancelled_meanwhile(tmp_path: Path, case: str) -> None:
+    request = RecordedRequest()
+    outcomes = serve(tmp_path, request, [[Delta(0, "I add.")], [Delta(0, LONG)]], CANCELLATIONS[case])
+    assert (outcomes, request.heads, request.code) == (["upstream_disconnected"], [200], "upstream_disconnected")
+    assert request.content == "I add." + LONG
 
 
-def test_a_call_that_is_killed_while_it_tells_has_failed_as_it_had(tmp_path: Path) -> None:
-    def kill(asked: HttpRequest) -> None:
-        assert asked.task is not None
-        asked.task.cancel()
+def test_a_call_cancelled_while_it_reports_a_failure_keeps_its_outcome(tmp_path: Path) -> None:
+    def kill(request: HttpRequest) -> None:
+        assert request.task is not None
+        request.task.cancel()
 
-    asked = Spoken()
-    outcomes = tell(tmp_path, asked, [[Delta(0, "I add.")], [Delta(0, LONG)]], kill)
-    assert (outcomes, asked.heads, asked.abandoned) == (["upstream_disconnected"], [200], True)
-    assert asked.task is not None
-    assert asked.task.cancelled()
+    request = RecordedRequest()
+    outcomes = serve(tmp_path, request, [[Delta(0, "I add.")], [Delta(0, LONG)]], kill)
+    assert (outcomes, request.heads, request.abandoned) == (["upstream_disconnected"], [200], True)
+    assert request.task is not None
+    assert request.task.cancelled()
 
 
-def test_held_text_that_cannot_be_told_does_not_hide_the_error(
+def test_held_text_that_cannot_be_sent_does_not_hide_the_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    odd = Delta(0, "im", fields={"odd": object()})  # no JSON, and held behind half a stop
-    asked = Spoken()
-    outcomes = tell(tmp_path, asked, [[Delta(0, "I add.")], [Delta(0, "<|"), odd]])
-    assert (outcomes, asked.heads, asked.code) == (["upstream_disconnected"], [200], "upstream_disconnected")
-    assert asked.content == "I add."
-    assert f"{asked.request_id}: the held text of its stream is lost" in caplog.text
+    odd = Delta(0, "im", fields={"odd": object()})  # not JSON, and held after half a stop
+    request = RecordedRequest()
+    outcomes = serve(tmp_path, request, [[Delta(0, "I add.")], [Delta(0, "<|"), odd]])
+    assert (outcomes, request.heads, request.code) == (["upstream_disconnected"], [200], "upstream_disconnected")
+    assert request.content == "I add."
+    assert f"{request.request_id}: the held text of its stream is lost" in caplog.text
 
 
-def test_a_second_head_is_never_written_into_an_answer(tmp_path: Path) -> None:
-    asked = Spoken(ends=False)
-    tell(tmp_path, asked, [[Delta(0, "I add.")]])
-    assert (asked.heads, asked.abandoned) == ([200], True)
-    assert asked.content == "I add."
+def test_an_error_after_the_head_writes_no_second_head(tmp_path: Path) -> None:
+    request = RecordedRequest(ends=False)
+    serve(tmp_path, request, [[Delta(0, "I add.")]])
+    assert (request.heads, request.abandoned) == ([200], True)
+    assert request.content == "I add."
 
 
-def test_errors_of_a_request_that_was_told_nothing_are_told(tmp_path: Path) -> None:
-    asked = Spoken()
-    tell(tmp_path, asked, [])
-    assert (asked.heads, json.loads(asked.said)["error"]["code"]) == (
+def test_an_error_before_the_head_gets_its_own_status(tmp_path: Path) -> None:
+    request = RecordedRequest()
+    serve(tmp_path, request, [])
+    assert (request.heads, json.loads(request.sent)["error"]["code"]) == (
         [UpstreamDisconnected.status],
         "upstream_disconnected",
     )
