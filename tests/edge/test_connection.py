@@ -441,7 +441,7 @@ WAITS: dict[
     "half a head behind a request": (ConnectionTimeouts(head=0.2), get() + get()[:-2], b"HTTP/1.1 408"),
     "half a head behind a body": (ConnectionTimeouts(head=0.2), post(b"hello") + get()[:-2], b"HTTP/1.1 408"),
     "half a body": (ConnectionTimeouts(body=0.2), post(b"hello")[:-2], b"HTTP/1.1 408"),
-    "half a body nobody reads": (ConnectionTimeouts(body=0.2), post(b"hello", path=b"/unread")[:-2], b"HTTP/1.1 200"),
+    "half of an unread body": (ConnectionTimeouts(body=0.2), post(b"hello", path=b"/unread")[:-2], b"HTTP/1.1 200"),
     "nothing": (ConnectionTimeouts(idle=0.2), b"", b""),
     "nothing more": (ConnectionTimeouts(idle=0.2), get(), b"HTTP/1.1 200"),
 }

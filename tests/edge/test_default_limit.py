@@ -45,22 +45,22 @@ class Answer(BaseHTTPRequestHandler):
         self.server.asked.append((self.path, body))
         count = len(body["prompt"].split())
         if self.path == "/tokenize" and "refuse" in body["prompt"]:
-            self._say(400, {"error": {"message": "no such text", "code": 400}})
+            self._send_json(400, {"error": {"message": "no such text", "code": 400}})
         elif self.path == "/tokenize":
-            self._say(200, {"count": count, "max_model_len": CONTEXT, "tokens": [1] * count})
+            self._send_json(200, {"count": count, "max_model_len": CONTEXT, "tokens": [1] * count})
         elif "tokenize" in self.path:
-            self._say(404, {"detail": "Not Found"})
+            self._send_json(404, {"detail": "Not Found"})
         elif count + body["max_tokens"] > CONTEXT:
-            told = f"max_tokens is too large: {body['max_tokens']} beside {count} of {CONTEXT} tokens"
-            self._say(400, {"error": {"message": told, "type": "BadRequestError", "code": 400}})
+            message = f"max_tokens is too large: {body['max_tokens']} beside {count} of {CONTEXT} tokens"
+            self._send_json(400, {"error": {"message": message, "type": "BadRequestError", "code": 400}})
         elif body.get("n", 1) > 1 and body.get("temperature") == 0:
-            told = "n must be 1 when using greedy sampling, got 2."
-            self._say(400, {"error": {"message": told, "type": "BadRequestError", "code": 400}})
+            message = "n must be 1 when using greedy sampling, got 2."
+            self._send_json(400, {"error": {"message": message, "type": "BadRequestError", "code": 400}})
         else:
             choice = {"index": 0, "text": "hi", "finish_reason": "stop", "logprobs": None}
-            self._say(200, {"object": "text_completion", "choices": [choice]})
+            self._send_json(200, {"object": "text_completion", "choices": [choice]})
 
-    def _say(self, status: int, body: object) -> None:
+    def _send_json(self, status: int, body: object) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")

@@ -60,8 +60,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def error(answer: httpx.Response) -> tuple[int, str, str]:
-    told = answer.json()["error"]
-    return answer.status_code, told["code"], told["message"]
+    error_object = answer.json()["error"]
+    return answer.status_code, error_object["code"], error_object["message"]
 
 
 # ---------------------------------------------------------------- media

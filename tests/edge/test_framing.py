@@ -1,9 +1,9 @@
 """Request framing: the server reads random bytes as h11 does.
 
-What ours takes, h11 has to read alike, in whatever pieces the bytes arrive: a difference is how requests are smuggled
-past a proxy. Ours may refuse what h11 takes: bare line feeds, methods and targets that do not exist, what follows a
-request and cannot become one. ``LENIENT`` is what it forgives. Missing and repeated Host fields are refused by the
-application, here as in the gateway.
+A request that the server accepts must be read in the same way by h11, in every slicing of the bytes: a difference would
+allow request smuggling past a proxy. The server may refuse what h11 accepts: bare line feeds, methods and targets that
+do not exist, bytes after a request that cannot begin another one. ``LENIENT`` lists what only the server accepts.
+Missing and repeated Host fields are refused by the application, here as in the gateway.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tests.serving import Gateway, gateway
 
 CONFIG = """
 models:
-  told:
+  full:
     {template: chat, description: Adds numbers., max_model_len: 64, targets: [{speaks: scripted, script: hello.yaml}]}
   org/bare: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
 """
@@ -30,19 +30,19 @@ def card(served: Gateway, path: str) -> dict[str, object]:
     return answer
 
 
-TOLD = {
-    "id": "told", "object": "model", "owned_by": "meta-gateway", "description": "Adds numbers.", "max_model_len": 64,
+FULL = {
+    "id": "full", "object": "model", "owned_by": "meta-gateway", "description": "Adds numbers.", "max_model_len": 64,
 }  # fmt: skip
 BARE = {"id": "org/bare", "object": "model", "owned_by": "meta-gateway"}
 
 CARDS = {
-    "/v1/models/told": TOLD,
+    "/v1/models/full": FULL,
     "/v1/models/org/bare": BARE,
     "/v1/models/org%2fbare": BARE,
-    "/told/v1/models/told": TOLD,
-    "/told/v1/models/org/bare": BARE,
+    "/full/v1/models/full": FULL,
+    "/full/v1/models/org/bare": BARE,
     "/org/bare/v1/models/org/bare": BARE,
-    "/org%2Fbare/v1/models/told": TOLD,
+    "/org%2Fbare/v1/models/full": FULL,
 }
 
 
@@ -51,27 +51,27 @@ def test_a_model_has_an_entry_under_every_base_path(served: Gateway, path: str, 
     assert card(served, path) == expected
 
 
-@pytest.mark.parametrize("base", ["", "/told", "/org/bare"])
+@pytest.mark.parametrize("base", ["", "/full", "/org/bare"])
 def test_the_list_contains_the_entries(served: Gateway, base: str) -> None:
     cards = served.http.get(f"{base}/v1/models").json()["data"]
-    assert [{key: value for key, value in one.items() if key != "created"} for one in cards] == [TOLD, BARE]
+    assert [{key: value for key, value in one.items() if key != "created"} for one in cards] == [FULL, BARE]
 
 
 @pytest.mark.parametrize("path", [
-    "/v1/models/nobody", "/v1/models/", "/nobody/v1/models", "/nobody/v1/models/told", "/told/v1/models/nobody",
+    "/v1/models/nobody", "/v1/models/", "/nobody/v1/models", "/nobody/v1/models/full", "/full/v1/models/nobody",
 ])  # fmt: skip
 def test_unknown_paths_and_models_are_not_found(served: Gateway, path: str) -> None:
     answer = served.http.get(path)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
 
-@pytest.mark.parametrize("body", [{}, {"model": None}, {"model": "told"}], ids=["absent", "null", "the same"])
+@pytest.mark.parametrize("body", [{}, {"model": None}, {"model": "full"}], ids=["absent", "null", "the same"])
 def test_the_path_gives_the_model_if_the_body_has_none(served: Gateway, body: dict[str, object]) -> None:
     asked = {"messages": [{"role": "user", "content": "hi"}], **body}
-    answer = served.http.post("/told/v1/chat/completions", json=asked)
-    assert (answer.status_code, answer.json()["model"]) == (200, "told")
+    answer = served.http.post("/full/v1/chat/completions", json=asked)
+    assert (answer.status_code, answer.json()["model"]) == (200, "full")
 
 
 def test_a_script_without_a_document_cannot_embed(served: Gateway) -> None:
-    answer = served.http.post("/v1/embeddings", json={"model": "told", "input": "hi"})
+    answer = served.http.post("/v1/embeddings", json={"model": "full", "input": "hi"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid_response")

@@ -1,4 +1,4 @@
-"""One gateway in front of every mode of the faulty upstream: a model for each mode, raw and as chat."""
+"""One gateway with a model for each mode of the served upstream, as a text target and as a chat target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ delivery:
 """,
 }
 SILENT = ("hang-headers", "dribble-headers", "keepalive-only", "empty-deltas", "stall-midstream")
-"""Modes that only a timeout ends. All others have time, so that a busy machine does not look like a silent upstream."""
+"""Modes that end only at a timeout. Other modes have long timeouts, because the machine may be busy."""
 
 TEMPLATE = r"""
 round:
@@ -56,7 +56,7 @@ def model(
 
 
 @pytest.fixture(scope="session")
-def faulty(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """Model ``MODE`` takes a prompt, ``chat/MODE`` takes messages; some modes come with options.
 
     A silent mode's timeouts are short; ``patient/MODE`` is the same mode with long ones.
@@ -82,9 +82,9 @@ def faulty(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(faulty: Gateway, up: FaultyUpstream) -> Iterator[None]:
-    """Every row also asserts: the process lives, nothing is in flight, and the upstream is free."""
+def nothing_is_left(served: Gateway, up: FaultyUpstream) -> Iterator[None]:
+    """After each test: the gateway is alive, no call is in flight, and the upstream has no open request."""
     yield
-    assert faulty.wait_until_idle()
+    assert served.wait_until_idle()
     assert eventually(lambda: up.active == 0), f"{up.active} exchanges still open at the upstream"
-    assert faulty.http.get("/health/live").status_code == 200
+    assert served.http.get("/health/live").status_code == 200

@@ -1,4 +1,4 @@
-"""Rows B01–B23 through the whole gateway: every failure before the answer begins is a real status."""
+"""Rows B01–B23 through the whole gateway: each failure before the answer begins has its HTTP status."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from tests.faults.reading import ask
+from tests.faults.client import send_chat
 from tests.serving import Gateway, eventually
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
 from tests.upstream.reply import TEXT
 from tests.upstream.server import FaultyUpstream
 
-ROWS = {  # model: (status, code, how often the upstream is asked; None: it cannot count)
+ROWS = {  # model: (status, code, number of upstream requests; None: cannot be counted)
     "refused": (502, "upstream_unreachable", None),  # B01
     "blackhole": (504, "upstream_connect_timeout", None),  # B02
     "nowhere": (502, "upstream_dns_error", None),  # B03
@@ -57,99 +57,99 @@ STREAM_ONLY = {
     "flaky-first-chunk": (503, "upstream_overloaded", 2),  # B20
     "done-only": (502, "upstream_incomplete", 2),  # C06
     "empty-stream": (502, "upstream_incomplete", 2),
-    "blank-flood": (502, "upstream_invalid_response", 2),  # bounded, whatever the clocks allow
-    "keepalive-only": (504, "upstream_timeout", 1),  # C24: only content stops the first-token clock
+    "blank-flood": (502, "upstream_invalid_response", 2),  # limited by size, not by time
+    "keepalive-only": (504, "upstream_timeout", 1),  # C24: only content ends the first-token timeout
     "empty-deltas": (504, "upstream_timeout", 1),
 }
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("model", ROWS)
-def test_it_has_a_real_status_and_is_asked_as_often_as_the_rules_say(
-    faulty: Gateway, up: FaultyUpstream, model: str, stream: bool
+def test_a_failure_before_the_answer_has_its_status_and_number_of_requests(
+    served: Gateway, up: FaultyUpstream, model: str, stream: bool
 ) -> None:
     status, code, asked = ROWS[model]
-    before, failed = up.request_count, outcomes(faulty, model, code)
-    read = ask(faulty, model, stream=stream)
-    assert (read.status, read.code) == (status, code)
+    before, failed = up.request_count, outcomes(served, model, code)
+    response = send_chat(served, model, stream=stream)
+    assert (response.status, response.code) == (status, code)
     assert asked is None or up.request_count - before == asked
     assert up.control_hits == 0
-    assert outcomes(faulty, model, code) == failed + 1
+    assert outcomes(served, model, code) == failed + 1
     for private in (SECRET, INNER_ADDRESS, "127.0.0.1", "<html", "Traceback"):
-        assert private.encode() not in read.raw
+        assert private.encode() not in response.raw
 
 
 @pytest.mark.parametrize("model", STREAM_ONLY)
-def test_a_stream_that_never_begins_has_a_real_status(faulty: Gateway, up: FaultyUpstream, model: str) -> None:
+def test_a_stream_without_content_gets_an_error_status(served: Gateway, up: FaultyUpstream, model: str) -> None:
     status, code, asked = STREAM_ONLY[model]
     before = up.request_count
-    read = ask(faulty, model, stream=True)
-    assert (read.status, read.code, up.request_count - before) == (status, code, asked)
+    response = send_chat(served, model, stream=True)
+    assert (response.status, response.code, up.request_count - before) == (status, code, asked)
 
 
 @pytest.mark.parametrize(("model", "code"), [("401", "upstream_auth_failed"), ("html-502", "upstream_error")])
-def test_a_failure_that_was_retried_or_cannot_change_tells_sdks_not_to_try_again(
-    faulty: Gateway, model: str, code: str
-) -> None:
-    read = ask(faulty, model)
-    assert read.code == code
-    assert read.headers["x-should-retry"] == "false"
+def test_a_failure_that_a_retry_cannot_help_has_x_should_retry_false(served: Gateway, model: str, code: str) -> None:
+    response = send_chat(served, model)
+    assert response.code == code
+    assert response.headers["x-should-retry"] == "false"
 
 
 @pytest.mark.parametrize("model", ["401", "reset", "hang-headers"])
-def test_a_failed_call_names_the_target_that_failed(faulty: Gateway, model: str) -> None:
-    read = ask(faulty, model)
-    assert read.code
-    assert read.headers["x-gateway-target"] == f"{model}/0"
+def test_a_failed_call_names_its_target(served: Gateway, model: str) -> None:
+    response = send_chat(served, model)
+    assert response.code
+    assert response.headers["x-gateway-target"] == f"{model}/0"
 
 
 @pytest.mark.parametrize("model", ["503", "429"])
-def test_a_busy_upstream_says_when_to_come_back(faulty: Gateway, model: str) -> None:
-    assert 1 <= int(ask(faulty, model).headers["retry-after"]) <= 3600
+def test_a_busy_upstream_gives_a_retry_after(served: Gateway, model: str) -> None:
+    assert 1 <= int(send_chat(served, model).headers["retry-after"]) <= 3600
 
 
-def test_a_first_failure_is_made_good_by_a_second_attempt(faulty: Gateway) -> None:
-    read = ask(faulty, "flaky")
-    assert (read.status, read.text) == (200, TEXT)
-    assert read.headers["x-gateway-attempts"] == "2"
+def test_a_second_attempt_hides_the_first_failure(served: Gateway) -> None:
+    response = send_chat(served, "flaky")
+    assert (response.status, response.text) == (200, TEXT)
+    assert response.headers["x-gateway-attempts"] == "2"
 
 
 @pytest.mark.parametrize("mode", ["wrong-content-type", "wrong-mode"])  # B21
 @pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_a_mislabelled_answer_is_read_by_its_looks(faulty: Gateway, mode: str, form: str, stream: bool) -> None:
-    read = ask(faulty, form + mode, stream=stream)
-    assert (read.status, read.text, read.finishes) == (200, TEXT, {0: "stop"})
+def test_an_answer_with_the_wrong_content_type_is_read_by_its_content(
+    served: Gateway, mode: str, form: str, stream: bool
+) -> None:
+    response = send_chat(served, form + mode, stream=stream)
+    assert (response.status, response.text, response.finishes) == (200, TEXT, {0: "stop"})
 
 
-def test_surplus_bytes_never_reach_the_next_client(faulty: Gateway) -> None:  # B09
-    texts = [ask(faulty, model).text for model in ("cl-too-short", "ok", "ok")]
+def test_bytes_after_an_answer_never_reach_the_next_client(served: Gateway) -> None:  # B09
+    texts = [send_chat(served, model).text for model in ("cl-too-short", "ok", "ok")]
     assert texts == [TEXT, TEXT, TEXT]
 
 
 @pytest.mark.parametrize("model", ["patient/hang-headers", "patient/dribble-headers", "slow-ttfb", "hang-body"])
-def test_a_client_that_leaves_before_the_first_byte_frees_the_upstream(
-    faulty: Gateway, up: FaultyUpstream, model: str
+def test_a_disconnect_before_the_first_byte_closes_the_upstream(
+    served: Gateway, up: FaultyUpstream, model: str
 ) -> None:  # C28, T2
-    gone = faulty.metric("gateway_client_gone_total", phase="before_first")
+    gone = served.metric("gateway_client_gone_total", phase="before_first")
     early = len(up.closed_early)
-    client = raw_request(faulty, model, stream=False)
+    client = raw_request(served, model, stream=False)
     assert eventually(lambda: up.active == 1)
     client.close()
     left = time.monotonic()
     assert eventually(lambda: len(up.closed_early) > early)
     assert up.closed_early[-1] - left < 2.5  # promised: 0.25
-    assert eventually(lambda: faulty.metric("gateway_client_gone_total", phase="before_first") == gone + 1)
+    assert eventually(lambda: served.metric("gateway_client_gone_total", phase="before_first") == gone + 1)
 
 
-def outcomes(faulty: Gateway, model: str, code: str) -> float:
-    return faulty.metric("gateway_requests_total", endpoint="chat", model=model, outcome=code)
+def outcomes(served: Gateway, model: str, code: str) -> float:
+    return served.metric("gateway_requests_total", endpoint="chat", model=model, outcome=code)
 
 
-def raw_request(faulty: Gateway, model: str, *, stream: bool) -> socket.socket:
-    """A chat request on a socket of our own, to be closed when we like."""
+def raw_request(served: Gateway, model: str, *, stream: bool) -> socket.socket:
+    """Send a chat request on a raw socket, which the test may close at any time."""
     body = f'{{"model":"{model}","stream":{str(stream).lower()},"messages":[{{"role":"user","content":"hi"}}]}}'
-    client = socket.create_connection(("127.0.0.1", faulty.port))
+    client = socket.create_connection(("127.0.0.1", served.port))
     head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     client.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
     return client

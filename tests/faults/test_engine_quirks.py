@@ -6,132 +6,132 @@ import json
 
 import pytest
 
-from tests.faults.reading import ask, post
+from tests.faults.client import post, send_chat
 from tests.serving import Gateway
 from tests.upstream.reply import TEXT
 from tests.upstream.server import FaultyUpstream
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_no_done(faulty: Gateway, stream: bool) -> None:
-    read = ask(faulty, "quirk-no-done", stream=stream)
-    assert (read.text, read.finishes) == (TEXT, {0: "stop"})
+def test_a_stream_without_done_is_complete(served: Gateway, stream: bool) -> None:
+    response = send_chat(served, "quirk-no-done", stream=stream)
+    assert (response.text, response.finishes) == (TEXT, {0: "stop"})
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_the_stop_string_left_in(faulty: Gateway, stream: bool) -> None:
-    read = ask(faulty, "quirk-stop-left-in", stream=stream)
-    assert read.finishes == {0: "stop"}
-    assert "<eob>" not in read.text
+def test_a_stop_string_left_in_the_text_is_cut(served: Gateway, stream: bool) -> None:
+    response = send_chat(served, "quirk-stop-left-in", stream=stream)
+    assert response.finishes == {0: "stop"}
+    assert "<eob>" not in response.text
 
 
-def test_usage_missing_is_left_out_rather_than_invented(faulty: Gateway) -> None:
-    read = ask(faulty, "quirk-no-usage", stream=True, stream_options={"include_usage": True})
-    assert (read.text, read.usage) == (TEXT, None)
+def test_missing_usage_is_left_out(served: Gateway) -> None:
+    response = send_chat(served, "quirk-no-usage", stream=True, stream_options={"include_usage": True})
+    assert (response.text, response.usage) == (TEXT, None)
 
 
 @pytest.mark.parametrize("mode", ["quirk-numeric-code", "quirk-detail", "quirk-detail-list"])
-def test_any_error_shape_becomes_openai_s_with_the_reason_kept(faulty: Gateway, mode: str) -> None:
-    read = ask(faulty, mode)
-    assert (read.status, read.code) == (400, "upstream_rejected_request")
-    assert read.error is not None
-    assert any(word in read.error["message"] for word in ("max_tokens", "prompt"))
+def test_every_error_form_becomes_an_openai_error_with_its_reason(served: Gateway, mode: str) -> None:
+    response = send_chat(served, mode)
+    assert (response.status, response.code) == (400, "upstream_rejected_request")
+    assert response.error is not None
+    assert any(word in response.error["message"] for word in ("max_tokens", "prompt"))
 
 
-def test_an_unknown_model_upstream_is_our_misconfiguration(faulty: Gateway) -> None:
-    read = ask(faulty, "quirk-unknown-model")
-    assert (read.status, read.code) == (502, "upstream_model_missing")
+def test_an_unknown_model_of_the_upstream_is_a_502(served: Gateway) -> None:
+    response = send_chat(served, "quirk-unknown-model")
+    assert (response.status, response.code) == (502, "upstream_model_missing")
 
 
 @pytest.mark.parametrize("mode", ["quirk-list-500", "quirk-detail"])
-def test_list_prompts_refused_become_one_call_each(faulty: Gateway, up: FaultyUpstream, mode: str) -> None:
+def test_a_refused_list_of_prompts_becomes_one_call_for_each(served: Gateway, up: FaultyUpstream, mode: str) -> None:
     before = up.request_count
-    read = post(faulty, "/v1/completions", {"model": mode, "prompt": ["a", "b", "c"], "max_tokens": 5})
-    if mode == "quirk-detail":  # it refuses single prompts as well: then the refusal is the answer
-        assert read.code == "upstream_rejected_request"
+    response = post(served, "/v1/completions", {"model": mode, "prompt": ["a", "b", "c"], "max_tokens": 5})
+    if mode == "quirk-detail":  # this mode also refuses single prompts
+        assert response.code == "upstream_rejected_request"
         return
-    assert read.texts == {0: TEXT, 1: TEXT, 2: TEXT}
-    assert [heard.body["prompt"] for heard in up.requests[-3:]] == ["a", "b", "c"]
-    assert "split_calls" in read.headers["x-gateway-notice"]
+    assert response.texts == {0: TEXT, 1: TEXT, 2: TEXT}
+    assert [request.body["prompt"] for request in up.requests[-3:]] == ["a", "b", "c"]
+    assert "split_calls" in response.headers["x-gateway-notice"]
     assert up.request_count - before >= 4
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("model", ["quirk-n-ignored", "llamacpp-n"])
-def test_n_ignored_is_filled_up_and_seeds_move_on(
-    faulty: Gateway, up: FaultyUpstream, model: str, stream: bool
+def test_an_ignored_n_is_filled_up_with_increasing_seeds(
+    served: Gateway, up: FaultyUpstream, model: str, stream: bool
 ) -> None:
-    read = ask(faulty, model, stream=stream, n=3, seed=7)
-    assert read.texts == {0: TEXT, 1: TEXT, 2: TEXT}
-    assert read.finishes == {0: "stop", 1: "stop", 2: "stop"}
-    assert [heard.body.get("seed") for heard in up.requests[-3:]] == [7, 8, 9]
+    response = send_chat(served, model, stream=stream, n=3, seed=7)
+    assert response.texts == {0: TEXT, 1: TEXT, 2: TEXT}
+    assert response.finishes == {0: "stop", 1: "stop", 2: "stop"}
+    assert [request.body.get("seed") for request in up.requests[-3:]] == [7, 8, 9]
 
 
-def test_bos_in_echo_is_the_engine_s_own_and_stays(faulty: Gateway, up: FaultyUpstream) -> None:
-    read = post(
-        faulty,
+def test_the_engines_bos_in_an_echo_is_kept(served: Gateway, up: FaultyUpstream) -> None:
+    response = post(
+        served,
         "/v1/completions",
         {"model": "quirk-bos-echo", "prompt": "abc", "echo": True, "logprobs": 1, "max_tokens": 5},
     )
-    assert read.text == "<s>abc" + TEXT
+    assert response.text == "<s>abc" + TEXT
     assert "add_special_tokens" not in up.requests[-1].body
 
 
-def test_logprobs_ignored_are_reported_and_not_made_up(faulty: Gateway) -> None:
-    read = ask(faulty, "ok", logprobs=True)
-    plain = ask(faulty, "quirk-n-ignored", logprobs=True)
-    assert read.status == 200
+def test_ignored_logprobs_are_an_error(served: Gateway) -> None:
+    response = send_chat(served, "ok", logprobs=True)
+    plain = send_chat(served, "quirk-n-ignored", logprobs=True)
+    assert response.status == 200
     assert (plain.status, plain.code) == (502, "upstream_ignored_parameter")
 
 
-def test_logprobs_0_asks_for_the_chosen_token_s(faulty: Gateway) -> None:
+def test_logprobs_0_requests_the_chosen_tokens(served: Gateway) -> None:
     body = {"model": "quirk-n-ignored", "prompt": "a", "logprobs": 0, "max_tokens": 5}
-    assert post(faulty, "/v1/completions", body).code == "upstream_ignored_parameter"
+    assert post(served, "/v1/completions", body).code == "upstream_ignored_parameter"
 
 
-def test_an_upstream_s_traceback_never_reaches_the_client(faulty: Gateway) -> None:
+def test_a_traceback_of_the_upstream_never_reaches_the_client(served: Gateway) -> None:
     for mode in ("quirk-traceback", "quirk-traceback-400", "quirk-plain-500"):
-        read = ask(faulty, mode)
-        assert b"Traceback" not in read.raw
-        assert b"/opt/" not in read.raw
+        response = send_chat(served, mode)
+        assert b"Traceback" not in response.raw
+        assert b"/opt/" not in response.raw
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_a_log_likelihood_without_logprobs_is_refused_by_name(faulty: Gateway, stream: bool) -> None:
+def test_an_echo_with_ignored_logprobs_is_refused_by_name(served: Gateway, stream: bool) -> None:
     body = {"prompt": "1+1=? 2", "echo": True, "logprobs": 1, "max_tokens": 1, "stream": stream}
-    read = post(faulty, "/v1/completions", {"model": "quirk-n-ignored", **body})
-    assert read.code == "upstream_ignored_parameter"
-    assert read.texts == {}
+    response = post(served, "/v1/completions", {"model": "quirk-n-ignored", **body})
+    assert response.code == "upstream_ignored_parameter"
+    assert response.texts == {}
 
 
-def test_token_ids_that_end_in_a_500_are_not_taken_apart(faulty: Gateway, up: FaultyUpstream) -> None:
+def test_a_refused_prompt_of_token_ids_is_not_split(served: Gateway, up: FaultyUpstream) -> None:
     before = up.request_count
-    read = post(faulty, "/v1/completions", {"model": "quirk-list-500", "prompt": [1, 5, 9], "max_tokens": 5})
-    assert (read.status, read.code) == (502, "upstream_error")
-    assert [heard.body["prompt"] for heard in up.requests[-(up.request_count - before) :]] == [
+    response = post(served, "/v1/completions", {"model": "quirk-list-500", "prompt": [1, 5, 9], "max_tokens": 5})
+    assert (response.status, response.code) == (502, "upstream_error")
+    assert [request.body["prompt"] for request in up.requests[-(up.request_count - before) :]] == [
         [1, 5, 9]
     ] * 2  # two attempts
 
 
-def test_an_engine_pinned_to_another_model_is_quoted_without_its_path(faulty: Gateway) -> None:
-    read = ask(faulty, "quirk-pinned")
-    assert (read.status, read.code) == (400, "upstream_rejected_request")
-    assert read.error is not None
-    assert "Server is pinned to" in read.error["message"]
-    assert "/srv" not in read.error["message"]
+def test_the_error_of_a_pinned_engine_is_quoted_without_its_path(served: Gateway) -> None:
+    response = send_chat(served, "quirk-pinned")
+    assert (response.status, response.code) == (400, "upstream_rejected_request")
+    assert response.error is not None
+    assert "Server is pinned to" in response.error["message"]
+    assert "/srv" not in response.error["message"]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_usage_behind_a_stop_left_in_is_read_in_whole_answers(faulty: Gateway, stream: bool) -> None:
+def test_usage_after_a_stop_is_read_in_whole_answers(served: Gateway, stream: bool) -> None:
     extra = {"stream_options": {"include_usage": True}} if stream else {}
-    read = ask(faulty, "quirk-usage-behind-the-stop", stream=stream, **extra)
-    assert (read.text, read.finishes) == ("42", {0: "stop"})
-    # At the stop the gateway closes a stream, which may never end: it has a usage only if that came in the same packet.
-    assert read.usage is not None or stream
+    response = send_chat(served, "quirk-usage-behind-the-stop", stream=stream, **extra)
+    assert (response.text, response.finishes) == ("42", {0: "stop"})
+    # At the stop the gateway closes the stream, so it has usage only if that arrived in the same packet.
+    assert response.usage is not None or stream
 
 
-def test_a_stop_token_that_is_scored_keeps_its_score_and_adds_no_text(faulty: Gateway) -> None:
-    read = ask(faulty, "quirk-stop-token-scored", logprobs=True)
-    assert read.text == "42"
-    scores = json.loads(read.raw)["choices"][0]["logprobs"]["content"]
+def test_the_score_of_a_stop_token_is_kept_without_text(served: Gateway) -> None:
+    response = send_chat(served, "quirk-stop-token-scored", logprobs=True)
+    assert response.text == "42"
+    scores = json.loads(response.raw)["choices"][0]["logprobs"]["content"]
     assert [row["token"] for row in scores] == ["4", "2", "<eob>"]

@@ -1,4 +1,4 @@
-"""An upstream breaks off while text is held that may become a call, a thought's end or a stop: nothing is lost."""
+"""The upstream fails while text is held for a tool call, a reasoning end or a stop: no text is lost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.client import Response, send_chat
 from tests.faults.conftest import TEMPLATE, model, write_files
-from tests.faults.reading import Read, ask
 from tests.serving import Gateway, gateway
 from tests.upstream.server import FaultyUpstream
 
@@ -22,14 +22,14 @@ tools:
 thinking: {begin: "<think>", end: "</think>"}
 """
 
-HOW = {  # how the upstream breaks off: the code of the error event
+HOW = {  # the fault: the code of the error event
     "drop": "upstream_disconnected",
     "reset": "upstream_disconnected",
     "error": "upstream_error",
     "end": "upstream_incomplete",
     "stall": "upstream_idle_timeout",
 }
-SAID = {  # name: (what the model said, content, reasoning, arguments of calls)
+TEXTS = {  # name: (text of the model, content, reasoning, arguments of tool calls)
     "nothing held": ("I add.", "I add.", "", []),
     "a marker begun": ("I add.\n<tool", "I add.\n<tool", "", []),
     "nothing but that": ("<tool", "<tool", "", []),
@@ -48,21 +48,21 @@ SAID = {  # name: (what the model said, content, reasoning, arguments of calls)
 }
 SLOW = {"nothing but that", "a call begun", "a stop begun in a call", "a thought's end begun"}
 """The text before an upstream stops sending; each entry takes the idle timeout."""
-ROWS = [(how, name) for how in HOW for name in SAID if how != "stall" or name in SLOW]
+ROWS = [(how, name) for how in HOW for name in TEXTS if how != "stall" or name in SLOW]
 
 
 def names(how: str, name: str) -> str:
-    """The model that says this and breaks off so."""
+    """The name of the model with this text and fault."""
     return f"{how}-{name}".translate({32: "-", 39: ""})
 
 
 def configure(folder: Path, up: FaultyUpstream) -> str:
-    """A gateway.yaml with a model for each row, and one for each that is not read, under ``plain``."""
+    """A gateway.yaml with a model for each row, and one without parsing, under ``plain``, for each fault."""
     write_files(folder)
     (folder / "meta_templates" / "reads.yaml").write_text(TEMPLATE + READS)
     config = "models:\n"
     for how, name in ROWS:
-        url = up.url("text-then-fault", how=how, text=SAID[name][0])
+        url = up.url("text-then-fault", how=how, text=TEXTS[name][0])
         policy = "fast" if how == "stall" else "patient"
         config += model(names(how, name), url, template="reads", policy=policy)
         config += model("plain-" + names(how, name), url, policy=policy)
@@ -84,11 +84,11 @@ def nothing_is_left(broken: Gateway, up: FaultyUpstream) -> Iterator[None]:
     assert up.wait(lambda: up.active == 0)
 
 
-def heard(read: Read, index: int = 0) -> tuple[str, str, list[str]]:
-    """Content, reasoning and the arguments of calls, as a choice's deltas have them."""
+def joined(response: Response, index: int = 0) -> tuple[str, str, list[str]]:
+    """The content, the reasoning and the arguments of tool calls in the deltas of a choice."""
     content = reasoning = ""
     calls: dict[int, str] = {}
-    for delta in read.deltas(index):
+    for delta in response.deltas(index):
         content += delta.get("content") or ""
         reasoning += delta.get("reasoning") or ""
         for fragment in delta.get("tool_calls", ()):
@@ -98,50 +98,52 @@ def heard(read: Read, index: int = 0) -> tuple[str, str, list[str]]:
 
 
 @pytest.mark.parametrize(("how", "name"), ROWS)
-def test_a_client_has_all_that_was_said_and_then_the_error(broken: Gateway, how: str, name: str) -> None:
-    _, content, reasoning, calls = SAID[name]
-    read = ask(broken, names(how, name), stream=True, tools=[ADD])
-    assert (read.status, read.code) == (200, HOW[how])
-    assert heard(read) == (content, reasoning, calls)
-    assert not read.finishes
+def test_a_client_receives_all_text_and_then_the_error(broken: Gateway, how: str, name: str) -> None:
+    _, content, reasoning, calls = TEXTS[name]
+    response = send_chat(broken, names(how, name), stream=True, tools=[ADD])
+    assert (response.status, response.code) == (200, HOW[how])
+    assert joined(response) == (content, reasoning, calls)
+    assert not response.finishes
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_model_that_is_not_read_is_told_of_alike(broken: Gateway, how: str) -> None:
+def test_a_stream_without_parsing_ends_the_same_way(broken: Gateway, how: str) -> None:
     for name in SLOW:
-        read = ask(broken, "plain-" + names(how, name), stream=True)
-        assert (read.status, read.code, read.text) == (200, HOW[how], SAID[name][0])
-        assert not read.finishes
+        response = send_chat(broken, "plain-" + names(how, name), stream=True)
+        assert (response.status, response.code, response.text) == (200, HOW[how], TEXTS[name][0])
+        assert not response.finishes
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_each_choice_has_what_was_said_of_it(broken: Gateway, how: str) -> None:
+def test_each_choice_receives_its_text(broken: Gateway, how: str) -> None:
     name = "a stop begun in a call"
-    read = ask(broken, names(how, name), stream=True, tools=[ADD], n=2)
-    assert (read.status, read.code) == (200, HOW[how])
-    assert [heard(read, index) for index in (0, 1)] == [(SAID[name][1], "", [])] * 2
+    response = send_chat(broken, names(how, name), stream=True, tools=[ADD], n=2)
+    assert (response.status, response.code) == (200, HOW[how])
+    assert [joined(response, index) for index in (0, 1)] == [(TEXTS[name][1], "", [])] * 2
 
-    read = ask(broken, "single-" + names(how, name), stream=True, tools=[ADD], n=2)  # the second is never asked for
-    assert (read.status, read.code) == (200, HOW[how])
-    assert [heard(read, index) for index in (0, 1)] == [(SAID[name][1], "", []), ("", "", [])]
+    response = send_chat(
+        broken, "single-" + names(how, name), stream=True, tools=[ADD], n=2
+    )  # the second call is never made
+    assert (response.status, response.code) == (200, HOW[how])
+    assert [joined(response, index) for index in (0, 1)] == [(TEXTS[name][1], "", []), ("", "", [])]
 
 
-def test_one_call_that_was_all_there_may_be_has_no_end_either(broken: Gateway) -> None:
-    read = ask(
+def test_a_complete_single_tool_call_has_no_finish_either(broken: Gateway) -> None:
+    response = send_chat(
         broken, names("drop", "a call but for its end marker"), stream=True, tools=[ADD], parallel_tool_calls=False
     )
-    assert (heard(read), read.finishes, read.code) == (("", "", [ARGUMENTS]), {}, "upstream_disconnected")
+    assert (joined(response), response.finishes, response.code) == (("", "", [ARGUMENTS]), {}, "upstream_disconnected")
 
 
 @pytest.mark.parametrize("how", ["drop", "error"])
-def test_a_whole_answer_is_an_error_and_nothing_else(broken: Gateway, how: str) -> None:
-    read = ask(broken, names(how, "a call begun"), tools=[ADD])
-    assert (read.status, read.code) == (502, HOW[how])
+def test_a_failed_whole_answer_is_only_an_error(broken: Gateway, how: str) -> None:
+    response = send_chat(broken, names(how, "a call begun"), tools=[ADD])
+    assert (response.status, response.code) == (502, HOW[how])
 
 
-def test_the_record_tells_of_a_stream_that_had_begun(broken: Gateway) -> None:
+def test_the_record_counts_an_incomplete_stream(broken: Gateway) -> None:
     name = names("drop", "nothing but that")
     before = broken.metric("gateway_stream_incomplete_total", model=name)
-    ask(broken, name, stream=True, tools=[ADD])
+    send_chat(broken, name, stream=True, tools=[ADD])
     assert broken.wait_until_idle()
     assert broken.metric("gateway_stream_incomplete_total", model=name) == before + 1

@@ -1,4 +1,4 @@
-"""Rows C01–C28 through the whole gateway: what a client sees once the answer has begun."""
+"""Rows C01–C28 through the whole gateway: the response to the client after the answer has begun."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.faults.reading import ask
+from tests.faults.client import send_chat
 from tests.faults.test_before_the_first_byte import raw_request
 from tests.serving import Gateway, eventually
 from tests.upstream.reply import TEXT, TOKENS
@@ -27,22 +27,22 @@ BROKEN = {  # mode: (text before the end, code of the error event)
 
 @pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
 @pytest.mark.parametrize("mode", BROKEN)
-def test_a_broken_stream_ends_in_an_error_event_and_without_a_finish(
-    faulty: Gateway, up: FaultyUpstream, mode: str, form: str
+def test_a_broken_stream_ends_with_an_error_event_and_no_finish(
+    served: Gateway, up: FaultyUpstream, mode: str, form: str
 ) -> None:
     text, code = BROKEN[mode]
     before = up.request_count
-    broken = faulty.metric("gateway_stream_incomplete_total", model=form + mode)
-    read = ask(faulty, form + mode, stream=True)
-    assert (read.status, read.text, read.code) == (200, text, code)
-    assert not read.finishes
+    broken = served.metric("gateway_stream_incomplete_total", model=form + mode)
+    response = send_chat(served, form + mode, stream=True)
+    assert (response.status, response.text, response.code) == (200, text, code)
+    assert not response.finishes
     assert up.request_count - before == 1, "a retry after the first byte would show text twice"
-    assert faulty.metric("gateway_stream_incomplete_total", model=form + mode) >= broken
-    assert b"10.11.12.13" not in read.raw
+    assert served.metric("gateway_stream_incomplete_total", model=form + mode) >= broken
+    assert b"10.11.12.13" not in response.raw
 
 
-def test_nothing_is_retried_after_the_first_byte(faulty: Gateway) -> None:  # C03
-    first, second = (ask(faulty, "flaky-midstream", stream=True) for _ in range(2))
+def test_a_stream_is_not_retried_after_its_first_byte(served: Gateway) -> None:  # C03
+    first, second = (send_chat(served, "flaky-midstream", stream=True) for _ in range(2))
     assert (first.text, first.code) == ("".join(TOKENS[:2]), "upstream_disconnected")
     assert (second.text, second.code) == (TEXT, None)
 
@@ -56,25 +56,25 @@ WHOLE = [
 
 @pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
 @pytest.mark.parametrize("mode", WHOLE)
-def test_odd_ways_of_saying_the_same_give_the_same(faulty: Gateway, mode: str, form: str) -> None:
-    read = ask(faulty, form + mode, stream=True)
-    assert (read.status, read.text, read.finishes, read.error) == (200, TEXT, {0: "stop"}, None)
+def test_unusual_forms_of_a_correct_stream_are_read(served: Gateway, mode: str, form: str) -> None:
+    response = send_chat(served, form + mode, stream=True)
+    assert (response.status, response.text, response.finishes, response.error) == (200, TEXT, {0: "stop"}, None)
 
 
-def test_characters_in_two_pieces_are_put_together(faulty: Gateway) -> None:  # C13
-    assert ask(faulty, "split-surrogate", stream=True).text == "a😀b"
-    assert ask(faulty, "lone-surrogate", stream=True).text == "a\ufffdb"
+def test_surrogates_in_two_pieces_are_joined(served: Gateway) -> None:  # C13
+    assert send_chat(served, "split-surrogate", stream=True).text == "a😀b"
+    assert send_chat(served, "lone-surrogate", stream=True).text == "a\ufffdb"
 
 
-def test_an_upstream_that_lingers_after_done_does_not_hold_the_client(faulty: Gateway) -> None:  # C07
+def test_an_upstream_that_stays_open_after_done_does_not_delay_the_client(served: Gateway) -> None:  # C07
     started = time.monotonic()
-    assert ask(faulty, "late-close", stream=True).text == TEXT
+    assert send_chat(served, "late-close", stream=True).text == TEXT
     assert time.monotonic() - started < 20
 
 
 # ---------------------------------------------------------------- where an answer ends (C15–C20)
 
-CUT = {  # mode: what the client sees; the template's stop is <eob>
+CUT = {  # mode: text of the response; the template's stop is <eob>
     "eos": None,
     "split-stop": None,
     "stop-first": "",
@@ -85,37 +85,37 @@ CUT = {  # mode: what the client sees; the template's stop is <eob>
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("mode", CUT)
-def test_the_answer_ends_before_the_marker(faulty: Gateway, mode: str, stream: bool) -> None:
-    read = ask(faulty, mode, stream=stream)
-    assert (read.status, read.finishes, read.error) == (200, {0: "stop"}, None)
+def test_the_answer_ends_before_the_stop_string(served: Gateway, mode: str, stream: bool) -> None:
+    response = send_chat(served, mode, stream=stream)
+    assert (response.status, response.finishes, response.error) == (200, {0: "stop"}, None)
     if CUT[mode] is not None and (stream or mode != "stop-then-endless"):
-        assert read.text == CUT[mode]
+        assert response.text == CUT[mode]
     for leak in ("<eob", "LEAK", "<HUMAN>", "<eo"):
-        assert leak not in read.text
+        assert leak not in response.text
 
 
 @pytest.mark.parametrize("mode", ["partial-stop", "stop-lookalike"])  # C17
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_what_only_looks_like_a_marker_is_delivered_whole(faulty: Gateway, mode: str, stream: bool) -> None:
-    read = ask(faulty, mode, stream=stream)
-    raw = ask(faulty, "chat/" + mode, stream=stream)  # the chat template has no stops: nothing is held back
-    assert read.text == raw.text != ""
-    assert read.finishes == {0: "stop"}
+def test_text_that_resembles_a_stop_string_is_delivered(served: Gateway, mode: str, stream: bool) -> None:
+    response = send_chat(served, mode, stream=stream)
+    raw = send_chat(served, "chat/" + mode, stream=stream)  # the chat template has no stops, so no text is held
+    assert response.text == raw.text != ""
+    assert response.finishes == {0: "stop"}
 
 
-def test_an_engine_that_runs_past_the_marker_is_closed_at_once(faulty: Gateway, up: FaultyUpstream) -> None:  # C19
+def test_an_engine_that_continues_after_a_stop_is_closed_at_once(served: Gateway, up: FaultyUpstream) -> None:  # C19
     early = len(up.closed_early)
-    cuts = faulty.metric("gateway_stop_leaks_total", model="stop-then-endless")
-    read = ask(faulty, "stop-then-endless", stream=True)
+    cuts = served.metric("gateway_stop_leaks_total", model="stop-then-endless")
+    response = send_chat(served, "stop-then-endless", stream=True)
     ended = time.monotonic()
-    assert read.finishes == {0: "stop"}
+    assert response.finishes == {0: "stop"}
     assert eventually(lambda: len(up.closed_early) > early)
     assert up.closed_early[-1] - ended < 2.5  # promised: 0.25
-    assert faulty.metric("gateway_stop_leaks_total", model="stop-then-endless") == cuts + 1
+    assert served.metric("gateway_stop_leaks_total", model="stop-then-endless") == cuts + 1
 
 
-def test_the_template_s_stop_and_the_client_s_are_both_sent(faulty: Gateway, up: FaultyUpstream) -> None:
-    ask(faulty, "ok", stop=["###"])
+def test_the_stops_of_template_and_client_are_sent(served: Gateway, up: FaultyUpstream) -> None:
+    send_chat(served, "ok", stop=["###"])
     assert up.requests[-1].body["stop"] == ["<eob>", "###"]
 
 
@@ -123,33 +123,33 @@ def test_the_template_s_stop_and_the_client_s_are_both_sent(faulty: Gateway, up:
 
 
 @pytest.mark.parametrize("mode", ["never-ends", "chat/never-ends", "patient/stall-midstream"])
-def test_a_client_that_leaves_in_the_stream_frees_the_upstream(faulty: Gateway, up: FaultyUpstream, mode: str) -> None:
-    gone = faulty.metric("gateway_client_gone_total", phase="mid_stream")
+def test_a_disconnect_during_a_stream_closes_the_upstream(served: Gateway, up: FaultyUpstream, mode: str) -> None:
+    gone = served.metric("gateway_client_gone_total", phase="mid_stream")
     early = len(up.closed_early)
-    client = raw_request(faulty, mode, stream=True)
+    client = raw_request(served, mode, stream=True)
     assert b"200 OK" in client.recv(4096)
     client.close()
     left = time.monotonic()
     assert eventually(lambda: len(up.closed_early) > early)
     assert up.closed_early[-1] - left < 2.5  # promised: 0.25
-    assert eventually(lambda: faulty.metric("gateway_client_gone_total", phase="mid_stream") == gone + 1)
+    assert eventually(lambda: served.metric("gateway_client_gone_total", phase="mid_stream") == gone + 1)
 
 
-def test_after_a_hundred_hang_ups_the_pool_still_serves(faulty: Gateway, up: FaultyUpstream) -> None:
+def test_the_connection_pool_serves_after_100_disconnects(served: Gateway, up: FaultyUpstream) -> None:
     for number in range(100):
-        client = raw_request(faulty, "never-ends", stream=bool(number % 2))
+        client = raw_request(served, "never-ends", stream=bool(number % 2))
         if number % 4 == 1:
             client.recv(1)
         client.close()
     assert eventually(lambda: up.active == 0)
-    assert faulty.wait_until_idle()
-    assert [ask(faulty, "ok").text for _ in range(10)] == [TEXT] * 10
+    assert served.wait_until_idle()
+    assert [send_chat(served, "ok").text for _ in range(10)] == [TEXT] * 10
 
 
 @pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
-def test_what_came_together_leaves_together_with_the_end(faulty: Gateway, form: str) -> None:
-    """One chunk of HTTP holds all frames and ``[DONE]``."""
-    with raw_request(faulty, form + "one-write", stream=True) as client:
+def test_events_received_together_are_sent_together_with_the_end(served: Gateway, form: str) -> None:
+    """One HTTP chunk contains all frames and ``[DONE]``."""
+    with raw_request(served, form + "one-write", stream=True) as client:
         answer = b""
         while not answer.endswith(b"0\r\n\r\n"):
             answer += client.recv(65536)

@@ -1,4 +1,4 @@
-"""One cell of the table: a client's run against one address, and what came of it."""
+"""One cell of the table: a client's run against one address, and its outcome."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Cell:
     score: float | None = None
     """The share of right answers; None: the client gave no score."""
     refusals: dict[str, int] = field(default_factory=dict)
-    """How many calls the gateway answered with an error, by code."""
+    """Error code → number of calls that the gateway answered with it."""
     expected: tuple[str, ...] = ()
-    """The codes with which the gateway has to refuse what the client needs and the engine cannot do."""
+    """Expected error codes: the client needs something that the engine does not support."""
     error: str = ""
     """The end of the client's output, if there is no score."""
 
@@ -50,7 +50,7 @@ class Cell:
 
 
 def run_client(client: Client, engine: Engine, job: Job, folder: Path) -> Cell:
-    """Run a client in ``folder``, which is emptied first; whatever it starts ends with it."""
+    """Run a client in ``folder``, which is emptied first; processes that it starts end with it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "sums.jsonl").write_text(rows(client.sums), encoding="utf-8")
@@ -76,7 +76,7 @@ def run_client(client: Client, engine: Engine, job: Job, folder: Path) -> Cell:
 
 
 def _output(command: Sequence[str], folder: Path, environment: dict[str, str], seconds: float) -> tuple[str, str]:
-    """A command's output, and how it failed (empty: it did not)."""
+    """A command's output, and its failure (empty: none)."""
     path = folder / "output.txt"
     with path.open("wb") as output:
         process = subprocess.Popen(
@@ -109,6 +109,6 @@ def markdown(cells: Sequence[Cell], clients: dict[str, str], engines: dict[str, 
 
 
 def as_json(cells: Sequence[Cell], versions: dict[str, list[str]], date: str) -> str:
-    """Everything, for machines."""
+    """All cells and versions as JSON."""
     table = [{**asdict(cell), "good": cell.good} for cell in cells]
     return json.dumps({"date": date, "versions": versions, "cells": table}, indent=2) + "\n"

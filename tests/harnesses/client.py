@@ -25,7 +25,7 @@ class Job:
     """The folder with the programs of the client's environment."""
 
     def variables(self) -> dict[str, str]:
-        """What configurations and scripts read, and the key that SDKs insist on."""
+        """Environment variables for configurations and scripts, with the key that SDKs require."""
         return {
             "BASE_URL": self.base_url,
             "MODEL": self.model,
@@ -52,11 +52,11 @@ class Client:
     environment: str = ""
     """The folder of the environment, if clients share one; without it the name."""
     sums: int = 100
-    """How many sums are asked."""
+    """Number of sums."""
     seconds: float = 300.0
-    """The time a run may take."""
+    """Time limit of a run in seconds."""
     needs: frozenset[str] = frozenset()
-    """What an engine must have; without it the gateway has to refuse by name (``Engine.refusals``)."""
+    """Engine features that the client needs; without one the gateway must refuse it by name (``Engine.refusals``)."""
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property

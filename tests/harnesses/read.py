@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def printed(folder: Path, output: str) -> float:
-    """The number behind ``SCORE`` in the output of our own scripts."""
+    """The number after ``SCORE`` in the output of the scripts in ``CONFIGS``."""
     found = re.search(r"^SCORE ([\d.]+)$", output, re.MULTILINE)
     if found is None:
         raise ValueError("no line SCORE in the output")
@@ -15,7 +15,7 @@ def printed(folder: Path, output: str) -> float:
 
 
 def newest(folder: Path, pattern: str) -> Path:
-    """The newest file below ``folder`` that fits ``pattern``; ``ValueError`` if there is none."""
+    """The newest file below ``folder`` that matches ``pattern``; ``ValueError`` if there is none."""
     found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
     if not found:
         raise ValueError(f"no file {pattern}")

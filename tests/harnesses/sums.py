@@ -15,7 +15,7 @@ def sums(count: int) -> Iterator[tuple[int, int]]:
 
 
 def rows(count: int) -> str:
-    """The sums as JSON lines under every name that a client's dataset gives to question and answer."""
+    """The sums as JSON lines, with question and answer under the field names of every client's dataset."""
     lines = []
     for a, b in sums(count):
         question, answer, wrong = f"{a}+{b}=?", str(a + b), str(a + b + 11)

@@ -1,4 +1,4 @@
-"""The gateway as a person runs it: ``python -m gateway serve`` in a folder, spoken to over HTTP."""
+"""``python -m gateway serve`` in a folder, called over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.serving import ROOT, WAIT_SECONDS, eventually
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """A port that was free when this was called."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours without its gateway settings but with its fast paths, and with the package on the path."""
+    """This process's environment with the package on the path, and of the gateway's settings only the fast paths."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -51,11 +51,11 @@ class Process:
 
     @property
     def log(self) -> str:
-        """Everything on standard error so far."""
+        """Standard error so far."""
         return self._log.read_text(encoding="utf-8")
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file of the configuration, all at once as editors do."""
+        """Replace a file of the configuration atomically, as editors do."""
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
         draft = path.with_suffix(".tmp")
@@ -66,15 +66,15 @@ class Process:
         self.process.send_signal(number)
 
     def reloads(self, result: str) -> int:
-        """How many reloads ended so."""
+        """Number of reloads with this result."""
         found = re.search(rf'gateway_reloads_total{{result="{result}"}} (\d+)', self.http.get("/metrics").text)
         return int(found[1]) if found else 0
 
     def reload(self, result: str) -> None:
-        """SIGHUP, and wait until the log has the outcome of a reload that began after the call.
+        """Send SIGHUP and wait until the log has the result of a reload that began after the call.
 
-        Twice, because a reload that the file watcher began before may end first. By the log and not by the metric,
-        because the log is written by a thread and may come later.
+        Done twice, because a reload of the file watcher may end first. The log is checked instead of the metric because
+        a thread writes it, so it may come later.
         """
         for _ in range(2):
             before = self.log.count(OUTCOMES[result])
@@ -84,8 +84,8 @@ class Process:
     def models(self) -> list[str]:
         return [card["id"] for card in self.http.get("/v1/models").json()["data"]]
 
-    def says(self, model: str) -> str:
-        """The model's answer, or the code of the error."""
+    def call_model(self, model: str) -> str:
+        """Call a model; returns its answer or the error code."""
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
         answer = self.http.post("/v1/chat/completions", json=body).json()
         if "error" in answer:
@@ -93,7 +93,7 @@ class Process:
         return str(answer["choices"][0]["message"]["content"])
 
     def accepts(self) -> bool:
-        """Does it take new connections?"""
+        """True: the process accepts new connections."""
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -128,7 +128,7 @@ def serving(folder: Path, files: Mapping[str, str], command: Sequence[str] = SER
 
 
 def run(folder: Path, *arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-    """``gateway ARGUMENTS`` to its end."""
+    """Run ``gateway ARGUMENTS`` to its end."""
     return subprocess.run(
         [sys.executable, "-m", "gateway", *arguments],
         cwd=folder,

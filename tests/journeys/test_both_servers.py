@@ -1,4 +1,4 @@
-"""The same answers from our own HTTP server and from uvicorn (``server.http_server``)."""
+"""The built-in HTTP server and uvicorn give the same responses (``server.http_server``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ models:
   pours: {{template: chat, policy: idle, targets: [{{speaks: chat, url: "{url}"}}]}}
 """
 FLOOD = "x" * 50_000 + "@@", "y" * 50_000 + "##"
-"""Pieces of 15 MB, more than any socket takes; each ends in half a stop, which is held until the next piece."""
+"""Pieces of 15 MB, more than any socket buffer; the end of each may be a stop and is held until the next piece."""
 SCRIPTS = {
     "quick.yaml": "[Hel, lo, {finish: stop}]\n",
     "slow.yaml": "[begun, {pause: 50}, {finish: stop}]\n",
@@ -60,7 +60,7 @@ POURS = json.dumps({"model": "pours", "stream": True, "messages": [{"role": "use
 
 @contextmanager
 def small_window(served: Gateway, body: bytes) -> Iterator[socket.socket]:
-    """A chat call on a connection that takes little without being read."""
+    """A chat call on a connection with a small receive buffer."""
     with socket.socket() as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
         link.settimeout(10)
@@ -82,7 +82,7 @@ def test_a_whole_answer_with_all_its_headers(served: Gateway) -> None:
     assert answer.headers["x-gateway-target"] == "quick/0"
 
 
-def test_a_stream(served: Gateway) -> None:
+def test_a_stream_has_frames_and_done(served: Gateway) -> None:
     answer = served.chat("quick", stream=True)
     assert answer.headers["content-type"] == "text/event-stream"
     assert answer.headers["transfer-encoding"] == "chunked"
@@ -90,27 +90,27 @@ def test_a_stream(served: Gateway) -> None:
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
-def test_a_stream_that_breaks_off_says_so(served: Gateway) -> None:
+def test_a_broken_stream_ends_with_an_error_event(served: Gateway) -> None:
     answer = served.chat("broken", stream=True)
     assert answer.status_code == 200
     assert '"code":"upstream_disconnected"' in answer.text
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
-def test_a_refusal_closes_where_reading_on_is_not_worth_it(served: Gateway) -> None:
+def test_a_refused_large_body_closes_the_connection(served: Gateway) -> None:
     answer = served.chat("quick", "x" * 2000)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
     assert answer.headers["connection"] == "close"
 
 
-def test_head_and_wrong_methods(served: Gateway) -> None:
+def test_head_has_no_body_and_wrong_methods_are_refused(served: Gateway) -> None:
     known, wrong = served.http.head("/v1/models"), served.http.get("/v1/chat/completions")
     assert (known.status_code, known.content, int(known.headers["content-length"]) > 0) == (200, b"", True)
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_ends_its_call(served: Gateway, stream: bool) -> None:
+def test_a_disconnect_cancels_the_call(served: Gateway, stream: bool) -> None:
     labels = {"endpoint": "chat", "model": "slow", "outcome": "client_gone"}
     before = served.metric("gateway_requests_total", **labels)
     body = {"model": "slow", "stream": stream, "messages": [{"role": "user", "content": "hi"}]}
@@ -120,7 +120,7 @@ def test_a_client_that_leaves_ends_its_call(served: Gateway, stream: bool) -> No
     assert served.wait_until_idle()
 
 
-def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: Gateway) -> None:
+def test_a_total_timeout_during_back_pressure_loses_no_text(served: Gateway) -> None:
     message = {"role": "user", "content": "hi"}
     asked = {"model": "flood", "stream": True, "stop": ["@@@", "###"], "messages": [message]}
     body = json.dumps(asked).encode()
@@ -132,11 +132,13 @@ def test_time_that_is_up_while_the_client_does_not_read_leaves_no_hole(served: G
     said = "".join(event["choices"][0]["delta"].get("content") or "" for event in events)
     assert said
     assert said == "".join(FLOOD * 151)[: len(said)]
-    assert len(said) % len(FLOOD[0]) == 0  # what was held of the last piece came, too
+    assert len(said) % len(FLOOD[0]) == 0  # the held text of the last piece was sent
     assert served.wait_until_idle()
 
 
-def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gateway, up: FaultyUpstream) -> None:
+def test_a_client_that_reads_nothing_is_disconnected_after_the_idle_timeout(
+    served: Gateway, up: FaultyUpstream
+) -> None:
     before = served.metric("gateway_client_gone_total", phase="stalled")
     with small_window(served, POURS) as link:
         assert eventually(lambda: up.active == 1, 10)
@@ -148,7 +150,7 @@ def test_a_client_that_reads_nothing_is_cut_off_after_the_idle_time(served: Gate
     assert served.metric("gateway_requests_total", endpoint="chat", model="pours", outcome="client_stalled") == 1
 
 
-def test_a_client_that_reads_slowly_is_served_on(up: FaultyUpstream, tmp_path: Path) -> None:
+def test_a_slow_reading_client_is_not_disconnected(up: FaultyUpstream, tmp_path: Path) -> None:
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "idle.yaml").write_text("delivery: {timeout: {idle: 1s}}\n")
     model = (
@@ -163,7 +165,7 @@ def test_a_client_that_reads_slowly_is_served_on(up: FaultyUpstream, tmp_path: P
 
 
 def _unchunked(link: socket.socket) -> bytes:
-    """The body of the only answer on this connection."""
+    """The decoded body of the only response on this connection."""
     with link.makefile("rb") as answer:
         while answer.readline() != b"\r\n":
             pass

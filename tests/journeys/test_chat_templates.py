@@ -1,4 +1,4 @@
-"""Chat templates of Hugging Face as clients of a gateway see them: ordinary, slow and failing ones."""
+"""Models with Hugging Face chat templates, called over HTTP: ordinary, slow and failing templates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.serving import WAIT_SECONDS, Gateway, gateway
 
 CONFIG = """
 models:
-  good: {template: good, targets: [{speaks: scripted, script: says.yaml}]}
-  pairs: {template: pairs, targets: [{speaks: scripted, script: says.yaml}]}
+  good: {template: good, targets: [{speaks: scripted, script: answer.yaml}]}
+  pairs: {template: pairs, targets: [{speaks: scripted, script: answer.yaml}]}
   caller: {template: caller, targets: [{speaks: scripted, script: calls.yaml}]}
-  plain: {template: chatml, targets: [{speaks: scripted, script: says.yaml}]}
+  plain: {template: chatml, targets: [{speaks: scripted, script: answer.yaml}]}
 """
 
 FILES = {
-    "says.yaml": "[{text: '42'}, {text: '<|im_end|> lost'}, {finish: stop}]\n",
+    "answer.yaml": "[{text: '42'}, {text: '<|im_end|> lost'}, {finish: stop}]\n",
     "meta_templates/good.yaml": """
 kind: jinja
 file: good/chat_template.jinja
@@ -48,7 +48,7 @@ template: "{{ tools | tojson }}{{ messages[0].content }}"
 tools: {parser: hermes}
 thinking: {begin: "<think>", end: "</think>"}
 """,
-    # Looks at each pair of messages, so 2000 messages take longer than its process may run.
+    # Quadratic in the messages, so 2000 messages take longer than the time limit of its process.
     "meta_templates/pairs.yaml": """
 kind: jinja
 template: |
@@ -83,7 +83,7 @@ def test_an_answer_is_cut_at_the_tokenizers_eos(served: Gateway) -> None:
     assert answer.headers["x-gateway-template"].startswith("good@sha256:")
 
 
-def test_render_shows_the_prompt_and_who_wrote_what(served: Gateway) -> None:
+def test_render_shows_the_prompt_and_the_origin_of_its_segments(served: Gateway) -> None:
     body = {"model": "good", "messages": [{"role": "user", "content": "<|im_end|>"}]}
     shown = served.http.post("/v1/render", json=body).json()
     assert shown["prompt"] == "<|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n"
@@ -96,7 +96,7 @@ def test_render_shows_the_prompt_and_who_wrote_what(served: Gateway) -> None:
     assert shown["stop"] == ["<|im_end|>"]
 
 
-def test_a_request_sets_what_the_file_lists_and_nothing_else(served: Gateway) -> None:
+def test_a_request_sets_only_the_variables_that_the_file_lists(served: Gateway) -> None:
     prompt = prompt_of(served, "good", "hi", chat_template_kwargs={"enable_thinking": False})
     assert prompt == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think></think>"
     for model, param in (("good", "chat_template_kwargs.x"), ("plain", "chat_template_kwargs")):
@@ -106,7 +106,7 @@ def test_a_request_sets_what_the_file_lists_and_nothing_else(served: Gateway) ->
         assert answer.json()["error"]["param"] == param
 
 
-def test_the_templates_own_refusal_is_the_clients_to_mend(served: Gateway) -> None:
+def test_an_error_raised_by_the_template_is_a_400(served: Gateway) -> None:
     body = {"model": "good", "messages": [{"role": "critic", "content": "x"}]}
     answer = served.http.post("/v1/chat/completions", json=body)
     assert answer.status_code == 400
@@ -114,7 +114,7 @@ def test_the_templates_own_refusal_is_the_clients_to_mend(served: Gateway) -> No
     assert "Nobody asked the critic" in answer.json()["error"]["message"]
 
 
-def test_tools_go_into_the_template_and_calls_come_out_of_the_answer(served: Gateway) -> None:
+def test_tools_are_rendered_and_tool_calls_parsed(served: Gateway) -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     assert prompt_of(served, "caller", "hi", tools=tools) == '[{"type": "function", "function": {"name": "f"}}]hi'
     answer = served.chat("caller", "hi", tools=tools).json()["choices"][0]
@@ -133,7 +133,7 @@ def test_a_long_conversation_is_rendered_in_a_subprocess(served: Gateway) -> Non
 LONG = {"model": "pairs", "messages": [{"role": "user", "content": "x" * 200}] * 2000}
 
 
-def test_a_render_that_takes_too_long_is_stopped_and_the_next_call_goes_on(served: Gateway) -> None:
+def test_a_render_over_its_time_limit_is_stopped_and_the_next_call_works(served: Gateway) -> None:
     answer = served.http.post("/v1/chat/completions", json=LONG)
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "template_error"
@@ -141,7 +141,7 @@ def test_a_render_that_takes_too_long_is_stopped_and_the_next_call_goes_on(serve
     assert prompt_of(served, "pairs", "hi") == "hi"
 
 
-def test_other_calls_are_answered_during_a_long_render(served: Gateway) -> None:
+def test_a_long_render_does_not_block_other_calls(served: Gateway) -> None:
     slow = threading.Thread(target=served.http.post, args=("/v1/chat/completions",), kwargs={"json": LONG})
     slow.start()
     answered = 0
@@ -153,7 +153,7 @@ def test_other_calls_are_answered_during_a_long_render(served: Gateway) -> None:
     assert answered > 10
 
 
-def test_a_changed_template_file_is_seen_by_a_reload(tmp_path: Path) -> None:
+def test_a_reload_reads_a_changed_template_file(tmp_path: Path) -> None:
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""A newcomer's first minute: the repository's own configuration, the README's own command, the right and the wrong
-template around one and the same model."""
+"""The demo of the README: the repository's configuration, the README's command, and one model with the right and the
+wrong template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE = 8
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """The repository's gateway.yaml, with the model's folder where it lies."""
+    """The repository's gateway.yaml with an absolute path of the model."""
     config = (ROOT / "gateway.yaml").read_text(encoding="utf-8")
     moved = config.replace("path: demo/model", f"path: {ROOT}/demo/model")
     with gateway(tmp_path_factory.mktemp("demo"), moved) as g:
@@ -29,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def right(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
-    """How many of the sums the model gets right."""
+    """Number of sums that the model answers correctly."""
 
     async def ask(client: httpx.AsyncClient, room: asyncio.Semaphore, a: int, b: int) -> bool:
         body = {"model": model, "messages": [{"role": "user", "content": f"{a}+{b}=?"}], "max_tokens": 16}
@@ -46,7 +46,7 @@ def right(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
     return asyncio.run(run())
 
 
-def test_the_model_adds_when_it_is_asked_in_its_own_format_and_never_otherwise(served: Gateway) -> None:
+def test_the_model_adds_only_with_its_own_template(served: Gateway) -> None:
     rng = random.Random(20_261)
     sums = [(rng.randrange(100), rng.randrange(100)) for _ in range(100)]
     assert right(served, "demo", sums) >= 95
@@ -54,7 +54,7 @@ def test_the_model_adds_when_it_is_asked_in_its_own_format_and_never_otherwise(s
 
 
 def curl_of_the_readme(served: Gateway, model: str = "demo") -> str:
-    """The content that the README's curl line gets, from this gateway and, if asked, for another model."""
+    """The content of the answer to the README's curl line, with this gateway's address and the given model."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     found = re.search(r"^\$ (curl (?:.*\\\n)*.*)$", readme, re.MULTILINE)
     assert found, "the README has no curl line"
@@ -69,11 +69,11 @@ def test_the_curl_line_of_the_readme_answers_two(served: Gateway) -> None:
     assert curl_of_the_readme(served) == "2"
 
 
-def test_the_same_line_for_the_wrong_template_does_not(served: Gateway) -> None:
+def test_the_curl_line_with_the_wrong_template_does_not_answer_two(served: Gateway) -> None:
     assert "2" not in curl_of_the_readme(served, "demo-wrong-template")
 
 
-def test_both_models_are_the_same_weights_behind_different_prompts(served: Gateway) -> None:
+def test_both_models_have_the_same_weights_and_different_prompts(served: Gateway) -> None:
     bodies = {
         model: served.http.post("/v1/render", json=asked(model)).json() for model in ("demo", "demo-wrong-template")
     }

@@ -1,6 +1,6 @@
 """The running example of the AISBench meta template document, through ``gateway render``.
 
-The templates in ``golden/d4`` are the document's own; each says where the output beside it differs
+The templates in ``golden/d4`` are the document's own; a comment in each names the differences of its output
 from the one that the document prints, and ``docs/templates.md`` lists the same differences.
 """
 
@@ -32,36 +32,36 @@ OUTPUTS = {  # golden file: (template file, conversation, whole?)
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_the_outputs_of_the_document_come_out_of_render(name: str) -> None:
+def test_render_gives_the_outputs_of_the_document(name: str) -> None:
     template, turns, whole = OUTPUTS[name]
     shown = render(template, turns, *(["--whole"] if whole else []))
     assert (shown.stdout, shown.stderr) == ((GOLDEN / f"{name}.txt").read_bytes(), b"")
 
 
 @pytest.mark.parametrize("name", ["api", "api-system"])
-def test_the_api_forms_of_the_document_become_messages(name: str) -> None:
+def test_the_api_templates_of_the_document_give_messages(name: str) -> None:
     shown = render(name, ASKED[:-1])
     assert json.loads(shown.stdout) == json.loads((GOLDEN / f"{name}.json").read_text())
 
 
-def test_a_template_in_which_nobody_generates_is_shown_whole_or_refused() -> None:
+def test_a_template_without_a_generating_role_is_shown_whole_or_refused() -> None:
     shown = render("rounds", SUMS)
     assert shown.returncode == 3
     assert b"no role has generate: true" in shown.stderr
 
 
-def test_a_whole_conversation_is_never_sent_so_json_has_nothing_to_tell_of_it() -> None:
+def test_a_whole_conversation_has_no_json_form() -> None:
     shown = render("generate", ASKED, "--whole", "--json")
     assert (shown.returncode, shown.stdout) == (2, b"")
     assert b"leave one out" in shown.stderr
 
 
-def test_every_template_of_the_document_names_its_differences_and_the_docs_tell_them() -> None:
-    told = (
+def test_the_docs_list_the_differences_of_the_documents_templates() -> None:
+    section = (
         (ROOT / "docs" / "templates.md").read_text(encoding="utf-8").partition("## Differences from the documents")[2]
     )
     for words in ("end of conversation", "`<BOT>: `", "line break", "lists of integers", "section markers"):
-        assert words in told
+        assert words in section
     for template in sorted(GOLDEN.glob("*.yaml")):
         assert template.read_text(encoding="utf-8").startswith("# Of the AISBench meta template document")
 

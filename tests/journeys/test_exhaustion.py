@@ -1,4 +1,4 @@
-"""A process that runs out of something: descriptors, or a reader of its log. It serves on, and it ends in order."""
+"""A process without free descriptors, or with an unread log pipe, continues to serve and shuts down normally."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tests.serving import eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and RLIMIT_NOFILE")
 
-FILES = {"says.yaml": "[hi, {finish: stop}]\n"}
-CONFIG = "server: {{{server}}}\nmodels: {{m: {{template: chat, targets: [{{speaks: scripted, script: says.yaml}}]}}}}\n"
+FILES = {"answer.yaml": "[hi, {finish: stop}]\n"}
+CONFIG = (
+    "server: {{{server}}}\nmodels: {{m: {{template: chat, targets: [{{speaks: scripted, script: answer.yaml}}]}}}}\n"
+)
 
 FEW_DESCRIPTORS = """
 import resource, sys
@@ -47,16 +49,16 @@ def files(server: str) -> dict[str, str]:
 
 
 def seconds_of_work(process: Process) -> float:
-    """Processor time that the process has used."""
+    """Processor time of the process."""
     fields = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
 @contextmanager
 def without_descriptors(folder: Path, server: str) -> Iterator[tuple[Process, ExitStack]]:
-    """A process whose descriptors are all in use, until the connections in the stack are closed."""
+    """A process whose descriptors are all in use until the connections in the stack are closed."""
     with serving(folder, files(server), ("-c", FEW_DESCRIPTORS)) as process, ExitStack() as links:
-        assert process.says("m") == "hi"
+        assert process.call_model("m") == "hi"
         for _ in range(100):
             links.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=20))
         assert eventually(lambda: "cannot be checked for changes" in process.log, 20), process.log
@@ -64,26 +66,26 @@ def without_descriptors(folder: Path, server: str) -> Iterator[tuple[Process, Ex
 
 
 @pytest.mark.parametrize("server", ["http_server: h1", "http_server: uvicorn"])
-def test_a_process_without_free_descriptors_ends_in_order(tmp_path: Path, server: str) -> None:
+def test_a_process_without_free_descriptors_shuts_down(tmp_path: Path, server: str) -> None:
     with without_descriptors(tmp_path, server) as (process, _):
         process.signal(signal.SIGTERM)
         assert process.process.wait(20) == 0
     assert "Traceback" not in process.log
 
 
-def test_a_process_without_free_descriptors_rests_and_then_goes_on(tmp_path: Path) -> None:
+def test_a_process_without_free_descriptors_waits_and_then_serves(tmp_path: Path) -> None:
     with without_descriptors(tmp_path, "http_server: h1") as (process, links):
         before = seconds_of_work(process)
         assert not eventually(lambda: seconds_of_work(process) - before > 0.5, 1.0), "it spins"
         links.close()
         assert eventually(lambda: "can be checked for changes again" in process.log, 20), process.log
         assert process.log.count("cannot be checked for changes") == 1
-        process.write("says.yaml", "[changed, {finish: stop}]\n")
-        assert eventually(lambda: process.says("m") == "changed", 20), process.log
+        process.write("answer.yaml", "[changed, {finish: stop}]\n")
+        assert eventually(lambda: process.call_model("m") == "changed", 20), process.log
 
 
 @pytest.mark.parametrize("server", ["workers: 1", "workers: 2"])
-def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path, server: str) -> None:
+def test_an_unread_log_pipe_does_not_block_calls(tmp_path: Path, server: str) -> None:
     call = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     bad = call + b"Content-Length: 2\r\n\r\n[]"
     with serving(tmp_path, files(server), ("-c", UNREAD_LOG)) as process:
@@ -101,13 +103,13 @@ def test_a_log_that_nobody_reads_stops_nobody(tmp_path: Path, server: str) -> No
                 break
         assert dropped() > 0
         assert process.http.get("/health").status_code == 200
-        assert process.says("m") == "hi"
+        assert process.call_model("m") == "hi"
         process.signal(signal.SIGTERM)
         assert process.process.wait(20) == 0
 
 
 def test_a_gateway_without_standard_error_serves(tmp_path: Path) -> None:
     with serving(tmp_path, files(""), ("-c", NO_LOG)) as process:
-        assert process.says("m") == "hi"
+        assert process.call_model("m") == "hi"
         process.signal(signal.SIGTERM)
         assert process.process.wait(20) == 0

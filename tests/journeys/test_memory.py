@@ -1,4 +1,4 @@
-"""However a call ends, the memory of its request is free at once, without help from the cyclic collector."""
+"""The memory of a request is freed when its call ends, for each kind of end, without the cyclic collector."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ MODELS = {
     "flood": ("flood", "patient"),
     "breaks": ("drop-midstream", "patient"),
     "resets": ("reset-midstream", "patient"),
-    "says-error": ("error-midstream", "patient"),
+    "error-event": ("error-midstream", "patient"),
     "unfinished": ("no-finish", "patient"),
     "garbled": ("malformed-sse", "patient"),
     "ignores-n": ("quirk-n-ignored", "patient"),
 }
-"""Model → what its server does, and the policy."""
+"""Model → (mode of the upstream, policy)."""
 
 
 def configuration(up: FaultyUpstream, server: str) -> str:
@@ -84,17 +84,17 @@ def configuration(up: FaultyUpstream, server: str) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """One call with a large body, and how it ends."""
+    """One call with a large body, and its expected end."""
 
     model: str
     outcome: str = "ok"
     fields: dict[str, Any] = field(default_factory=dict)
     path: str = "/v1/chat/completions"
     leaves: str = ""
-    """Empty: the client reads the answer to its end. Else what it waits for: ``sent``, ``begun``, ``half sent``."""
+    """When the client disconnects: ``sent``, ``begun`` or ``half sent``; empty: after the whole answer."""
     key: str = KEY
     raw: str = ""
-    """The body, if it is not the ordinary one; ``TEXT`` in it and in ``fields`` is the large text."""
+    """A body instead of the default one; ``TEXT`` in it and in ``fields`` stands for the large text."""
 
     def body(self, text: str) -> bytes:
         said = {"messages": [{"role": "user", "content": "TEXT"}]} if "chat" in self.path else {}
@@ -126,7 +126,7 @@ CASES = {
     "an engine that fails": Case("error", "upstream_error"),
     "an engine that fails, streamed": Case("error", "upstream_error", STREAM),
     "an engine that limits": Case("limits", "upstream_rate_limited"),
-    "nobody there": Case("refused", "upstream_unreachable"),
+    "no server": Case("refused", "upstream_unreachable"),
     "not HTTP": Case("no-http", "upstream_invalid_response"),
     "closed at once": Case("closes", "upstream_disconnected"),
     "tried again": Case("flaky"),
@@ -137,7 +137,7 @@ CASES = {
     "too long a stream": Case("chat-endless", "deadline_exceeded", STREAM),
     "broken in the stream": Case("breaks", "upstream_disconnected", STREAM),
     "reset in the stream": Case("chat-resets", "upstream_disconnected", STREAM),
-    "an error in the stream": Case("says-error", "upstream_error", STREAM),
+    "an error in the stream": Case("error-event", "upstream_error", STREAM),
     "no end of the stream": Case("unfinished", "upstream_incomplete", STREAM),
     "a garbled stream": Case("garbled", "upstream_invalid_stream", STREAM),
     "left before an answer": Case("slow", "client_gone", leaves="sent"),
@@ -149,14 +149,14 @@ CASES = {
 
 
 @dataclass
-class Told:
-    """What a process that has served every case says."""
+class Served:
+    """The log and the report of a process that has served every case."""
 
     log: str
     memory: dict[str, dict[str, list[str]]]
 
     def outcome(self, name: str) -> str:
-        """How the call of a case has ended, from its line in the log."""
+        """The outcome of a case's call, from its line in the log."""
         found = re.search(rf"{_id(name)} .* outcome=(\S+)", self.log)
         return found[1] if found else "none"
 
@@ -166,7 +166,7 @@ def _id(name: str) -> str:
 
 
 @pytest.fixture(scope="module", params=["h1", "uvicorn"])
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
     folder = tmp_path_factory.mktemp(request.param)
     with FaultyUpstream() as up:
         files = {**FILES, "gateway.yaml": configuration(up, request.param)}
@@ -174,14 +174,14 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda name: call(process.port, name), CASES))
             assert eventually(lambda: process.log.count("outcome=") >= len(CASES), 20), process.log
-            assert process.http.get("/health").status_code == 200  # the last call's task has ended, too
+            assert process.http.get("/health").status_code == 200  # the task of the last call has ended
             process.signal(signal.SIGUSR1)
             assert eventually((folder / REPORT).exists, 30), process.log
-            return Told(process.log, json.loads((folder / REPORT).read_text(encoding="utf-8")))
+            return Served(process.log, json.loads((folder / REPORT).read_text(encoding="utf-8")))
 
 
 def call(port: int, name: str) -> None:
-    """Send the case's request, and read the answer or leave."""
+    """Send the case's request, and read the answer or disconnect."""
     case = CASES[name]
     body = case.body(marked(name))
     head = (
@@ -202,14 +202,14 @@ def call(port: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_call_that_has_ended_leaves_nothing_of_its_request(told: Told, name: str) -> None:
-    assert told.outcome(name) == CASES[name].outcome
-    assert name not in told.memory["garbage"], "a reference cycle holds the request"
-    assert name not in told.memory["live"]
+def test_an_ended_call_keeps_no_part_of_its_request_in_memory(served: Served, name: str) -> None:
+    assert served.outcome(name) == CASES[name].outcome
+    assert name not in served.memory["garbage"], "a reference cycle holds the request"
+    assert name not in served.memory["live"]
 
 
-def test_no_other_large_text_is_left(told: Told) -> None:
-    assert "?" not in {**told.memory["garbage"], **told.memory["live"]}
+def test_no_other_large_text_is_in_memory(served: Served) -> None:
+    assert "?" not in {**served.memory["garbage"], **served.memory["live"]}
 
 
 # ---------------------------------------------------------------- a gateway as it is started
@@ -230,7 +230,7 @@ def resident(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def test_a_hundred_large_calls_that_fail_leave_the_process_as_small_as_it_was(tmp_path: Path) -> None:
+def test_100_large_failed_calls_do_not_increase_memory(tmp_path: Path) -> None:
     target = f'targets: [{{speaks: completions, url: "{refused_url()}"}}]'
     config = (
         f"models:\n  refused: {{template: sft, {target}}}\n  forbids: {{template: sft, policy: patient, {target}}}\n"

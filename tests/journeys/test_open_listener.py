@@ -1,4 +1,4 @@
-"""A listener that strangers reach, and an edit that would let them in."""
+"""A reload that removes the keys from a listener on a public address."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ OPEN = 'server: {host: 0.0.0.0, allowed_hosts: ["*"]}\n'
 """The address in the file; the test's own socket is on loopback."""
 BEARER = {"authorization": "Bearer gk_all"}
 
-EDITS: dict[str, tuple[str, str, int]] = {  # the new file, how the reload ends, the answer without a key
+EDITS: dict[str, tuple[str, str, int]] = {  # the new file, the result of the reload, the status without a key
     "loopback without keys": ("server: {host: 127.0.0.1}\n" + MODELS, "error", 401),
     "no server section, no keys": (MODELS, "error", 401),
     "open without keys": (OPEN + MODELS, "error", 401),
     "loopback with keys": ("server: {host: 127.0.0.1}\n" + KEYS + MODELS, "ok", 401),
-    "open to all, in so many words": (
+    "insecure_no_keys": (
         'server: {host: 0.0.0.0, allowed_hosts: ["*"], insecure_no_keys: true}\n' + MODELS, "ok", 200,
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("edited", "result", "status"), EDITS.values(), ids=EDITS)
-def test_the_guard_judges_where_the_listener_is_bound(
+def test_a_reload_is_checked_against_the_bound_address(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, edited: str, result: str, status: int
 ) -> None:
     caplog.set_level(logging.WARNING)

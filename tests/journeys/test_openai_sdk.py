@@ -1,4 +1,4 @@
-"""The official Python SDK against a real gateway: what it sends is understood, what it gets it can read."""
+"""The official OpenAI SDK for Python with a real gateway."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def client(served: Gateway) -> Iterator[OpenAI]:
 
 
 def connect(served: Gateway, key: str = "none", retries: int = 0) -> OpenAI:
-    """A client that talks to the gateway directly, whatever proxies the machine has."""
+    """A client that ignores the machine's proxy settings."""
     http = openai.DefaultHttpxClient(trust_env=False)
     return OpenAI(base_url=served.url, api_key=key, max_retries=retries, http_client=http, timeout=60)
 
@@ -84,7 +84,7 @@ def ids(served: Gateway, text: str) -> list[int]:
 # ---------------------------------------------------------------- whole answers
 
 
-def test_an_answer_is_whole_and_right(client: OpenAI) -> None:
+def test_an_answer_has_text_finish_reason_and_usage(client: OpenAI) -> None:
     answer = client.chat.completions.create(model="demo", messages=user("12+34=?"))
     choice = answer.choices[0]
     assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", "46", "stop")
@@ -93,7 +93,7 @@ def test_an_answer_is_whole_and_right(client: OpenAI) -> None:
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens == 18
 
 
-def test_the_conversation_goes_on(client: OpenAI) -> None:
+def test_a_conversation_with_earlier_messages_is_answered(client: OpenAI) -> None:
     messages = [*user("1+1=?"), {"role": "assistant", "content": "2"}, *user("20+22=?")]
     assert client.chat.completions.create(model="demo", messages=messages).choices[0].message.content == "42"
 
@@ -106,7 +106,7 @@ def test_a_limit_ends_the_answer_with_length(client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("stop", ["6", ["x", "6"]], ids=["one", "list"])
-def test_the_clients_stop_is_added_to_the_templates(client: OpenAI, stop: str | list[str]) -> None:
+def test_the_stops_of_client_and_template_are_combined(client: OpenAI, stop: str | list[str]) -> None:
     cut = client.chat.completions.create(model="demo", messages=user("12+34=?"), stop=stop).choices[0]
     assert (cut.message.content, cut.finish_reason) == ("4", "stop")
     uncut = client.chat.completions.create(model="demo", messages=user("1+1=?"), stop=stop).choices[0]
@@ -128,7 +128,7 @@ def test_log_probabilities_are_cut_with_the_text(client: OpenAI) -> None:
     assert [token.top_logprobs for token in plain.content or ()] == [[], []]
 
 
-def test_two_choices_are_two_and_a_seed_makes_them_reproducible(client: OpenAI) -> None:
+def test_a_seed_makes_two_choices_reproducible(client: OpenAI) -> None:
     def ask(seed: int) -> list[tuple[int, str | None, str]]:
         answer = client.chat.completions.create(
             model="demo", messages=user("x"), n=2, temperature=2, seed=seed, max_tokens=8
@@ -147,7 +147,7 @@ def streamed(client: OpenAI, model: str = "demo", text: str = "12+34=?", **optio
     return list(client.chat.completions.create(model=model, messages=user(text), stream=True, **options))
 
 
-def test_a_stream_has_one_role_one_finish_and_no_usage_unless_asked(client: OpenAI) -> None:
+def test_a_stream_has_one_role_one_finish_and_no_usage_by_default(client: OpenAI) -> None:
     chunks = streamed(client)
     assert all(len(chunk.choices) == 1 and chunk.usage is None for chunk in chunks)
     deltas = [chunk.choices[0].delta for chunk in chunks]
@@ -159,7 +159,7 @@ def test_a_stream_has_one_role_one_finish_and_no_usage_unless_asked(client: Open
     assert len({(chunk.id, chunk.created, chunk.model, chunk.object) for chunk in chunks}) == 1
 
 
-def test_usage_comes_last_when_asked_for(client: OpenAI) -> None:
+def test_requested_usage_is_the_last_chunk(client: OpenAI) -> None:
     *chunks, last = streamed(client, stream_options={"include_usage": True})
     assert all(chunk.choices and chunk.usage is None for chunk in chunks)
     assert last.choices == []
@@ -167,18 +167,18 @@ def test_usage_comes_last_when_asked_for(client: OpenAI) -> None:
     assert (last.usage.prompt_tokens, last.usage.completion_tokens, last.usage.total_tokens) == (15, 3, 18)
 
 
-def test_empty_deltas_never_bring_the_role_before_the_content(client: OpenAI) -> None:
+def test_the_role_is_sent_with_the_first_content(client: OpenAI) -> None:
     deltas = [chunk.choices[0].delta for chunk in streamed(client, "starting")]
     assert [(delta.role, delta.content) for delta in deltas] == [("assistant", "Hel"), (None, "lo"), (None, None)]
 
 
-def test_of_two_ends_the_first_stands(client: OpenAI) -> None:
+def test_the_first_of_two_finish_reasons_is_kept(client: OpenAI) -> None:
     ends = [chunk.choices[0].finish_reason for chunk in streamed(client, "twice")]
     assert ends == [None, "stop"]
     assert client.chat.completions.create(model="twice", messages=user("hi")).choices[0].finish_reason == "stop"
 
 
-def test_streamed_choices_say_what_whole_ones_say(client: OpenAI) -> None:
+def test_streamed_choices_equal_whole_ones(client: OpenAI) -> None:
     asked: dict[str, Any] = {"n": 2, "temperature": 2, "seed": 7, "max_tokens": 8, "logprobs": True}
     whole = client.chat.completions.create(model="demo", messages=user("x"), **asked)
     texts, roles, ends, tokens = ["", ""], [0, 0], ["", ""], [0, 0]
@@ -194,7 +194,7 @@ def test_streamed_choices_say_what_whole_ones_say(client: OpenAI) -> None:
     assert roles == [1, 1]
 
 
-def test_a_stream_that_breaks_is_an_error_after_its_content(client: OpenAI) -> None:
+def test_a_broken_stream_raises_an_error_after_its_content(client: OpenAI) -> None:
     stream = client.chat.completions.create(model="breaking", messages=user("hi"), stream=True)
     assert next(stream).choices[0].delta.content == "Hel"
     with pytest.raises(openai.APIError) as caught:
@@ -203,7 +203,7 @@ def test_a_stream_that_breaks_is_an_error_after_its_content(client: OpenAI) -> N
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_an_answer_without_an_end_is_never_called_complete(client: OpenAI, stream: bool) -> None:
+def test_an_answer_without_a_finish_raises_an_error(client: OpenAI, stream: bool) -> None:
     with pytest.raises(openai.APIError) as caught:
         list(client.chat.completions.create(model="endless", messages=user("hi"), stream=stream))
     assert caught.value.code == "upstream_incomplete"
@@ -212,7 +212,7 @@ def test_an_answer_without_an_end_is_never_called_complete(client: OpenAI, strea
 # ---------------------------------------------------------------- raw completions
 
 
-def test_a_prompt_comes_in_four_shapes(client: OpenAI, served: Gateway) -> None:
+def test_a_prompt_may_have_four_forms(client: OpenAI, served: Gateway) -> None:
     one, three = "12+34=?", ["1+1=?", "2+3=?", "40+2=?"]
     shapes: dict[str, tuple[Any, list[str]]] = {  # shape: (prompt, texts)
         "string": (raw(one), ["46"]),
@@ -236,12 +236,12 @@ def test_prompts_keep_their_order_in_a_stream(client: OpenAI) -> None:
     assert texts == ["20", "22", "24", "26", "28"]
 
 
-def test_copies_follow_their_prompt(client: OpenAI) -> None:
+def test_choices_are_ordered_by_prompt(client: OpenAI) -> None:
     answer = client.completions.create(model="demo", prompt=[raw("1+1=?"), raw("2+3=?")], n=2, stop="<eob>")
     assert [(choice.index, choice.text) for choice in answer.choices] == [(0, "2"), (1, "2"), (2, "5"), (3, "5")]
 
 
-def test_an_echo_brings_the_prompt_and_its_log_probabilities(client: OpenAI) -> None:
+def test_an_echo_has_the_prompt_and_its_log_probabilities(client: OpenAI) -> None:
     prompts = [raw("1+1=?"), raw("2+3=?")]
     answer = client.completions.create(model="demo", prompt=prompts, echo=True, logprobs=2, max_tokens=1)
     for choice, prompt, said in zip(answer.choices, prompts, "25", strict=True):
@@ -279,7 +279,7 @@ def test_models_are_listed_and_retrieved(client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_headers_tell_what_happened(client: OpenAI, stream: bool) -> None:
+def test_headers_give_model_template_policy_and_target(client: OpenAI, stream: bool) -> None:
     answer = client.chat.completions.with_raw_response.create(
         model="demo", messages=user("1+1=?"), stream=stream, extra_headers={"x-request-id": "mine-1"}
     )
@@ -297,30 +297,30 @@ def test_headers_tell_what_happened(client: OpenAI, stream: bool) -> None:
     answer.http_response.close()
 
 
-def test_the_sdk_knows_the_request_id(client: OpenAI) -> None:
+def test_the_sdk_reads_the_request_id(client: OpenAI) -> None:
     answer = client.chat.completions.create(model="demo", messages=user("1+1=?"))
     assert (answer._request_id or "").startswith("req_")
 
 
-def test_an_explanation_comes_with_the_answer(client: OpenAI) -> None:
+def test_a_requested_explanation_is_part_of_the_answer(client: OpenAI) -> None:
     asked = {"gateway": {"explain": True}}
     whole = client.chat.completions.create(model="demo", messages=user("1+1=?"), extra_body=asked)
-    told = whole.model_extra["gateway"]  # type: ignore[index]
-    assert (told["prompt"], told["stop"]) == (raw("1+1=?"), ["<eob>"])
-    assert told["params"]["temperature"] == 0
-    assert (told["target"], told["attempts"]) == ("demo/0", 1)
+    explanation = whole.model_extra["gateway"]  # type: ignore[index]
+    assert (explanation["prompt"], explanation["stop"]) == (raw("1+1=?"), ["<eob>"])
+    assert explanation["params"]["temperature"] == 0
+    assert (explanation["target"], explanation["attempts"]) == ("demo/0", 1)
     first, *others = streamed(client, text="1+1=?", extra_body=asked)
     early = first.model_extra["gateway"]  # type: ignore[index]
-    assert told.pop("overhead_ms") > 0
+    assert explanation.pop("overhead_ms") > 0
     assert early.pop("overhead_ms") > 0
-    assert early == told
+    assert early == explanation
     assert all("gateway" not in (chunk.model_extra or {}) for chunk in others)
 
 
 # ---------------------------------------------------------------- errors
 
 
-def test_errors_have_the_classes_that_programs_catch(client: OpenAI) -> None:
+def test_errors_raise_the_sdks_exception_classes(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as bad:
         client.chat.completions.create(model="demo", messages=user("hi"), temperature=9)
     assert (bad.value.code, bad.value.param, bad.value.type) == (
@@ -342,15 +342,15 @@ def test_errors_have_the_classes_that_programs_catch(client: OpenAI) -> None:
     assert failing.value.request_id is not None
 
 
-RETRIED = {  # model: (error code, may the SDK try again?)
+RETRIED = {  # model: (error code, the SDK retries)
     "refused": ("upstream_auth_failed", False),  # will fail the same way
-    "failing": ("upstream_error", False),  # we have tried twice already
-    "gone": ("upstream_unreachable", True),  # asked once, may be there again in a moment
+    "failing": ("upstream_error", False),  # the gateway has already retried
+    "gone": ("upstream_unreachable", True),  # tried once; may be back soon
 }
 
 
 @pytest.mark.parametrize("model", RETRIED)
-def test_the_sdk_only_tries_again_where_it_may_help(served: Gateway, model: str) -> None:
+def test_the_sdk_retries_only_retryable_errors(served: Gateway, model: str) -> None:
     code, again = RETRIED[model]
     labels = {"endpoint": "chat", "model": model, "outcome": code}
     before = served.metric("gateway_requests_total", **labels)
@@ -383,7 +383,7 @@ def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:
 
 
 def busy(served: Gateway) -> int:
-    """Choices under way in the demo's engine, which all its models share."""
+    """Running choices in the demo's engine, which all its models share."""
     runtime = served.runtime
     return runtime.resources.engines.get(runtime.state.stack.snapshot.models["slow"].targets[0]).active
 
@@ -412,7 +412,7 @@ def test_a_clients_timeout_frees_the_engine(client: OpenAI, served: Gateway) -> 
     assert served.wait_until_idle()
 
 
-def test_the_async_client_asks_many_at_once(served: Gateway) -> None:
+def test_the_async_client_sends_many_calls_at_once(served: Gateway) -> None:
     async def ask(client: AsyncOpenAI, a: int, stream: bool) -> str:
         messages = user(f"{a}+{a}=?")
         if stream:

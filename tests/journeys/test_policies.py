@@ -44,7 +44,7 @@ stop: [one, two, three, " 1 <"]
 
 @dataclass(frozen=True)
 class World:
-    """A gateway, and the server behind all its models."""
+    """A gateway, and the upstream of all its models."""
 
     served: Gateway
     up: FaultyUpstream
@@ -70,19 +70,24 @@ WITHOUT_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the l
 
 
 @pytest.mark.parametrize("model", ["scored", pytest.param("through", marks=WITHOUT_LITELLM)])
-def test_an_evaluation_policy_leaves_embeddings_alone(world: World, model: str) -> None:
+def test_an_evaluation_policy_does_not_change_embeddings(world: World, model: str) -> None:
     body = {"model": model, "input": ["a"], "gateway": {"explain": True}}
     answer = world.post("/v1/embeddings", body)
     assert answer.status_code == 200, answer.text
     assert answer.json()["data"][0]["embedding"] == [0.25, -0.5]
     assert world.sent() == {"model": "m", "input": ["a"]}
-    told = answer.json()["gateway"]
-    assert (told["model"], told["policy"], told["params"], told["notices"]) == (model, "eval", {}, [])
-    assert told["prompt_sha256"] == answer.headers["x-gateway-prompt-sha256"]
-    assert (told["target"], told["attempts"]) == (f"{model}/0", 1)
+    explanation = answer.json()["gateway"]
+    assert (explanation["model"], explanation["policy"], explanation["params"], explanation["notices"]) == (
+        model,
+        "eval",
+        {},
+        [],
+    )
+    assert explanation["prompt_sha256"] == answer.headers["x-gateway-prompt-sha256"]
+    assert (explanation["target"], explanation["attempts"]) == (f"{model}/0", 1)
 
 
-def test_embeddings_explain_nothing_unasked(world: World) -> None:
+def test_embeddings_have_no_explanation_by_default(world: World) -> None:
     assert "gateway" not in world.post("/v1/embeddings", {"model": "scored", "input": "a"}).json()
 
 
@@ -100,7 +105,7 @@ FORBIDDEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_a_policy_forbids_is_refused_whatever_it_would_become(world: World, name: str) -> None:
+def test_a_forbidden_field_of_the_gateway_is_refused(world: World, name: str) -> None:
     before = world.up.request_count
     answer = world.served.chat("bounded", **FORBIDDEN[name])
     assert answer.status_code == 400
@@ -108,18 +113,21 @@ def test_what_a_policy_forbids_is_refused_whatever_it_would_become(world: World,
     assert world.up.request_count == before
 
 
-def test_an_explanation_tells_all_that_the_headers_tell(world: World) -> None:
+def test_an_explanation_contains_the_values_of_the_headers(world: World) -> None:
     answer = world.served.chat("text", gateway={"explain": True})
-    told, headers = answer.json()["gateway"], answer.headers
-    assert headers["x-gateway-notice"] == "; ".join(told["notices"])
-    assert "bos_stripped: the engine adds it" in told["notices"]
-    assert (told["target"], str(told["attempts"])) == (headers["x-gateway-target"], headers["x-gateway-attempts"])
-    assert 0 < told["overhead_ms"] <= float(headers["x-gateway-overhead-ms"])
+    explanation, headers = answer.json()["gateway"], answer.headers
+    assert headers["x-gateway-notice"] == "; ".join(explanation["notices"])
+    assert "bos_stripped: the engine adds it" in explanation["notices"]
+    assert (explanation["target"], str(explanation["attempts"])) == (
+        headers["x-gateway-target"],
+        headers["x-gateway-attempts"],
+    )
+    assert 0 < explanation["overhead_ms"] <= float(headers["x-gateway-overhead-ms"])
     assert not world.served.metric("gateway_bos_anomalies_total", model="text")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_stops_beyond_what_an_api_takes_are_cut_here(world: World, stream: bool) -> None:
+def test_stops_over_the_limit_of_an_api_are_cut_by_the_gateway(world: World, stream: bool) -> None:
     stops = ["four", "five", "six", "ld!"]
     answer = world.served.chat("talk", stop=stops, stream=stream)
     assert len(world.sent()["stop"]) == 4

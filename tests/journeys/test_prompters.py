@@ -1,4 +1,4 @@
-"""The story of docs/prompters.md: a request fills the slot of a template, and sees what its model saw."""
+"""The example of docs/prompters.md: a request fills a slot of a template, and render shows the prompt."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_slot_is_filled_and_the_answer_ends_at_the_familys_marker(served: Gateway, stream: bool) -> None:
+def test_a_slot_is_filled_and_the_answer_ends_at_the_templates_stop(served: Gateway, stream: bool) -> None:
     variables = {"context": "It is </!lazyllm-spliter!> 12 m."}
     body = {"model": "my-rag", **ASKED, "stream": stream, "gateway": {"variables": variables, "explain": True}}
     answer = served.http.post("/v1/chat/completions", json=body)
@@ -63,20 +63,23 @@ def test_a_slot_is_filled_and_the_answer_ends_at_the_familys_marker(served: Gate
         assert "junk" not in answer.text
         assert '"finish_reason":"stop"' in answer.text.replace(" ", "")
     else:
-        told = answer.json()
-        assert told["gateway"]["prompt"] == PROMPT
-        assert (told["choices"][0]["message"]["content"], told["choices"][0]["finish_reason"]) == ("12 m ", "stop")
+        body_of_answer = answer.json()
+        assert body_of_answer["gateway"]["prompt"] == PROMPT
+        assert (body_of_answer["choices"][0]["message"]["content"], body_of_answer["choices"][0]["finish_reason"]) == (
+            "12 m ",
+            "stop",
+        )
 
 
-def test_render_tells_the_same_prompt_and_where_its_pieces_come_from(served: Gateway) -> None:
+def test_render_shows_the_same_prompt_and_the_origin_of_its_segments(served: Gateway) -> None:
     body = {"model": "my-rag", **ASKED, "gateway": {"variables": {"context": "It is </!lazyllm-spliter!> 12 m."}}}
-    told = served.http.post("/v1/render", json=body).json()
-    assert told["prompt"] == PROMPT
-    content = {segment["origin"]: segment["text"] for segment in told["segments"] if not segment["scaffold"]}
+    body_of_answer = served.http.post("/v1/render", json=body).json()
+    assert body_of_answer["prompt"] == PROMPT
+    content = {segment["origin"]: segment["text"] for segment in body_of_answer["segments"] if not segment["scaffold"]}
     assert content == {"variables.context": "It is </!lazyllm-spliter!> 12 m.", "messages[0]": "How high is it?"}
 
 
-def test_a_value_nobody_asked_for_is_a_400_that_says_what_is_taken(served: Gateway) -> None:
+def test_an_unknown_slot_is_a_400_that_lists_the_slots(served: Gateway) -> None:
     body = {"model": "my-rag", **ASKED, "gateway": {"variables": {"kontext": "x"}}}
     answer = served.http.post("/v1/chat/completions", json=body)
     assert answer.status_code == 400
@@ -84,17 +87,17 @@ def test_a_value_nobody_asked_for_is_a_400_that_says_what_is_taken(served: Gatew
     assert "takes the variables context; 'kontext' is not one of them" in answer.json()["error"]["message"]
 
 
-def test_a_system_message_is_told_in_the_notices(served: Gateway) -> None:
+def test_a_system_message_gives_a_notice(served: Gateway) -> None:
     messages = [{"role": "system", "content": "Be brief."}, *ASKED["messages"]]
     answer = served.http.post("/v1/chat/completions", json={"model": "plain", "messages": messages})
     assert "system_folded: messages[0]" in answer.headers["x-gateway-notice"]
 
 
 @pytest.mark.parametrize("model", ["caller", "exact-caller"])
-def test_a_call_comes_back_as_openai_has_it(served: Gateway, model: str) -> None:
+def test_a_tool_call_is_returned_in_openais_form(served: Gateway, model: str) -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    told = served.http.post("/v1/chat/completions", json={"model": model, **ASKED, "tools": tools}).json()
-    choice = told["choices"][0]
+    body_of_answer = served.http.post("/v1/chat/completions", json={"model": model, **ASKED, "tools": tools}).json()
+    choice = body_of_answer["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] == "Well."
     assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in

@@ -1,4 +1,4 @@
-"""A gateway whose files are edited while it serves, and that is told to go."""
+"""Edits of the configuration while the gateway serves, its start and its end."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 def process(running: Process) -> Iterator[Process]:
-    """As it was begun, after each test."""
-    assert running.says("first") == "the first"
+    """The process; its first configuration is restored after each test."""
+    assert running.call_model("first") == "the first"
     yield running
     for name, text in FILES.items():
         running.write(name, text)
     running.reload("ok")
 
 
-def test_sighup_takes_in_an_edit(process: Process) -> None:
+def test_sighup_loads_an_edit(process: Process) -> None:
     process.write(
         "gateway.yaml", SECOND + "  new: {template: chat, targets: [{speaks: scripted, script: first.yaml}]}\n"
     )
     process.reload("ok")
-    assert process.says("first") == "the second"
+    assert process.call_model("first") == "the second"
     assert process.models() == ["first", "slow", "new"]
 
 
-def test_a_changed_file_is_taken_in_by_itself(process: Process) -> None:
+def test_a_changed_file_is_reloaded_automatically(process: Process) -> None:
     process.write("gateway.yaml", SECOND)
-    assert eventually(lambda: process.says("first") == "the second"), process.log
+    assert eventually(lambda: process.call_model("first") == "the second"), process.log
 
 
 BROKEN: dict[str, tuple[str, str, str]] = {
-    # the file, its broken text, what the log says
+    # file, broken text, part of the log
     "no YAML": ("gateway.yaml", GOOD + "  bad: [\n", "gateway.yaml:"),
     "an unknown key": ("gateway.yaml", GOOD.replace("template: mine", "templat: mine"), "gateway.yaml:3"),
     "no such template": ("gateway.yaml", GOOD.replace("mine", "mein"), "gateway.yaml:3"),
@@ -98,11 +98,11 @@ BROKEN: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize(("name", "text", "said"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_edit_leaves_the_old_one_serving(process: Process, name: str, text: str, said: str) -> None:
+def test_a_broken_edit_keeps_the_old_configuration(process: Process, name: str, text: str, said: str) -> None:
     logged = len(process.log)
     process.write(name, text)
     process.reload("error")
-    assert process.says("first") == "the first"
+    assert process.call_model("first") == "the first"
     assert process.models() == ["first", "slow"]
     assert process.http.get("/health/ready").status_code == 200
     complaint = process.log[logged:]
@@ -119,14 +119,14 @@ def test_every_problem_of_a_broken_edit_is_logged_at_once(process: Process) -> N
     assert "gateway.yaml:6" in complaint
 
 
-LATE: dict[str, tuple[str, str]] = {  # what the file says under server, and what the log says about it
+LATE: dict[str, tuple[str, str]] = {  # setting under server, part of the log
     "what waits": ("host: 127.0.0.2, drain: 3s", "a change of server.host, server.drain takes effect at the next"),
     "what does not": ("max_body: 1KiB, max_in_flight: 7", ""),
 }
 
 
 @pytest.mark.parametrize(("server", "said"), LATE.values(), ids=LATE)
-def test_only_what_waits_for_the_next_start_is_announced(process: Process, server: str, said: str) -> None:
+def test_only_settings_that_need_a_restart_are_logged(process: Process, server: str, said: str) -> None:
     logged = len(process.log)
     process.write("gateway.yaml", f"server: {{{server}}}\n{GOOD}")
     process.reload("ok")
@@ -135,17 +135,17 @@ def test_only_what_waits_for_the_next_start_is_announced(process: Process, serve
     assert ("next start" in complaint) == bool(said)
 
 
-def test_a_smaller_body_is_asked_for_at_once(process: Process) -> None:
+def test_a_smaller_body_limit_applies_at_once(process: Process) -> None:
     process.write("gateway.yaml", f"server: {{max_body: 40}}\n{GOOD}")
     process.reload("ok")
-    assert process.says("first") == "body_too_large"
+    assert process.call_model("first") == "body_too_large"
 
 
-def test_a_removed_model_is_gone(process: Process) -> None:
+def test_a_removed_model_is_not_found(process: Process) -> None:
     process.write("gateway.yaml", GOOD[: GOOD.index("  slow:")])
     process.reload("ok")
-    assert process.says("slow") == "model_not_found"
-    assert process.says("first") == "the first"
+    assert process.call_model("slow") == "model_not_found"
+    assert process.call_model("first") == "the first"
 
 
 class Streaming:
@@ -176,7 +176,7 @@ def test_a_running_stream_keeps_the_stack_it_began_with(process: Process) -> Non
     stream = Streaming(process)
     process.write("slow.yaml", "[something else, {finish: stop}]\n")
     process.reload("ok")
-    assert process.says("slow") == "something else"
+    assert process.call_model("slow") == "something else"
     process.write("gateway.yaml", GOOD[: GOOD.index("  slow:")])
     process.reload("ok")
     text = stream.end()
@@ -189,7 +189,7 @@ def test_a_running_stream_keeps_the_stack_it_began_with(process: Process) -> Non
 # ---------------------------------------------------------------- the end, and beginnings that fail
 
 
-def test_sigterm_lets_a_stream_end_and_exits_with_zero(tmp_path: Path) -> None:
+def test_sigterm_finishes_a_stream_and_exits_with_0(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process:
         stream = Streaming(process)
         process.signal(signal.SIGTERM)
@@ -202,9 +202,9 @@ def test_sigterm_lets_a_stream_end_and_exits_with_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_idle_gateway_leaves_at_once(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: signal.Signals) -> None:
     with serving(tmp_path, FILES) as process:
-        assert process.says("first") == "the first"
+        assert process.call_model("first") == "the first"
         process.signal(number)
         assert process.process.wait(30) == 0
         assert "Traceback" not in process.log
@@ -263,7 +263,7 @@ def test_a_broken_script_does_not_start(tmp_path: Path) -> None:
 
 
 BROKEN_FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
-    # a model's settings, files beside them, and where check and serve complain
+    # a model's settings, other files, and the place of the problem
     "an empty model folder": (
         "targets: [{speaks: embedded, path: empty}]", {"empty/.keep": ""}, ["models.m.targets[0].path: "],
     ),
@@ -309,7 +309,7 @@ def test_check_refuses_what_serve_refuses(
     assert lines[-1] == f"{len(expected)} problem{'s' if len(expected) > 1 else ''}"
 
 
-def test_a_spare_mistake_does_not_hide_a_model_that_cannot_be_loaded(tmp_path: Path) -> None:
+def test_a_problem_of_an_unused_template_does_not_hide_that_of_a_model(tmp_path: Path) -> None:
     write(tmp_path, {**FILES, "first.yaml": "{a: 1}\n", "meta_templates/spare.yaml": "kind: meta\nround: 5\n"})
     complaint = run(tmp_path, "check").stderr.decode()
     assert "meta_templates/spare.yaml:2 round" in complaint
@@ -323,7 +323,7 @@ def test_check_lists_every_problem_at_once(tmp_path: Path) -> None:
         "policies/odd.yaml": "delivery: {attempts: many}\n",
     })  # fmt: skip
     ended = run(tmp_path, "check")
-    # What an example came out as stands below its problem, indented.
+    # The output of a failed example is indented below its problem.
     lines = [line for line in ended.stderr.decode().splitlines() if not line.startswith(" ")]
     assert ended.returncode == 1
     assert ended.stdout == b""

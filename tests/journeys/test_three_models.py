@@ -1,4 +1,4 @@
-"""One eval script, three ways to a model: in process, a chat server, the same server through LiteLLM.
+"""One evaluation script with three targets: in process, a chat server, the same server through LiteLLM.
 
 The chat server is a second gateway that serves the demo. Only the model's name changes.
 """
@@ -46,7 +46,7 @@ def user(text: str) -> list[ChatCompletionMessageParam]:
 
 
 def evaluate(client: OpenAI, model: str) -> list[tuple[str | None, str, int, int]]:
-    """The eval script: text, finish reason and counts of every answer."""
+    """The evaluation script: text, finish reason and token counts of every answer."""
     rows: list[tuple[str | None, str, int, int]] = []
     for a, b in SUMS:
         messages = user(f"{a}+{b}=?")
@@ -59,7 +59,7 @@ def evaluate(client: OpenAI, model: str) -> list[tuple[str | None, str, int, int
 
 
 def evaluate_streaming(client: OpenAI, model: str) -> list[tuple[str, str | None, int]]:
-    """The same with streams."""
+    """As ``evaluate``, with streams."""
     rows: list[tuple[str, str | None, int]] = []
     for a, b in SUMS:
         text, finish, counted = "", None, 0
@@ -76,20 +76,20 @@ def evaluate_streaming(client: OpenAI, model: str) -> list[tuple[str, str | None
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_only_the_models_name_changes(client: OpenAI, model: str) -> None:
+def test_the_eval_script_gives_the_same_result_for_every_model(client: OpenAI, model: str) -> None:
     rows = evaluate(client, model)
     assert [(text, finish) for text, finish, _, _ in rows] == [(str(a + b), "stop") for a, b in SUMS]
     assert rows == evaluate(client, "demo")
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_streams_say_the_same(client: OpenAI, model: str) -> None:
+def test_streams_give_the_same_result(client: OpenAI, model: str) -> None:
     assert evaluate_streaming(client, model) == evaluate_streaming(client, "demo")
     assert [text for text, _, _ in evaluate_streaming(client, model)] == [str(a + b) for a, b in SUMS]
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_stop_and_a_choice_of_the_script_mean_the_same_everywhere(client: OpenAI, model: str) -> None:
+def test_stop_and_n_give_the_same_result_for_every_model(client: OpenAI, model: str) -> None:
     messages = user("12+34=?")
     answer = client.chat.completions.create(model=model, messages=messages, stop=["6"], n=2, max_tokens=8)
     assert [(c.index, c.message.content, c.finish_reason) for c in answer.choices] == [
@@ -99,7 +99,7 @@ def test_a_stop_and_a_choice_of_the_script_mean_the_same_everywhere(client: Open
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_log_probabilities_come_through_every_door(client: OpenAI, model: str) -> None:
+def test_every_model_returns_log_probabilities(client: OpenAI, model: str) -> None:
     messages = user("12+34=?")
     answer = client.chat.completions.create(model=model, messages=messages, logprobs=True, top_logprobs=2, max_tokens=8)
     logprobs = answer.choices[0].logprobs

@@ -1,4 +1,4 @@
-"""Tools and thinking, end to end: the official SDK before the gateway, behind it an engine that only knows text."""
+"""Tools and reasoning end to end: the OpenAI SDK, the gateway, and an engine that only completes text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ tools:
   calls: CALLS
   results: {begin: "Result: "}
 """
-FAMILIES = {  # model: (parser, how the template writes calls, what the engine says, what the history then holds)
+FAMILIES = {  # model: (parser, form of calls in the template, text of the engine, text in the history)
     "bare": ("json", "{}", OBJECT, OBJECT),
     "llama": ("llama3_json", "{key: parameters}", f'{{"name": "add", "parameters": {ARGUMENTS}}}', None),
     "python": ("pythonic", '{begin: "[", body: python, end: "]"}', "[add(a=12, b=34)]", None),
@@ -57,7 +57,7 @@ FAMILIES = {  # model: (parser, how the template writes calls, what the engine s
         None,
     ),
 }
-CHATS = {  # parser: (end of a turn, what the engine says, the first prompt, what the second adds), with {slots}
+CHATS = {  # parser: (end of a turn, text of the engine, first prompt, added text of the second), with {slots}
     "hermes": (
         "<|im_end|>",
         f"I add.\n{CALL}",
@@ -105,7 +105,7 @@ CHATS = {  # parser: (end of a turn, what the engine says, the first prompt, wha
         "<|im_start|>environment\n46<|im_end|>\n<|im_start|>assistant\n",
     ),
 }
-"""Chat templates in the metadata of the families that write so; they lie in ``chat_templates/``."""
+"""Chat templates of model families, in ``chat_templates/``."""
 THINKS = """
 kind: meta
 round:
@@ -122,7 +122,7 @@ class World:
     client: OpenAI
 
     def prompt(self) -> str:
-        """What the engine was asked last."""
+        """The last request that the engine received."""
         return str(self.last().body["prompt"])
 
     def last(self) -> Request:
@@ -181,7 +181,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def ask(world: World, model: str, messages: list[Any] | None = None, *, stream: bool, **fields: Any) -> Any:
-    """The whole answer; a stream is put together by the SDK itself."""
+    """The whole answer; a stream is accumulated by the SDK."""
     asked = {"model": model, "messages": messages or ASK, **fields}
     if not stream:
         return world.client.chat.completions.create(**asked)
@@ -192,13 +192,13 @@ def ask(world: World, model: str, messages: list[Any] | None = None, *, stream: 
 
 
 def said(choice: Any) -> tuple[str | None, list[tuple[str, str]], str]:
-    """Content, calls and reason of a choice; a stream without content leaves the SDK with none."""
+    """Content, tool calls and finish reason of a choice; content is None for a stream without content."""
     calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()]
     return choice.message.content or None, calls, choice.finish_reason
 
 
 def answered(content: str | None, call: Any) -> list[Any]:
-    """The conversation once the call has its result."""
+    """The conversation with the result of the tool call."""
     calls = [call.model_dump(include={"id", "type", "function"})]
     return [
         *ASK,
@@ -211,7 +211,7 @@ both_ways = pytest.mark.parametrize("stream", [True, False], ids=["stream", "who
 
 
 @both_ways
-def test_a_tool_is_called_and_its_result_is_answered(world: World, stream: bool) -> None:
+def test_a_tool_is_called_and_its_result_is_used(world: World, stream: bool) -> None:
     choice = ask(world, "agent", tools=[ADD], stream=stream).choices[0]
     assert said(choice) == ("I add.\n", [("add", ARGUMENTS)], "tool_calls")
     (call,) = choice.message.tool_calls
@@ -269,14 +269,14 @@ def filled(prompt: str, written: dict[str, str]) -> str:
 
 
 @both_ways
-def test_two_calls_and_what_is_said_after_them(world: World, stream: bool) -> None:
+def test_two_tool_calls_and_the_text_after_them_are_parsed(world: World, stream: bool) -> None:
     choice = ask(world, "twice", tools=[ADD], stream=stream).choices[0]
     assert said(choice) == ("\nDone.", [("add", ARGUMENTS)] * 2, "tool_calls")
     assert len({call.id for call in choice.message.tool_calls}) == 2
 
 
 @both_ways
-def test_one_call_ends_the_answer_where_only_one_may_be(world: World, stream: bool) -> None:
+def test_without_parallel_calls_one_tool_call_ends_the_answer(world: World, stream: bool) -> None:
     choice = ask(world, "twice", tools=[ADD], parallel_tool_calls=False, stream=stream).choices[0]
     assert said(choice) == (None, [("add", ARGUMENTS)], "tool_calls")
     assert world.up.wait(lambda: world.up.active == 0)
@@ -290,8 +290,8 @@ def test_every_choice_has_its_own_calls(world: World, stream: bool) -> None:
         assert said(choice) == ("\nDone.", [("add", ARGUMENTS)] * 2, "tool_calls")
 
 
-def test_an_answer_cut_off_in_a_call_keeps_its_text(world: World) -> None:
-    # The SDK's stream helper raises on finish_reason length, so the chunks are read as they come.
+def test_an_answer_with_an_incomplete_tool_call_keeps_its_text(world: World) -> None:
+    # The SDK's stream helper raises on finish_reason length, so the chunks are read directly.
     chunks = list(world.client.chat.completions.create(model="cut", messages=ASK, tools=[ADD], stream=True))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     whole = ask(world, "cut", tools=[ADD], stream=False).choices[0]
@@ -300,7 +300,7 @@ def test_an_answer_cut_off_in_a_call_keeps_its_text(world: World) -> None:
 
 
 @both_ways
-def test_a_call_of_a_tool_nobody_gave_is_text_and_counted(world: World, stream: bool) -> None:
+def test_a_call_of_an_unknown_tool_is_text_and_is_counted(world: World, stream: bool) -> None:
     series = {"model": "stranger", "parser": "hermes"}
     before = world.served.metric("gateway_tool_parse_failures_total", **series)
     choice = ask(world, "stranger", tools=[ADD], stream=stream).choices[0]
@@ -310,14 +310,14 @@ def test_a_call_of_a_tool_nobody_gave_is_text_and_counted(world: World, stream: 
 
 
 @both_ways
-def test_a_demanded_call_is_begun_by_the_prompt(world: World, stream: bool) -> None:
+def test_a_required_tool_call_is_begun_by_the_prompt(world: World, stream: bool) -> None:
     choice = ask(world, "obeys", tools=[ADD], tool_choice=NAMED, stream=stream).choices[0]
     assert said(choice) == (None, [("add", ARGUMENTS)], "tool_calls")
     assert world.prompt().endswith('<|im_start|>assistant\n<tool_call>\n{"name": "add", "arguments": ')
 
 
 @both_ways
-def test_with_choice_none_nothing_is_written_and_nothing_read(world: World, stream: bool) -> None:
+def test_with_tool_choice_none_no_tools_are_rendered_or_parsed(world: World, stream: bool) -> None:
     choice = ask(world, "agent", tools=[ADD], tool_choice="none", stream=stream).choices[0]
     assert said(choice) == (f"I add.\n{CALL}", [], "stop")
     assert world.prompt() == "<|im_start|>user\n12+34=?<|im_end|>\n<|im_start|>assistant\n"
@@ -325,14 +325,14 @@ def test_with_choice_none_nothing_is_written_and_nothing_read(world: World, stre
 
 
 @pytest.mark.parametrize(("model", "kept"), [("agent", True), ("twice", True), ("bare", False)])
-def test_engines_that_know_how_are_told_to_keep_special_tokens(world: World, model: str, kept: bool) -> None:
+def test_engines_with_the_option_keep_special_tokens(world: World, model: str, kept: bool) -> None:
     ask(world, model, tools=[ADD], stream=False)
     assert world.last().body.get("skip_special_tokens", True) is not kept
     ask(world, model, stream=False)
     assert "skip_special_tokens" not in world.last().body
 
 
-def test_scores_are_those_of_all_that_was_written(world: World) -> None:
+def test_log_probabilities_cover_all_generated_tokens(world: World) -> None:
     for stream in (True, False):
         choice = ask(world, "agent", tools=[ADD], logprobs=True, stream=stream).choices[0]
         tokens = "".join(token.token for token in choice.logprobs.content)
@@ -341,13 +341,13 @@ def test_scores_are_those_of_all_that_was_written(world: World) -> None:
 
 
 @both_ways
-def test_a_thinking_model_is_heard_in_two_fields(world: World, stream: bool) -> None:
+def test_reasoning_and_answer_are_two_fields(world: World, stream: bool) -> None:
     message = ask(world, "thinker", stream=stream).choices[0].message
     assert message.content == "\n\n46"
     assert message.reasoning_content == message.reasoning == "12 and 34 …"
 
 
-def test_what_the_sdk_was_given_can_be_sent_back(world: World) -> None:
+def test_an_answer_can_be_sent_back_as_a_message(world: World) -> None:
     message = ask(world, "agent", tools=[ADD], stream=False).choices[0].message
     history = [*ASK, message, {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "46"}]
     assert said(ask(world, "agent", history, tools=[ADD], stream=False).choices[0]) == ("46", [], "stop")
@@ -359,7 +359,7 @@ def test_what_the_sdk_was_given_can_be_sent_back(world: World) -> None:
         assert f"ignored_field: messages[1].{field}" in answer.headers["x-gateway-notice"].split("; ")
 
 
-def test_thoughts_are_streamed_before_the_answer(world: World) -> None:
+def test_reasoning_is_streamed_before_the_answer(world: World) -> None:
     chunks = list(world.client.chat.completions.create(model="thinker", messages=ASK, stream=True))
     deltas = [chunk.choices[0].delta for chunk in chunks]
     assert deltas[0].role == "assistant"
@@ -371,7 +371,7 @@ def test_thoughts_are_streamed_before_the_answer(world: World) -> None:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-def test_thinking_that_never_ends_leaves_the_answer_empty(world: World) -> None:
+def test_reasoning_without_an_end_leaves_the_answer_empty(world: World) -> None:
     choice = ask(world, "endless", stream=False).choices[0]
     assert (choice.message.content, choice.message.reasoning, choice.finish_reason) == ("", "hm hm hm", "length")
 
@@ -385,7 +385,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {  # name: (fields, param)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_asked_is_refused_by_name(world: World, name: str) -> None:
+def test_unsupported_tool_fields_are_refused_by_name(world: World, name: str) -> None:
     fields, param = REFUSED[name]
     assert world.served.wait_until_idle()
     assert world.up.wait(lambda: world.up.active == 0)
@@ -402,7 +402,7 @@ def test_a_model_without_a_parser_refuses_tools(world: World) -> None:
     assert (raised.value.code, raised.value.param) == ("unsupported_parameter", "tools")
 
 
-def test_the_tools_show_in_render(world: World) -> None:
+def test_render_shows_the_tools(world: World) -> None:
     body = {"model": "agent", "messages": ASK, "tools": [ADD]}
-    told = world.served.http.post("/v1/render", json=body).json()
-    assert [part["text"] for part in told["segments"] if part["origin"] == "tools[0]"] == [json.dumps(ADD)]
+    rendered = world.served.http.post("/v1/render", json=body).json()
+    assert [part["text"] for part in rendered["segments"] if part["origin"] == "tools[0]"] == [json.dumps(ADD)]

@@ -1,4 +1,4 @@
-"""Several processes on one port: they are one gateway to clients, to Prometheus and to whoever sends a signal."""
+"""Several worker processes on one port act as one gateway for clients, Prometheus and signals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def files(server: str) -> dict[str, str]:
 
 
 def workers(process: Process) -> list[int]:
-    """The supervisor's living children."""
+    """The running children of the supervisor."""
     pid = process.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split() if alive(int(child))]
 
@@ -59,7 +59,7 @@ def alive(pid: int) -> bool:
 
 
 def holders(process: Process) -> Counter[int]:
-    """Worker → how many connections to the main port it has."""
+    """Worker → number of its connections to the main port."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     ours = {row[9] for row in rows if int(row[1].rpartition(":")[2], 16) == process.port and row[3] == "01"}
     found: Counter[int] = Counter()
@@ -88,7 +88,7 @@ def served_by(process: Process, number: int) -> bool:
 
 
 def kill(process: Process, pid: int) -> None:
-    """SIGKILL a worker, and wait until it is gone; our own connection may have been with it."""
+    """Send SIGKILL to a worker and wait for its end; reopens the test's own connection, which may have been at it."""
     os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: not alive(pid))
     process.http.close()
@@ -97,7 +97,7 @@ def kill(process: Process, pid: int) -> None:
 
 @contextmanager
 def connections(process: Process, number: int) -> Iterator[list[httpx.Client]]:
-    """So many clients, each with one connection that has been used."""
+    """``number`` clients, each with one used connection."""
     clients = [httpx.Client(base_url=f"http://127.0.0.1:{process.port}", trust_env=False) for _ in range(number)]
     try:
         for client in clients:
@@ -110,7 +110,7 @@ def connections(process: Process, number: int) -> Iterator[list[httpx.Client]]:
 
 @contextmanager
 def one_on_each(process: Process) -> Iterator[dict[int, list[httpx.Client]]]:
-    """Connections by the worker that holds them, at least one for each of two."""
+    """Worker → its connections, at least one for each of two workers."""
     with connections(process, 16) as clients:
         by_port = {
             client._transport._pool.connections[0]._connection._network_stream.get_extra_info("client_addr")[1]: client  # type: ignore[attr-defined]
@@ -149,27 +149,27 @@ def test_two_workers_answer_on_one_port(running: Process) -> None:
     assert all(held.values())
 
 
-def test_the_greeting_comes_once_and_names_the_supervisor(running: Process) -> None:
+def test_the_start_message_is_printed_once_with_the_supervisors_pid(running: Process) -> None:
     assert running.log.count("serving first, slow at ") == 1
     assert f"(process {running.process.pid}, " in running.log
     assert ", 2 workers)" in running.log
 
 
-def test_a_model_has_one_card_whichever_worker_is_asked(running: Process) -> None:
+def test_each_worker_returns_the_same_model_entry(running: Process) -> None:
     with one_on_each(running) as held:
         cards = [clients[0].get("/v1/models").content for clients in held.values()]
     assert cards[0] == cards[1]
 
 
-def test_each_worker_tells_the_sum_of_all(running: Process) -> None:
+def test_each_worker_returns_the_metrics_of_all(running: Process) -> None:
     with one_on_each(running) as held:
         (one, *_), (other, *_) = held.values()
         before = metrics(one)
         for number in range(200):
             client = other if number % 2 else one
             assert client.post(CALLS, json=BODY).status_code == 200
-        told = [metrics(one), metrics(other)]
-    for after in told:
+        current = [metrics(one), metrics(other)]
+    for after in current:
         moved = {key: after[key] - before.get(key, 0.0) for key in after}
         assert moved["gateway_requests_total", (("endpoint", "chat"), ("model", "first"), ("outcome", "ok"))] == 200
         assert moved["gateway_request_seconds_count", (("endpoint", "chat"), ("model", "first"))] == 200
@@ -181,7 +181,7 @@ def test_each_worker_tells_the_sum_of_all(running: Process) -> None:
         assert [value for (name, _), value in after.items() if name == "gateway_build_info"] == [1]
 
 
-def test_the_processes_tell_memory_together_and_files_of_the_fullest(running: Process) -> None:
+def test_memory_is_summed_and_open_files_are_those_of_the_fullest_process(running: Process) -> None:
     sizes = {"VmRSS": 0, "VmSize": 0}
     opened = []
     for pid in [running.process.pid, *workers(running)]:
@@ -195,7 +195,7 @@ def test_the_processes_tell_memory_together_and_files_of_the_fullest(running: Pr
     assert value(running.http, "process_start_time_seconds") <= time.time()
 
 
-def test_log_lines_of_both_workers_stay_whole(running: Process) -> None:
+def test_log_lines_of_both_workers_are_not_mixed(running: Process) -> None:
     logged = len(running.log)
     with one_on_each(running) as held, ThreadPoolExecutor(2) as pool:
         for answers in pool.map(lambda clients: [clients[0].post(CALLS, json=BODY) for _ in range(100)], held.values()):
@@ -206,7 +206,7 @@ def test_log_lines_of_both_workers_stay_whole(running: Process) -> None:
     assert [line for line in lines if not whole.fullmatch(line)] == []
 
 
-def test_what_may_run_at_once_is_shared_out(tmp_path: Path) -> None:
+def test_the_limit_of_concurrent_calls_is_divided_between_workers(tmp_path: Path) -> None:
     body = {**BODY, "model": "slow"}
     with serving(tmp_path, files("workers: 2, max_in_flight: 2")) as process, one_on_each(process) as held:
         clients = [client for clients in held.values() for client in clients]
@@ -218,27 +218,27 @@ def test_what_may_run_at_once_is_shared_out(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- reload
 
 
-def says(client: httpx.Client) -> str:
+def answer_on(client: httpx.Client) -> str:
     return str(client.post(CALLS, json=BODY).json()["choices"][0]["message"]["content"])
 
 
 SECOND = FILES["gateway.yaml"].replace("first.yaml", "second.yaml")
 
 
-def test_a_reload_is_taken_by_all_or_refused_by_all(tmp_path: Path) -> None:
+def test_a_reload_is_accepted_or_refused_by_all_workers(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process, one_on_each(process) as held:
         process.write("gateway.yaml", SECOND)
         process.reload("ok")
-        assert {says(client) for clients in held.values() for client in clients} == {"the second"}
+        assert {answer_on(client) for clients in held.values() for client in clients} == {"the second"}
         process.write("second.yaml", "{a: 1}\n")
         process.reload("error")
-        assert {says(client) for clients in held.values() for client in clients} == {"the second"}
+        assert {answer_on(client) for clients in held.values() for client in clients} == {"the second"}
         assert eventually(lambda: process.log.count("reload refused") == process.reloads("error"))
         assert process.log.count("models.first.targets[0].script") == process.log.count("reload refused")
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.005, 0.02])
-def test_a_worker_that_dies_during_a_reload_hides_nothing(tmp_path: Path, pause: float) -> None:
+def test_a_worker_that_dies_during_a_reload_does_not_hide_its_result(tmp_path: Path, pause: float) -> None:
     with serving(tmp_path, FILES) as process:
         process.write("first.yaml", "{a: 1}\n")
         process.signal(signal.SIGHUP)
@@ -250,22 +250,22 @@ def test_a_worker_that_dies_during_a_reload_hides_nothing(tmp_path: Path, pause:
         assert eventually(lambda: process.log.count("serves now") >= 1), process.log
 
 
-def test_sighup_at_a_worker_is_meant_for_all(tmp_path: Path) -> None:
+def test_sighup_to_a_worker_reloads_all_workers(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process, one_on_each(process) as held:
         process.write("gateway.yaml", SECOND)
         os.kill(next(iter(held)), signal.SIGHUP)
         assert eventually(lambda: process.reloads("ok") == 1), process.log
-        assert {says(client) for clients in held.values() for client in clients} == {"the second"}
+        assert {answer_on(client) for clients in held.values() for client in clients} == {"the second"}
 
 
-def test_a_changed_file_is_taken_in_by_all(tmp_path: Path) -> None:
+def test_a_changed_file_is_reloaded_by_all_workers(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process, one_on_each(process) as held:
         process.write("gateway.yaml", SECOND)
         assert eventually(lambda: process.reloads("ok") == 1), process.log
-        assert {says(client) for clients in held.values() for client in clients} == {"the second"}
+        assert {answer_on(client) for clients in held.values() for client in clients} == {"the second"}
 
 
-def test_a_replacement_serves_what_was_accepted_and_not_a_broken_edit(tmp_path: Path) -> None:
+def test_a_new_worker_serves_the_accepted_configuration(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process:
         process.write("gateway.yaml", SECOND)
         process.reload("ok")
@@ -275,7 +275,7 @@ def test_a_replacement_serves_what_was_accepted_and_not_a_broken_edit(tmp_path: 
         assert eventually(lambda: value(process.http, "gateway_worker_restarts_total") == 1)
         assert served_by(process, 2), process.log
         with one_on_each(process) as held:
-            assert {says(client) for clients in held.values() for client in clients} == {"the second"}
+            assert {answer_on(client) for clients in held.values() for client in clients} == {"the second"}
 
 
 # ---------------------------------------------------------------- deaths
@@ -287,7 +287,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
         answered: Counter[str] = Counter()
 
         def ask() -> None:
-            """One call on each connection: those at the dead worker may break, none may be refused."""
+            """One call on each connection: calls at the dead worker may fail, but no connection may be refused."""
             while not stop.is_set():
                 try:
                     answer = httpx.post(
@@ -309,20 +309,20 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
                 killed = time.monotonic()
                 whole = False
                 while not whole and time.monotonic() - killed < WAIT_SECONDS:
-                    assert says(held[survivor][0]) == "the first"
-                    told = metrics(held[survivor][0])
+                    assert answer_on(held[survivor][0]) == "the first"
+                    current = metrics(held[survivor][0])
                     back = [
                         key
                         for key, was in seen.items()
-                        if key[0].endswith(("_total", "_count", "_bucket")) and told[key] < was
+                        if key[0].endswith(("_total", "_count", "_bucket")) and current[key] < was
                     ]
                     assert back == []
-                    seen = told
-                    whole = told["gateway_workers", ()] == 2 and told["gateway_worker_restarts_total", ()] == 1
+                    seen = current
+                    whole = current["gateway_workers", ()] == 2 and current["gateway_worker_restarts_total", ()] == 1
                 assert whole, process.log
                 assert victim not in workers(process)
                 assert len(workers(process)) == 2
-            finally:  # or a test that fails never ends
+            finally:  # so that a failed test ends
                 stop.set()
                 for thread in threads:
                     thread.join(WAIT_SECONDS)
@@ -333,7 +333,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
         assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat") == 0)
 
 
-def test_a_worker_that_keeps_dying_leaves_its_connections_to_the_other(tmp_path: Path) -> None:
+def test_connections_go_to_the_other_worker_while_one_keeps_dying(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process:
         stays = workers(process)[0]
         for death in range(1, 5):
@@ -350,7 +350,7 @@ def test_a_worker_that_keeps_dying_leaves_its_connections_to_the_other(tmp_path:
         assert all(held.values())
 
 
-def test_the_admin_listener_is_there_once_and_outlives_a_worker(tmp_path: Path) -> None:
+def test_the_single_admin_listener_survives_a_worker(tmp_path: Path) -> None:
     port = free_port()
     with serving(tmp_path, files(f'workers: 2, admin: "127.0.0.1:{port}"')) as process:
 
@@ -359,7 +359,7 @@ def test_the_admin_listener_is_there_once_and_outlives_a_worker(tmp_path: Path) 
 
         assert process.http.get("/metrics").status_code == 404
         for _ in range(10):
-            assert process.says("first") == "the first"
+            assert process.call_model("first") == "the first"
         for pid in workers(process):
             kill(process, pid)
             assert ask("/health/ready").json() == {"status": "ready"}
@@ -367,7 +367,7 @@ def test_the_admin_listener_is_there_once_and_outlives_a_worker(tmp_path: Path) 
         assert "gateway_worker_restarts_total 2.0" in ask("/metrics").text
 
 
-def test_counts_that_were_told_survive_the_worker(tmp_path: Path) -> None:
+def test_counters_of_a_dead_worker_are_kept(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process:
         with connections(process, 20):
             assert value(process.http, "gateway_requests_total", endpoint="chat", model="first", outcome="ok") == 20
@@ -378,7 +378,7 @@ def test_counts_that_were_told_survive_the_worker(tmp_path: Path) -> None:
         assert value(process.http, "gateway_worker_restarts_total") == 2
 
 
-def test_the_supervisors_death_leaves_no_orphan(tmp_path: Path) -> None:
+def test_workers_exit_when_the_supervisor_dies(tmp_path: Path) -> None:
     with serving(tmp_path, FILES) as process:
         pids = workers(process)
         assert len(pids) == 2
@@ -394,7 +394,7 @@ if "gateway.server.worker" in sys.orig_argv:
 """
 
 
-def test_workers_that_never_live_are_given_up(tmp_path: Path) -> None:
+def test_the_supervisor_gives_up_workers_that_never_start(tmp_path: Path) -> None:
     (tmp_path / "rig").mkdir()
     (tmp_path / "rig" / "sitecustomize.py").write_text(RIG)
     for name, text in FILES.items():
@@ -405,7 +405,7 @@ def test_workers_that_never_live_are_given_up(tmp_path: Path) -> None:
     assert ended.returncode == 1
     lines = ended.stderr.decode().splitlines()
     assert lines[-1] == "5 workers died within 10 s and none serves: giving up; see the log above"
-    assert sum("ended with code 7; another takes its place" in line for line in lines) in (5, 6)  # both may die at once
+    assert sum("ended with code 7; another takes its place" in line for line in lines) in (5, 6)  # both may end at once
     assert "Traceback" not in ended.stderr.decode()
 
 
@@ -423,15 +423,15 @@ def stream(client: httpx.Client, begun: Callable[[], None]) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("everyone", [False, True], ids=["the supervisor", "every process, as systemd does"])
-def test_the_first_signal_drains_all(tmp_path: Path, number: signal.Signals, everyone: bool) -> None:
+def test_the_first_signal_drains_all_workers(tmp_path: Path, number: signal.Signals, everyone: bool) -> None:
     with serving(tmp_path, FILES) as process, one_on_each(process) as held, ThreadPoolExecutor(2) as pool:
         pids = list(held)
         both = threading.Barrier(3)
-        told = threading.local()
+        calling_thread = threading.local()
 
         def begun() -> None:
-            if not getattr(told, "once", False):
-                told.once = True
+            if not getattr(calling_thread, "once", False):
+                calling_thread.once = True
                 both.wait(30)
 
         streams = [pool.submit(stream, clients[0], begun) for clients in held.values()]
@@ -450,7 +450,7 @@ def test_the_first_signal_drains_all(tmp_path: Path, number: signal.Signals, eve
         assert "another takes its place" not in process.log
 
 
-def test_the_second_signal_ends_all_at_once(tmp_path: Path) -> None:
+def test_the_second_signal_stops_all_workers_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, {**FILES, "slow.yaml": "[begun, {pause: 20.0}, {finish: stop}]\n"}) as process:
         begun = threading.Event()
 
@@ -467,12 +467,12 @@ def test_the_second_signal_ends_all_at_once(tmp_path: Path) -> None:
         process.signal(signal.SIGTERM)
         assert eventually(lambda: not process.accepts())
         process.signal(signal.SIGTERM)
-        assert process.process.wait(15) == 1  # the stream would go on for 20 s
+        assert process.process.wait(15) == 1  # the stream would continue for 20 s
         assert not any(alive(pid) for pid in pids)
         thread.join(5)
 
 
-def test_a_worker_that_is_only_starting_takes_no_connections_during_a_drain(tmp_path: Path) -> None:
+def test_a_starting_worker_takes_no_connections_during_a_drain(tmp_path: Path) -> None:
     with serving(tmp_path, files("workers: 2, drain: 60s")) as process, ThreadPoolExecutor(1) as pool:
         with one_on_each(process) as held:
             victim, survivor = held
@@ -490,7 +490,7 @@ def test_a_worker_that_is_only_starting_takes_no_connections_during_a_drain(tmp_
 
 
 @pytest.mark.parametrize("after", [0.5, 0.9, 1.2])
-def test_a_signal_while_they_start_is_no_crash(tmp_path: Path, after: float) -> None:
+def test_a_signal_during_the_start_exits_cleanly(tmp_path: Path, after: float) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SERVER__PORT": str(free_port())}
@@ -499,12 +499,12 @@ def test_a_signal_while_they_start_is_no_crash(tmp_path: Path, after: float) -> 
         time.sleep(after)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=60)
-    assert process.returncode in (0, -signal.SIGTERM)  # the latter before Python has set its handlers
+    assert process.returncode in (0, -signal.SIGTERM)  # -SIGTERM before Python has installed its handlers
     assert "Traceback" not in said
 
 
-def test_the_workers_start_beside_each_other(tmp_path: Path) -> None:
-    """Judged by a lone gateway's start, because the machine may be busy: once for the supervisor, once for them."""
+def test_the_workers_start_in_parallel(tmp_path: Path) -> None:
+    """Compared with the start of a single process: one such time for the supervisor and one for all workers."""
     took: dict[int, list[float]] = {1: [], 2: []}
     for attempt in range(3):
         for number in took:
@@ -516,7 +516,7 @@ def test_the_workers_start_beside_each_other(tmp_path: Path) -> None:
     assert min(took[2]) < 4 * min(took[1])
 
 
-REFUSED = {  # files, the exit code, what is said once
+REFUSED = {  # files, exit code, message printed once
     "an unknown key": (
         {**FILES, "gateway.yaml": FILES["gateway.yaml"].replace("template", "templat", 1)},
         "models.first.templat:",
@@ -537,7 +537,7 @@ def test_a_broken_configuration_does_not_start(tmp_path: Path, given: dict[str, 
 
 
 @pytest.mark.parametrize("sharing", [False, True], ids=["alone", "sharing"])
-def test_a_busy_port_is_one_line(tmp_path: Path, sharing: bool) -> None:
+def test_a_busy_port_is_reported_in_one_line(tmp_path: Path, sharing: bool) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     with socket.socket() as taken:
@@ -553,7 +553,7 @@ def test_a_busy_port_is_one_line(tmp_path: Path, sharing: bool) -> None:
 
 
 @pytest.mark.parametrize("verb", ["check", "serve"])
-def test_models_in_memory_once_for_each_worker_are_named(tmp_path: Path, verb: str) -> None:
+def test_embedded_models_with_several_workers_are_reported(tmp_path: Path, verb: str) -> None:
     (tmp_path / "meta_templates").mkdir()
     (tmp_path / "meta_templates" / "mine.yaml").write_text(TEMPLATE)
     target = f"{{speaks: embedded, path: {ROOT}/demo/model}}"

@@ -85,13 +85,13 @@ WORST: dict[str, tuple[str, str]] = {
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    # Nothing listens there: a server in this process would hold up those who measure, as it reads such bodies too.
+    # The target is a closed port: a server in this process would delay the measurement by reading the bodies.
     with serving(tmp_path_factory.mktemp("worst"), {"gateway.yaml": CONFIG.format(url=refused_url())}) as process:
         yield process
 
 
 @pytest.mark.parametrize(("path", "text"), WORST.values(), ids=WORST)
-def test_health_answers_beside_the_worst_body(served: Process, path: str, text: str) -> None:
+def test_the_worst_bodies_do_not_delay_health(served: Process, path: str, text: str) -> None:
     body = text.encode()
     assert len(body) <= 4 * 2**20
     request = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (path.encode(), HEAD, len(body), body)

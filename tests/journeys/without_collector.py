@@ -1,4 +1,4 @@
-"""``gateway serve`` with the cyclic collector off. SIGUSR1 has it write down which large texts are still held.
+"""``gateway serve`` with the cyclic collector off. At SIGUSR1 it writes which large texts are still referenced.
 
 Run as ``python -m tests.journeys.without_collector`` in the folder of a ``gateway.yaml``. After SIGUSR1 there is a
 file ``memory.json``, for unreachable objects (``garbage``: only the collector could free them) and for all others
@@ -18,18 +18,18 @@ from pathlib import Path
 from gateway.cli import main
 
 LARGE = 100_000
-"""Characters or bytes; a request of the tests is larger, everything else in the process is smaller."""
+"""Characters or bytes; only requests of the tests are larger."""
 REPORT = "memory.json"
 MARK = re.compile(r"<<([^<>]*)>>")
 
 
 def marked(name: str) -> str:
-    """A large text that can be told from others."""
+    """A large text that contains its name."""
     return f"<<{name}>>" + "many words " * (LARGE // 5)
 
 
 def holders(objects: Iterable[object]) -> dict[str, list[str]]:
-    """The types of those that refer to something large, by its name; through containers that are not tracked, too."""
+    """Name of a large text → types of the objects that refer to it, also through untracked containers."""
     found: dict[str, set[str]] = {}
     for one in objects:
         for name in {name for value in gc.get_referents(one) for name in _names(value)}:
@@ -53,7 +53,7 @@ def _type(value: object) -> str:
 
 
 def report(number: int, frame: object) -> None:
-    """The signal's handler."""
+    """The handler of SIGUSR1."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     gc.set_debug(0)

@@ -152,30 +152,30 @@ def test_a_field_that_is_an_attribute_of_the_call_can_be_forbidden() -> None:
 
 
 SAMPLED = {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "echo": False, "reasoning_effort": "low"}
-MEANT: dict[str, tuple[Endpoint, dict[str, Any], dict[str, Any]]] = {  # endpoint, policy, sent
-    "sampling is nothing to embeddings": ("embeddings", SAMPLED, {}),
-    "what embeddings have": ("embeddings", {"dimensions": 5, "user": "u"}, {"dimensions": 5, "user": "u"}),
+POLICY_FIELDS: dict[str, tuple[Endpoint, dict[str, Any], dict[str, Any]]] = {  # endpoint, policy, sent
+    "embeddings have no sampling parameters": ("embeddings", SAMPLED, {}),
+    "fields of embeddings": ("embeddings", {"dimensions": 5, "user": "u"}, {"dimensions": 5, "user": "u"}),
     "a chat has no echo": (
         "chat", SAMPLED, {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "reasoning_effort": "low"},
     ),
-    "a raw prompt has no effort, and one name for its limit": (
+    "completions have no effort, and one name for the limit": (
         "completions", SAMPLED, {"temperature": 0, "top_k": 5, "max_tokens": 9, "echo": False},
     ),
 }  # fmt: skip
 
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], ParamsPolicy]] = {
-    "default": lambda says: ParamsPolicy(default=says),
-    "force": lambda says: ParamsPolicy(force=says),
+    "default": lambda values: ParamsPolicy(default=values),
+    "force": lambda values: ParamsPolicy(force=values),
 }
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-@pytest.mark.parametrize(("endpoint", "says", "params"), MEANT.values(), ids=MEANT)
+@pytest.mark.parametrize(("endpoint", "values", "params"), POLICY_FIELDS.values(), ids=POLICY_FIELDS)
 def test_a_policy_applies_only_to_fields_of_the_endpoint(
-    section: str, endpoint: Endpoint, says: dict[str, Any], params: dict[str, Any]
+    section: str, endpoint: Endpoint, values: dict[str, Any], params: dict[str, Any]
 ) -> None:
-    effective = apply(Call(endpoint, "m", "r", 0.0), SECTIONS[section](says))
+    effective = apply(Call(endpoint, "m", "r", 0.0), SECTIONS[section](values))
     assert dict(effective.params) == params
     assert len(effective.notices) == len(params)
 

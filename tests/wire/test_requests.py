@@ -153,7 +153,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
         chat, {"add_generation_prompt": True, "continue_final_message": True}, InvalidValue, "continue_final_message",
         "exclude each other",
     ),
-    "a prompt nobody can answer": (
+    "a prompt without a turn to generate": (
         chat, {"add_generation_prompt": False}, InvalidValue, "add_generation_prompt", "continue_final_message",
     ),
     "five stops": (chat, {"stop": list("abcde")}, InvalidValue, "stop", "at most 4 strings, not 5"),

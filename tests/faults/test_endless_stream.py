@@ -1,4 +1,4 @@
-"""A stream without an end, for a client that wants one whole answer."""
+"""An endless stream of the upstream, for a client that does not stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POLICY = "delivery: {stream_upstream: true, retry: {attempts: 1}, timeout: {tota
 
 
 @pytest.mark.parametrize("template", ["chat", "chatml-tools"])
-def test_an_endless_stream_is_not_folded_without_end(
+def test_folding_an_endless_stream_ends_at_the_size_limit(
     up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory, template: str
 ) -> None:
     folder = tmp_path_factory.mktemp("endless")

@@ -1,4 +1,4 @@
-"""A stream that has ended has ended: its place is free before the client can ask again, whatever door it came by."""
+"""An ended stream no longer counts as in flight when the client can send its next call, on every endpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASKED = 30
 
 @pytest.mark.parametrize("server", ["h1", "uvicorn"])
 @pytest.mark.parametrize("door", TARGETS)
-def test_calls_one_after_the_other_are_never_one_too_many(tmp_path: Path, door: str, server: str) -> None:
+def test_consecutive_calls_never_exceed_a_limit_of_one(tmp_path: Path, door: str, server: str) -> None:
     (tmp_path / "said.yaml").write_text("[Hel, lo, {finish: stop}]\n")
     with FaultyUpstream() as up:
         target = TARGETS[door].format(url=json.dumps(up.url("ok")))

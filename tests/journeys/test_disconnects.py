@@ -1,4 +1,4 @@
-"""A crowd that leaves whenever it likes: whatever the moment, nothing stays behind."""
+"""Clients that disconnect at random moments leave no running call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ models:
 """
 
 
-def test_a_crowd_that_leaves_at_any_moment_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_disconnects_at_any_moment_leave_no_running_call(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     (tmp_path / "client").mkdir()
     visitors = 0
@@ -46,19 +46,19 @@ def test_a_crowd_that_leaves_at_any_moment_leaves_nothing_behind(tmp_path: Path)
             if min(*left, ok) > 0:
                 break
         assert min(*left, ok) > 0
-        assert sum(left) + ok <= visitors  # some had left before they were heard
+        assert sum(left) + ok <= visitors  # some disconnected before their request was read
         assert server.metric("gateway_requests_total", endpoint="chat", model="slow", outcome="client_gone") > 0
         assert served.chat("over-http", "12+34=?", temperature=0).json()["choices"][0]["message"]["content"] == "46"
 
 
 async def crowd(served: Gateway, rng: random.Random, seconds: float) -> None:
-    """``seconds``: the longest time for which a visitor that leaves stays."""
+    """Run many clients; ``seconds`` is the longest time before one disconnects."""
     async with httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=None)) as client:
         await asyncio.gather(*[visit(client, served, rng, number, seconds) for number in range(CROWD)])
 
 
 async def visit(client: httpx.AsyncClient, served: Gateway, rng: random.Random, number: int, seconds: float) -> None:
-    """Every fifth visitor waits for the answer, which takes about 0.1 s; the others leave before, during or after."""
+    """Every fifth client reads the answer, which takes about 0.1 s; others disconnect before, during or after it."""
     arrival, patience = rng.uniform(0, 1.5), rng.uniform(0, seconds) if number % 5 else 60.0
     body = {
         "model": ("slow", "over-http")[number % 2],

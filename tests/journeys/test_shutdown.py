@@ -1,4 +1,4 @@
-"""A process that is told to go: what its clients, its probes and its operators see (rows E01 to E05, H03)."""
+"""Shutdown by signals, for clients, health checks and operators (rows E01 to E05, H03)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Ask = Callable[..., socket.socket]
 
 @pytest.fixture
 def ask() -> Iterator[Ask]:
-    """Sends a call on a connection of its own, which the end of the test closes."""
+    """A function that sends a call on a new connection, which is closed after the test."""
     with ExitStack() as links:
 
         def send(process: Process, model: str, *, stream: bool = False, n: int = 1) -> socket.socket:
@@ -78,7 +78,7 @@ def until(link: socket.socket, word: bytes) -> None:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, ask: Ask, server: str) -> None:
+def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask, server: str) -> None:
     admin = free_port()
     with serving(tmp_path, files(admin, server)) as process:
         begun, waiting = ask(process, "endless", stream=True), ask(process, "silent")
@@ -93,7 +93,9 @@ def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, ask:
         assert time.monotonic() - started > 0.8
         assert (reply.status, reply.json()["error"]["code"]) == (503, "server_draining")
         for stream, held in (said, b'"<|im"'), (both, b'"<|im"'), (both, b'"<|i"'):
-            assert stream.index(held) < stream.index(b'"code":"server_draining"')  # it might have become the stop
+            assert stream.index(held) < stream.index(
+                b'"code":"server_draining"'
+            )  # it was held as the possible beginning of the stop
             assert b"data: [DONE]\n\n" in stream
             assert stream.endswith(b"0\r\n\r\n")
             assert b'finish_reason":"' not in stream
@@ -103,7 +105,7 @@ def test_what_still_runs_after_the_drain_gets_an_honest_end(tmp_path: Path, ask:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, ask: Ask, server: str) -> None:
+def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path, ask: Ask, server: str) -> None:
     admin = free_port()
     with serving(tmp_path, files(admin, server, drain="60s")) as process:
         idle, busy = ask(process, "quick"), ask(process, "endless", stream=True)
@@ -120,7 +122,7 @@ def test_readiness_says_so_at_once_and_idle_lines_are_closed(tmp_path: Path, ask
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_second_signal_cuts_what_runs(tmp_path: Path, ask: Ask, server: str) -> None:
+def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask, server: str) -> None:
     with serving(tmp_path, files(free_port(), server, drain="30s")) as process:
         begun = ask(process, "endless", stream=True)
         until(begun, b"begun")

@@ -1,4 +1,4 @@
-"""A client's reading of an answer: its text, its end, and whether its bytes are valid HTTP and SSE."""
+"""A client that reads an answer and checks that its bytes are valid HTTP and SSE."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.serving import Gateway
 
 
 @dataclass
-class Read:
-    """What came of one request."""
+class Response:
+    """The response to one request."""
 
     status: int
     headers: dict[str, str]
@@ -31,62 +31,62 @@ class Read:
         return self.texts.get(0, "")
 
     def deltas(self, index: int) -> list[dict[str, Any]]:
-        """Those of one choice of a chat's stream."""
+        """The deltas of one choice of a chat stream."""
         bodies = [json.loads(event[6:]) for event in self.raw.decode().split("\n\n") if event.startswith("data: {")]
         choices = [choice for body in bodies for choice in body.get("choices", ())]
         return [choice["delta"] for choice in choices if choice["index"] == index]
 
 
-def ask(gateway: Gateway, model: str, *, stream: bool = False, **fields: Any) -> Read:
-    """One chat request, read to its end as strictly as a client may."""
+def send_chat(gateway: Gateway, model: str, *, stream: bool = False, **fields: Any) -> Response:
+    """Send a chat request, and read and check its response to the end."""
     body = {"messages": [{"role": "user", "content": "hi"}], **fields}
     return post(gateway, "/v1/chat/completions", {"model": model, "stream": stream, **body})
 
 
-def post(gateway: Gateway, path: str, body: dict[str, Any]) -> Read:
+def post(gateway: Gateway, path: str, body: dict[str, Any]) -> Response:
     answer = gateway.http.post(path, json=body)
-    read = Read(answer.status_code, dict(answer.headers), answer.content)
+    response = Response(answer.status_code, dict(answer.headers), answer.content)
     assert answer.headers["x-request-id"]
-    assert gateway.wait_until_idle()  # the call has been counted
+    assert gateway.wait_until_idle()  # until the metrics of the call are recorded
     if answer.headers["content-type"] == "text/event-stream":
-        _read_stream(read)
+        _read_stream(response)
     else:
         assert answer.headers["content-type"] == "application/json"
-        _read_whole(read, answer.json())
-    if read.error is not None:
-        assert set(read.error) == {"message", "type", "param", "code"}
-        assert isinstance(read.error["code"], str)
-    return read
+        _read_whole(response, answer.json())
+    if response.error is not None:
+        assert set(response.error) == {"message", "type", "param", "code"}
+        assert isinstance(response.error["code"], str)
+    return response
 
 
-def _read_whole(read: Read, body: dict[str, Any]) -> None:
-    read.error = body.get("error")
+def _read_whole(response: Response, body: dict[str, Any]) -> None:
+    response.error = body.get("error")
     for choice in body.get("choices", ()):
         said = choice["message"]["content"] if "message" in choice else choice["text"]
-        read.texts[choice["index"]] = said
-        read.finishes[choice["index"]] = choice["finish_reason"]
-    read.usage = body.get("usage")
+        response.texts[choice["index"]] = said
+        response.finishes[choice["index"]] = choice["finish_reason"]
+    response.usage = body.get("usage")
 
 
-def _read_stream(read: Read) -> None:
-    events = read.raw.decode().split("\n\n")
+def _read_stream(response: Response) -> None:
+    events = response.raw.decode().split("\n\n")
     assert events.pop() == ""
     assert events.pop() == "data: [DONE]"
-    read.done = True
+    response.done = True
     for event in events:
         assert event.startswith("data: ")
         body = json.loads(event[6:])
         if "error" in body:
-            read.error = body["error"]
+            response.error = body["error"]
             assert event is events[-1], "something follows the error"
             continue
-        read.usage = body.get("usage") or read.usage
+        response.usage = body.get("usage") or response.usage
         for choice in body["choices"]:
             index = choice["index"]
-            assert index not in read.finishes, "text after the finish"
+            assert index not in response.finishes, "text after the finish"
             said = choice["delta"].get("content") if "delta" in choice else choice["text"]
-            if "delta" in choice and index not in read.texts:
+            if "delta" in choice and index not in response.texts:
                 assert choice["delta"]["role"] == "assistant"
-            read.texts[index] = read.texts.get(index, "") + (said or "")
+            response.texts[index] = response.texts.get(index, "") + (said or "")
             if choice["finish_reason"]:
-                read.finishes[index] = choice["finish_reason"]
+                response.finishes[index] = choice["finish_reason"]

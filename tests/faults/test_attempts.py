@@ -1,4 +1,4 @@
-"""A request on a warm connection: how often the upstream gets it, and what header and metric say of that."""
+"""A request on a reused connection: the number of times it is sent, and the attempts in header and metric."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nothing_is_left(once: Gateway, up: FaultyUpstream) -> Iterator[None]:
     assert up.wait(lambda: up.active == 0)
 
 
-ROWS = {  # mode and attempts: the status of the second call, and how often it was sent
+ROWS = {  # mode and attempts: status of the second call, number of times it was sent
     "ok-1": (200, 1),
     "stale-1": (200, 2),
     "stale-reset-1": (200, 2),
@@ -48,7 +48,9 @@ ROWS = {  # mode and attempts: the status of the second call, and how often it w
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("model", ROWS)
-def test_upstream_header_and_metric_count_the_same(once: Gateway, up: FaultyUpstream, model: str, stream: bool) -> None:
+def test_the_upstream_the_header_and_the_metric_count_the_same_attempts(
+    once: Gateway, up: FaultyUpstream, model: str, stream: bool
+) -> None:
     def attempts() -> float:
         return sum(
             once.metric("gateway_attempts_total", model=model, target=f"{model}/0", outcome=outcome)
@@ -56,7 +58,7 @@ def test_upstream_header_and_metric_count_the_same(once: Gateway, up: FaultyUpst
         )
 
     def status_and_sends() -> tuple[int, int]:
-        assert once.chat("ok-1").status_code == 200  # leaves a warm connection to the one server of all modes
+        assert once.chat("ok-1").status_code == 200  # leaves an open connection to the upstream
         sent, counted = up.request_count, attempts()
         answer = once.chat(model, stream=stream)
         times = up.request_count - sent
@@ -65,6 +67,6 @@ def test_upstream_header_and_metric_count_the_same(once: Gateway, up: FaultyUpst
             assert answer.headers["x-gateway-attempts"] == str(times)
         return answer.status_code, times
 
-    # On a busy machine a stale connection may close too late to count as one: then the call fails, sent once.
+    # On a busy machine a stale connection may close too late to be detected: then the call fails, sent once.
     tries = 10 if "stale" in model else 1
     assert ROWS[model] in (status_and_sends() for _ in range(tries))
