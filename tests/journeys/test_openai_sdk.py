@@ -391,7 +391,7 @@ def busy(served: Gateway) -> int:
 def test_closing_a_stream_early_frees_the_engine(client: OpenAI, served: Gateway) -> None:
     before = served.metric("gateway_client_gone_total", phase="mid_stream")
     stream = client.completions.create(
-        model="slow", prompt=raw("1+1=?"), max_tokens=200, stream=True, extra_body={"ignore_eos": True}
+        model="slow", prompt=raw("1+1=?"), max_tokens=490, stream=True, extra_body={"ignore_eos": True}
     )
     next(iter(stream))
     assert busy(served) == 1
