@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from gateway.core.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from gateway.calls.library import Answer, PromptTemplate, RenderedPrompt, count_tokens, load_template
+    from gateway.calls.python_api import Answer, PromptTemplate, RenderedPrompt, count_tokens, load_template
     from gateway.core.errors import ConfigError, GatewayError
     from gateway.server.application import create_app
 
 _MODULES = {
-    "Answer": "gateway.calls.library",
+    "Answer": "gateway.calls.python_api",
     "ConfigError": "gateway.core.errors",
     "GatewayError": "gateway.core.errors",
-    "PromptTemplate": "gateway.calls.library",
-    "RenderedPrompt": "gateway.calls.library",
-    "count_tokens": "gateway.calls.library",
+    "PromptTemplate": "gateway.calls.python_api",
+    "RenderedPrompt": "gateway.calls.python_api",
+    "count_tokens": "gateway.calls.python_api",
     "create_app": "gateway.server.application",
-    "load_template": "gateway.calls.library",
+    "load_template": "gateway.calls.python_api",
 }
 
 __all__ = [

@@ -5,7 +5,7 @@ asgi            the same as a Starlette application
 authorize       client keys, and the models that a key opens
 cancellation    ends the task of a request, and records why
 endpoints/      the endpoints that take a call for a model
-errors          error responses in OpenAI's form
+error_response  error responses in OpenAI's form
 health          /health
 host_header     protection against DNS rebinding
 http1/          our own HTTP/1.1 server

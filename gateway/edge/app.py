@@ -12,7 +12,7 @@ from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints import ENDPOINTS
 from gateway.edge.endpoints.call import CallHandler
-from gateway.edge.errors import send_error
+from gateway.edge.error_response import send_error
 from gateway.edge.health import PATHS as HEALTH_PATHS
 from gateway.edge.health import Health
 from gateway.edge.host_header import HostGuard

@@ -2,12 +2,13 @@
 
 application          the gateway as a Starlette application, for other ASGI servers
 greeting             the lines printed when the gateway is ready
-lifecycle            one process that serves: sockets, signals, draining
+lifecycle            one process that serves: sockets, an HTTP server, draining
 memory               settings of the garbage collector and of malloc
 metrics_aggregation  /metrics of several workers
 reload               reads the configuration's files, and again when they change
 rpc                  requests and responses between supervisor and workers
 runtime              the configuration that one process serves
+signals              SIGTERM, SIGINT and SIGHUP
 sockets              binding, for one process or several
 supervisor           starts, reloads and replaces workers
 uvicorn_server       uvicorn in the place of our own HTTP server

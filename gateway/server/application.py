@@ -34,7 +34,7 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
         try:
             yield
         finally:
-            runtime.drain()
+            runtime.state.draining = True
             await runtime.stop()
 
     return starlette_app(AsgiAdapter(App(runtime.state)), lifespan)

@@ -1,9 +1,8 @@
-"""One process that serves: sockets, signals, an HTTP server, draining."""
+"""One process that serves: sockets, an HTTP server, draining."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from gateway.edge.state import GatewayState
 from gateway.server.greeting import greeting
 from gateway.server.memory import tune_memory
 from gateway.server.runtime import Runtime
+from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, split
 from gateway.telemetry.log_writer import log_to_stderr
 
@@ -66,17 +66,8 @@ def _bind(snapshot: Snapshot) -> Listeners:
 async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> int:
     await runtime.start(snapshot)
     tune_memory()
-    loop = asyncio.get_running_loop()
-    reloads: set[asyncio.Task[bool]] = set()
-
-    def reload() -> None:
-        task = loop.create_task(runtime.reload())
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
-    loop.add_signal_handler(signal.SIGHUP, reload)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runtime.handle_signal)
+    shutdown = runtime.shutdown
+    handle_signals(shutdown.handle_signal, runtime.reload)
     try:
         main, admin = create_server(runtime.state, snapshot.server), None
         await listeners.ready()
@@ -84,8 +75,9 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         if listeners.admin is not None:
             admin = HttpServer(App(runtime.state, admin=True))
             await admin.open([listeners.admin])
-        await runtime.stop_requested.wait()
-        code = await _end(main, snapshot.server.drain, runtime.abort_requested)
+        await shutdown.drain_requested.wait()
+        runtime.state.draining = True
+        code = await _end(main, snapshot.server.drain, shutdown.abort_requested)
         if admin is not None:  # last, so that readiness is reported while the main listener drains
             await admin.abort()
     finally:
@@ -103,7 +95,10 @@ def create_server(state: GatewayState, server: ServerSpec) -> HttpServer | Uvico
 
 
 async def _end(main: HttpServer | UvicornServer, drain: float, abort: asyncio.Event) -> int:
-    """Let running answers end, for at most ``drain`` seconds; ``abort`` ends the wait. Returns the exit code."""
+    """Let running calls end; those still running after ``drain`` seconds are ended with an error.
+
+    ``abort`` ends them at once, without one. Returns the exit code.
+    """
     main.drain()
     closed, aborted = asyncio.create_task(main.wait_closed(drain)), asyncio.create_task(abort.wait())
     await asyncio.wait([closed, aborted], return_when=asyncio.FIRST_COMPLETED)

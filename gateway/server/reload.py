@@ -46,11 +46,6 @@ class ConfigReloader(ABC):
         """``server`` of the first configuration, by which this process listens until it ends."""
         self.started_at = int(time.time())
         """Seconds since the epoch."""
-        self.draining = False
-        self.stop_requested = asyncio.Event()
-        """Set when the process shall drain and end."""
-        self.abort_requested = asyncio.Event()
-        """Set when it shall end without waiting for running calls."""
 
     # ------------------------------------------------ for the subclass
 
@@ -142,16 +137,3 @@ class ConfigReloader(ABC):
             failing = False
             if changed:
                 await self.reload()
-
-    # ------------------------------------------------ ending
-
-    def handle_signal(self) -> None:
-        """SIGTERM or SIGINT: the first drains, a second one aborts."""
-        if self.stop_requested.is_set():
-            self.abort_requested.set()
-        self.drain()
-
-    def drain(self) -> None:
-        """Take no more calls; end when the running ones have ended."""
-        self.draining = True
-        self.stop_requested.set()

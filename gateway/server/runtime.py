@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from pathlib import Path
 
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
 from gateway.config.snapshot import Snapshot
 from gateway.core.version import VERSION
 from gateway.edge.state import GatewayState
 from gateway.server.reload import ConfigReloader
+from gateway.server.signals import Shutdown
 
 
 class Runtime(ConfigReloader):
@@ -19,6 +22,10 @@ class Runtime(ConfigReloader):
     resources: SharedResources
     """Set by ``open``; kept across reloads."""
 
+    def __init__(self, config: Path, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(config, env)
+        self.shutdown = Shutdown()
+
     def open(self, snapshot: Snapshot) -> None:
         """Build the first stack; raises if it cannot be built. Blocks."""
         self.resources = open_shared_resources(self.metrics)
@@ -28,7 +35,6 @@ class Runtime(ConfigReloader):
             metrics=self.metrics,
             exposition=self.exposition,
             started_at=self.started_at,
-            draining=self.draining,
         )
         self.bound = snapshot.server
         self._prepared: Stack | None = None
@@ -39,12 +45,6 @@ class Runtime(ConfigReloader):
         await asyncio.to_thread(self.open, snapshot)
         self.metrics.workers(1)
         self.watch()
-
-    def drain(self) -> None:
-        """See ``ConfigReloader``."""
-        super().drain()
-        if self.bound is not None:
-            self.state.draining = True
 
     async def stop(self) -> None:
         """Close connections and engines; the running calls have ended before."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,6 +30,7 @@ from gateway.server.lifecycle import EXIT_ABORTED
 from gateway.server.metrics_aggregation import MetricsAggregator
 from gateway.server.reload import ConfigReloader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
+from gateway.server.signals import Shutdown, handle_signals
 from gateway.server.sockets import KERNEL_BALANCES, bind, bind_each, split
 from gateway.server.worker_handle import END_SECONDS, WorkerHandle
 from gateway.telemetry.log_writer import log_to_stderr
@@ -73,6 +73,7 @@ class Supervisor(ConfigReloader):
 
     def __init__(self, config: Path, env: Mapping[str, str], log_level: str) -> None:
         super().__init__(config, env)
+        self.shutdown = Shutdown()
         self._log_level = log_level
         self._workers: list[WorkerHandle] = []
         self._admin: socket.socket | None = None
@@ -80,7 +81,6 @@ class Supervisor(ConfigReloader):
         self._early_deaths: deque[float] = deque(maxlen=MAX_EARLY_DEATHS)
         self._all_ready = asyncio.Event()
         """Set when all workers of the start are ready, or need not be any more."""
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._refusal: Refusal | None = None
         """Why a worker cannot serve the first configuration."""
 
@@ -91,25 +91,25 @@ class Supervisor(ConfigReloader):
             self._workers.append(WorkerHandle(number, sock))
         self._admin = bind(*split(server.admin)) if server.admin else None
         self._publish(snapshot)
-        self._handle_signals()
+        handle_signals(self._end_workers, self.reload)
         running = [asyncio.create_task(self._keep_running(worker)) for worker in self._workers]
         try:
             await asyncio.gather(*running)
         finally:
-            self.drain()
+            self.shutdown.drain_requested.set()
             self._kill_all()
             await asyncio.wait(running)
             await self.stop()
-        return EXIT_ABORTED if self.abort_requested.is_set() else 0
+        return EXIT_ABORTED if self.shutdown.abort_requested.is_set() else 0
 
     # ------------------------------------------------------------ the life of a worker
 
     async def _keep_running(self, worker: WorkerHandle) -> None:
-        while not self.draining:
+        while not self.shutdown.drain_requested.is_set():
             ended = await self._run(worker)
             if self._refusal is not None:
                 raise self._refusal.error()
-            if not self.draining:
+            if not self.shutdown.drain_requested.is_set():
                 self.metrics.count("gateway_worker_restarts_total")
                 LOG.warning("worker %d %s; another takes its place", worker.number, ended)
                 await self._pause(worker)
@@ -121,7 +121,7 @@ class Supervisor(ConfigReloader):
         except OSError as error:  # no memory, no descriptors: treated like a process that ended
             return f"could not be started: {error}"
         worker.channel = await RpcChannel.over(sock, partial(self._handle, worker))
-        if self.draining:
+        if self.shutdown.drain_requested.is_set():
             worker.kill()
         await worker.channel.run()
         self._set_serving(worker, False)
@@ -148,8 +148,8 @@ class Supervisor(ConfigReloader):
             port = worker.sock.getsockname()[1]
             worker.sock.close()  # else the kernel would keep giving connections to a socket that is not served
         with suppress(TimeoutError):  # a request to stop ends the pause
-            await asyncio.wait_for(self.stop_requested.wait(), pause)
-        if release and not self.draining:
+            await asyncio.wait_for(self.shutdown.drain_requested.wait(), pause)
+        if release and not self.shutdown.drain_requested.is_set():
             assert self.bound is not None
             worker.sock = bind(self.bound.host, port, shared=True)
 
@@ -203,7 +203,7 @@ class Supervisor(ConfigReloader):
         print(greeting(self._snapshot, self._workers[0].sock.getsockname()[1]), file=sys.stderr, flush=True)
         self._all_ready.set()
         self.watch()
-        self._spawn(self._aggregator.poll())
+        self._polling = asyncio.create_task(self._aggregator.poll())
 
     # ------------------------------------------------------------ reload
 
@@ -241,18 +241,12 @@ class Supervisor(ConfigReloader):
 
     # ------------------------------------------------------------ signals
 
-    def _handle_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self.reload()))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end_workers)
-
     def _end_workers(self) -> None:
         """The first signal drains all workers, a second one aborts them; workers that do not end are killed."""
         assert self.bound is not None
-        self.handle_signal()
+        self.shutdown.handle_signal()
         self._all_ready.set()  # workers that wait for the others at the start go on, and end
-        aborting = self.abort_requested.is_set()
+        aborting = self.shutdown.abort_requested.is_set()
         method, seconds = ("abort", END_SECONDS / 2) if aborting else ("drain", self.bound.drain + 2 * END_SECONDS)
         for worker in self._workers:
             worker.sock.close()  # else the kernel would queue connections that nothing accepts
@@ -268,11 +262,6 @@ class Supervisor(ConfigReloader):
     def _kill_all(self) -> None:
         for worker in self._workers:
             worker.kill()
-
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _joined(refusals: list[Refusal]) -> GatewayError:

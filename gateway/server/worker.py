@@ -20,11 +20,21 @@ from gateway.core.errors import CONFIG_FAILED, GatewayError
 from gateway.server.lifecycle import Listeners, serve
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.runtime import Runtime
+from gateway.server.signals import Shutdown
 
 LOG = logging.getLogger("gateway.worker")
 
 RESPONSE_SECONDS = 2.0
 """Seconds to wait for the supervisor."""
+
+
+class WorkerShutdown(Shutdown):
+    """The end of one worker."""
+
+    def handle_signal(self) -> None:
+        """Drain, also on a second signal: one signal to the process group reaches every worker and the supervisor,
+        and only the supervisor can tell a second one."""
+        self.drain_requested.set()
 
 
 class WorkerRuntime(Runtime):
@@ -36,6 +46,7 @@ class WorkerRuntime(Runtime):
     def __init__(self, config: Path, sock: socket.socket, started_at: int) -> None:
         super().__init__(config, {})
         self.started_at = started_at
+        self.shutdown = WorkerShutdown()
         self._sock = sock
 
     async def start(self, snapshot: Snapshot) -> None:
@@ -47,11 +58,6 @@ class WorkerRuntime(Runtime):
         except GatewayError as error:
             await self._channel.call("refused", Refusal.of(error))
             raise
-
-    def handle_signal(self) -> None:
-        """Drain, also on a second signal: one signal to the process group reaches every worker and the supervisor,
-        and only the supervisor can tell a second one."""
-        self.drain()
 
     async def ready(self) -> None:
         """Wait until all workers may accept connections."""
@@ -81,7 +87,7 @@ class WorkerRuntime(Runtime):
 
     async def _read_channel(self) -> None:
         await self._channel.run()
-        self.drain()
+        self.shutdown.drain_requested.set()
 
     async def _handle(self, method: str, payload: Any) -> Any:
         match method:
@@ -101,10 +107,10 @@ class WorkerRuntime(Runtime):
             case "drop":
                 self._prepared = None
             case "drain":
-                self.drain()
+                self.shutdown.drain_requested.set()
             case "abort":
-                self.drain()
-                self.abort_requested.set()
+                self.shutdown.drain_requested.set()
+                self.shutdown.abort_requested.set()
         return None
 
 

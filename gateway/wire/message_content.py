@@ -8,8 +8,8 @@ from typing import Any
 from gateway.core.dialogue import Message, Part
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import RawPrompt
-from gateway.wire.fields import MAX_PROMPTS
 from gateway.wire.json import refuse_lost_digits
+from gateway.wire.request_fields import MAX_PROMPTS
 
 INTEGERS, STRINGS, LISTS = {int}, {str}, {list}
 """The types of the items of a prompt's list, compared as sets because a prompt may have a million items."""

@@ -10,9 +10,9 @@ from gateway.core.call import Call
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Endpoint, RawPrompt
-from gateway.wire.fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS
 from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
+from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, BodyFields, split_fields
 
 

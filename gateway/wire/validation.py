@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.error_object import plain
-from gateway.wire.fields import FORBIDDEN, STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest, Strict
+from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest, Strict
 
 
 class Validators(dict[str, Callable[[object], bool]]):

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from gateway.core.errors import GatewayError
-from gateway.edge.errors import send_error
+from gateway.edge.error_response import send_error
 from gateway.edge.http1.connection import MAX_FIELDS, MAX_QUEUED
 from gateway.edge.http1.request import MAX_BUFFERED
 from gateway.edge.http1.server import HttpServer

@@ -20,7 +20,7 @@ import pytest
 
 from gateway.core.errors import BadHost, GatewayError
 from gateway.edge.cancellation import ClientGone
-from gateway.edge.errors import send_error
+from gateway.edge.error_response import send_error
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
 

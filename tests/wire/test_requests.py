@@ -9,7 +9,7 @@ import pytest
 from gateway.core.call import Call
 from gateway.core.dialogue import Part
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
-from gateway.wire.fields import FORBIDDEN
+from gateway.wire.request_fields import FORBIDDEN
 from gateway.wire.requests import read_chat, read_completion, read_embedding
 
 USER = {"role": "user", "content": "hi"}

@@ -13,7 +13,7 @@ from gateway.config.schema.names import quote
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec
-from gateway.wire.fields import FORBIDDEN
+from gateway.wire.request_fields import FORBIDDEN
 
 # Parameter → reason why a policy cannot set it.
 RESERVED: Mapping[str, str] = {

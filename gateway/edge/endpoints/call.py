@@ -14,7 +14,7 @@ from gateway.edge.authorize import authenticate, authorized_route
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
 from gateway.edge.endpoints.endpoint import Endpoint
-from gateway.edge.errors import error_event, send_error
+from gateway.edge.error_response import error_event, send_error
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.request_body import check_body_headers
 from gateway.edge.state import GatewayState

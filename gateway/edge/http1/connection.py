@@ -22,7 +22,7 @@ import httptools
 
 from gateway.core.errors import GatewayError, HeadTooLarge, RequestError, RequestTimeout
 from gateway.edge.cancellation import ClientGone, ClientStalled
-from gateway.edge.errors import error_body
+from gateway.edge.error_response import error_body
 from gateway.edge.http1.request import CLOSE, Http1Request
 from gateway.edge.http1.state import ServerState, status_line
 
