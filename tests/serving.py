@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import uvicorn
 import uvloop
 from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.types import ASGIApp
 
-from gateway.server.lifecycle import create_server
+from gateway.edge.app import App
+from gateway.edge.http1.server import HttpServer
+from gateway.server.application import create_app
 from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind
 
@@ -25,11 +31,10 @@ WAIT_SECONDS = 100.0
 """Seconds to wait for a condition before the test fails; far more than a busy machine needs."""
 
 
-class Gateway:
-    """A running gateway; ``url`` ends in ``/v1``."""
+class HttpGateway:
+    """A running gateway of which only the address is known; ``url`` ends in ``/v1``."""
 
-    def __init__(self, runtime: Runtime, port: int) -> None:
-        self.runtime = runtime
+    def __init__(self, port: int) -> None:
         self.port = port
         self.root = f"http://127.0.0.1:{port}"
         self.url = f"{self.root}/v1"
@@ -42,10 +47,9 @@ class Gateway:
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of a series; 0 if there is none yet."""
-        registry = CollectorRegistry()
-        registry.register(self.runtime.metrics.snapshot())
-        value = registry.get_sample_value(name, labels)
-        return 0.0 if value is None else value
+        families = text_string_to_metric_families(self.http.get("/metrics").text)
+        samples = [sample for family in families for sample in family.samples]
+        return next((one.value for one in samples if one.name == name and one.labels == labels), 0.0)
 
     def wait_until_idle(self, seconds: float = WAIT_SECONDS) -> bool:
         """Wait until no call is in flight; False if one still is after ``seconds``."""
@@ -55,6 +59,21 @@ class Gateway:
             ),
             seconds,
         )
+
+
+class Gateway(HttpGateway):
+    """A gateway on our own HTTP server in this process."""
+
+    def __init__(self, runtime: Runtime, port: int) -> None:
+        super().__init__(port)
+        self.runtime = runtime
+
+    def metric(self, name: str, **labels: str) -> float:
+        """See ``HttpGateway``; no request is made."""
+        registry = CollectorRegistry()
+        registry.register(self.runtime.metrics.snapshot())
+        value = registry.get_sample_value(name, labels)
+        return 0.0 if value is None else value
 
 
 def eventually(condition: Any, seconds: float = WAIT_SECONDS) -> bool:
@@ -83,7 +102,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     async def serve() -> None:
         await runtime.start(snapshot)
         loop, leave = asyncio.get_running_loop(), asyncio.Event()
-        server = create_server(runtime.state, snapshot.server)
+        server = HttpServer(App(runtime.state))
         await server.open([bound])
         stop.append(lambda: loop.call_soon_threadsafe(leave.set))
         ready.set()
@@ -117,3 +136,37 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
         assert not thread.is_alive(), "the gateway did not stop"
         if failure:
             raise failure[0]
+
+
+@contextmanager
+def run_uvicorn(app: ASGIApp) -> Iterator[int]:
+    """Run an application in a real uvicorn in a thread; yields its port."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none", server_header=False))
+        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+        thread.start()
+        try:
+            assert eventually(lambda: server.started)
+            yield bound.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(WAIT_SECONDS)
+            assert not thread.is_alive(), "uvicorn did not stop"
+
+
+@contextmanager
+def asgi_gateway(folder: Path, config: str) -> Iterator[HttpGateway]:
+    """Serve ``config`` (the text of a gateway.yaml) from ``folder`` by the ASGI application in uvicorn."""
+    path = folder / "gateway.yaml"
+    path.write_text(config, encoding="utf-8")
+    with run_uvicorn(create_app(path, {})) as port:
+        served = HttpGateway(port)
+        try:
+            yield served
+        finally:
+            served.http.close()
+
+
+SERVERS = {"own": gateway, "asgi": asgi_gateway}
+"""The two ways to serve a configuration: our own HTTP server, and the ASGI application."""

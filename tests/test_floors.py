@@ -40,7 +40,6 @@ LAZY: dict[str, tuple[str, ...]] = {
     "transformers": ("template/huggingface/transformers_reference.py",),
     "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
     "starlette": ("edge/asgi.py", "server/application.py"),
-    "uvicorn": ("server/uvicorn_server.py",),
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
     "pydantic": ("wire/", "config/"),

@@ -37,8 +37,6 @@ class ServerSpec:
     admin: str | None = None
     """``host:port`` of a second listener for metrics and health; None: the main listener
     serves both, metrics on loopback only."""
-    http_server: Literal["h1", "uvicorn"] = "h1"
-    """The HTTP server: the gateway's own, or uvicorn."""
     insecure_no_keys: bool = False
     """Allow a non-loopback listener without client keys."""
 

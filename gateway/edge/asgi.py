@@ -28,16 +28,13 @@ class AsgiAdapter:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.running: set[HttpRequest] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3, HTTP only."""
         request = AsgiRequest(scope, receive, send)
-        self.running.add(request)
         try:
             await self.app(request)
         finally:
-            self.running.discard(request)
             await request.finish()
 
 

@@ -11,7 +11,6 @@ runtime              the configuration that one process serves
 signals              SIGTERM, SIGINT and SIGHUP
 sockets              binding, for one process or several
 supervisor           starts, reloads and replaces workers
-uvicorn_server       uvicorn in the place of our own HTTP server
 worker               one of several workers
 worker_handle        one worker as the supervisor sees it
 """

@@ -19,8 +19,8 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
     The configuration is loaded here, so the application also answers where no lifespan runs (Starlette runs none for
     mounted applications). The lifespan reloads changed files, and closes connections at the end. ``env`` holds the
     environment variables that override settings; None: those of the process. Settings under ``server`` that belong to
-    a listener (``host``, ``port``, ``workers``, ``admin``, ``drain``, ``http_server``) are the business of the ASGI
-    server; ``host`` and ``allowed_hosts`` still decide which Host headers are accepted.
+    a listener (``host``, ``port``, ``workers``, ``admin``, ``drain``) are the business of the ASGI server; ``host`` and
+    ``allowed_hosts`` still decide which Host headers are accepted.
 
     Raises ``ConfigError`` with every problem of the configuration.
     """

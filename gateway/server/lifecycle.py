@@ -8,23 +8,18 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import uvloop
 
-from gateway.config.snapshot import ServerSpec, Snapshot
+from gateway.config.snapshot import Snapshot
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
-from gateway.edge.state import GatewayState
 from gateway.server.greeting import greeting
 from gateway.server.memory import tune_memory
 from gateway.server.runtime import Runtime
 from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, split
 from gateway.telemetry.log_writer import log_to_stderr
-
-if TYPE_CHECKING:  # uvicorn is imported only if it serves
-    from gateway.server.uvicorn_server import UvicornServer
 
 EXIT_ABORTED = 1
 """Exit code after a second signal: running calls were aborted."""
@@ -69,7 +64,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     shutdown = runtime.shutdown
     handle_signals(shutdown.handle_signal, runtime.reload)
     try:
-        main, admin = create_server(runtime.state, snapshot.server), None
+        main, admin = HttpServer(App(runtime.state)), None
         await listeners.ready()
         await main.open([listeners.main])
         if listeners.admin is not None:
@@ -85,16 +80,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     return code
 
 
-def create_server(state: GatewayState, server: ServerSpec) -> HttpServer | UvicornServer:
-    """The HTTP server that ``server.http_server`` names."""
-    if server.http_server == "h1":
-        return HttpServer(App(state))
-    from gateway.server.uvicorn_server import UvicornServer
-
-    return UvicornServer(App(state))
-
-
-async def _end(main: HttpServer | UvicornServer, drain: float, abort: asyncio.Event) -> int:
+async def _end(main: HttpServer, drain: float, abort: asyncio.Event) -> int:
     """Let running calls end; those still running after ``drain`` seconds are ended with an error.
 
     ``abort`` ends them at once, without one. Returns the exit code.

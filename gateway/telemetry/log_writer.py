@@ -35,7 +35,6 @@ def log_to_stderr(level: str, dropped: Callable[[], object]) -> None:
     # The descriptor, not ``sys.stderr``: a blocked write would keep that object's lock, also from the exit.
     descriptor = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
     logging.basicConfig(level=level.upper(), handlers=[LogWriter(partial(_write_all, descriptor), dropped)])
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
 class LogWriter(logging.Handler):

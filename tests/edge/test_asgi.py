@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import openai
 import pytest
-import uvicorn
 from openai.types.chat import ChatCompletionMessageParam
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -25,7 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 import gateway
-from tests.serving import eventually
+from tests.serving import eventually, run_uvicorn
 
 CONFIG = """
 models:
@@ -47,18 +45,8 @@ def config(tmp_path: Path) -> Path:
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
     """Run an application in uvicorn; yields its base URL."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
-        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
-        thread.start()
-        try:
-            assert eventually(lambda: server.started)
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
-            assert not thread.is_alive()
+    with run_uvicorn(app) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 class Marks(BaseHTTPMiddleware):
@@ -135,6 +123,19 @@ def test_a_client_that_leaves_a_stream_ends_its_call(base: str) -> None:
         assert "one" in next(answer.iter_text())
     assert eventually(lambda: 'gateway_client_gone_total{phase="mid_stream"} 1.0' in httpx.get(f"{base}/metrics").text)
     assert 'gateway_in_flight{endpoint="chat"} 0.0' in httpx.get(f"{base}/metrics").text
+
+
+def test_a_running_stream_is_completed_before_uvicorn_ends(config: Path) -> None:
+    (config.parent / "slow.yaml").write_text("[one, {pause: 1}, two, {finish: stop}]")
+    body = {"model": "org/slow", "messages": MESSAGES, "stream": True}
+    with ExitStack() as stack:
+        with served(gateway.create_app(config)) as address:
+            call = httpx.stream("POST", f"{address}/v1/chat/completions", json=body, headers={"connection": "close"})
+            chunks = stack.enter_context(call).iter_text()
+            assert "one" in next(chunks)
+            rest = stack.enter_context(ThreadPoolExecutor(1)).submit(lambda: "".join(chunks))
+        assert "two" in rest.result()
+        assert rest.result().endswith("data: [DONE]\n\n")
 
 
 def test_the_lifespan_reloads_changed_files(config: Path) -> None:

@@ -113,7 +113,7 @@ def serving(folder: Path, files: Mapping[str, str], command: Sequence[str] = SER
         process = subprocess.Popen(
             [sys.executable, *command],
             cwd=folder,
-            env=environment(GATEWAY_SERVER__PORT=str(port), **env),
+            env=environment(GATEWAY_SERVER__PORT=str(port), UVICORN_PORT=str(port), **env),
             stderr=stderr,
         )
     served = Process(folder, port, process, log)

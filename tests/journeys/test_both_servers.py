@@ -1,4 +1,4 @@
-"""The built-in HTTP server and uvicorn give the same responses (``server.http_server``)."""
+"""The built-in HTTP server and the ASGI application in uvicorn give the same responses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from tests.edge.raw import HEAD
-from tests.serving import Gateway, eventually, gateway
+from tests.serving import SERVERS, HttpGateway, eventually, gateway
 from tests.upstream.server import FaultyUpstream
 
 CONFIG = """\
-server: {{http_server: {server}, max_body: 1KiB}}
+server: {{max_body: 1KiB}}
 models:
   quick: {{template: chat, targets: [{{speaks: scripted, script: quick.yaml}}]}}
   slow: {{template: chat, targets: [{{speaks: scripted, script: slow.yaml}}]}}
@@ -43,15 +43,15 @@ def up() -> Iterator[FaultyUpstream]:
         yield server
 
 
-@pytest.fixture(scope="module", params=["h1", "uvicorn"])
+@pytest.fixture(scope="module", params=SERVERS)
 def served(
     up: FaultyUpstream, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gateway]:
+) -> Iterator[HttpGateway]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "policies").mkdir()
     for name, text in SCRIPTS.items():
         (folder / name).write_text(text)
-    with gateway(folder, CONFIG.format(server=request.param, url=up.url("flood"))) as one:
+    with SERVERS[request.param](folder, CONFIG.format(url=up.url("flood"))) as one:
         yield one
 
 
@@ -59,7 +59,7 @@ POURS = json.dumps({"model": "pours", "stream": True, "messages": [{"role": "use
 
 
 @contextmanager
-def small_window(served: Gateway, body: bytes) -> Iterator[socket.socket]:
+def small_window(served: HttpGateway, body: bytes) -> Iterator[socket.socket]:
     """A chat call on a connection with a small receive buffer."""
     with socket.socket() as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
@@ -70,7 +70,7 @@ def small_window(served: Gateway, body: bytes) -> Iterator[socket.socket]:
         yield link
 
 
-def test_a_whole_answer_with_all_its_headers(served: Gateway) -> None:
+def test_a_whole_answer_with_all_its_headers(served: HttpGateway) -> None:
     answer = served.chat("quick")
     assert answer.json()["choices"][0]["message"]["content"] == "Hello"
     expected = {
@@ -82,7 +82,7 @@ def test_a_whole_answer_with_all_its_headers(served: Gateway) -> None:
     assert answer.headers["x-gateway-target"] == "quick/0"
 
 
-def test_a_stream_has_frames_and_done(served: Gateway) -> None:
+def test_a_stream_has_frames_and_done(served: HttpGateway) -> None:
     answer = served.chat("quick", stream=True)
     assert answer.headers["content-type"] == "text/event-stream"
     assert answer.headers["transfer-encoding"] == "chunked"
@@ -90,27 +90,27 @@ def test_a_stream_has_frames_and_done(served: Gateway) -> None:
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
-def test_a_broken_stream_ends_with_an_error_event(served: Gateway) -> None:
+def test_a_broken_stream_ends_with_an_error_event(served: HttpGateway) -> None:
     answer = served.chat("broken", stream=True)
     assert answer.status_code == 200
     assert '"code":"upstream_disconnected"' in answer.text
     assert answer.text.endswith("data: [DONE]\n\n")
 
 
-def test_a_refused_large_body_closes_the_connection(served: Gateway) -> None:
+def test_a_refused_large_body_closes_the_connection(served: HttpGateway) -> None:
     answer = served.chat("quick", "x" * 2000)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
     assert answer.headers["connection"] == "close"
 
 
-def test_head_has_no_body_and_wrong_methods_are_refused(served: Gateway) -> None:
+def test_head_has_no_body_and_wrong_methods_are_refused(served: HttpGateway) -> None:
     known, wrong = served.http.head("/v1/models"), served.http.get("/v1/chat/completions")
     assert (known.status_code, known.content, int(known.headers["content-length"]) > 0) == (200, b"", True)
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_disconnect_cancels_the_call(served: Gateway, stream: bool) -> None:
+def test_a_disconnect_cancels_the_call(served: HttpGateway, stream: bool) -> None:
     labels = {"endpoint": "chat", "model": "slow", "outcome": "client_gone"}
     before = served.metric("gateway_requests_total", **labels)
     body = {"model": "slow", "stream": stream, "messages": [{"role": "user", "content": "hi"}]}
@@ -120,7 +120,7 @@ def test_a_disconnect_cancels_the_call(served: Gateway, stream: bool) -> None:
     assert served.wait_until_idle()
 
 
-def test_a_total_timeout_during_back_pressure_loses_no_text(served: Gateway) -> None:
+def test_a_total_timeout_during_back_pressure_loses_no_text(served: HttpGateway) -> None:
     message = {"role": "user", "content": "hi"}
     asked = {"model": "flood", "stream": True, "stop": ["@@@", "###"], "messages": [message]}
     body = json.dumps(asked).encode()
@@ -137,7 +137,7 @@ def test_a_total_timeout_during_back_pressure_loses_no_text(served: Gateway) -> 
 
 
 def test_a_client_that_reads_nothing_is_disconnected_after_the_idle_timeout(
-    served: Gateway, up: FaultyUpstream
+    served: HttpGateway, up: FaultyUpstream
 ) -> None:
     before = served.metric("gateway_client_gone_total", phase="stalled")
     with small_window(served, POURS) as link:

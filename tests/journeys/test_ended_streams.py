@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import gateway
+from tests.serving import SERVERS
 from tests.upstream.server import FaultyUpstream
 
 TARGETS = {
@@ -20,16 +20,16 @@ TARGETS = {
 ASKED = 30
 
 
-@pytest.mark.parametrize("server", ["h1", "uvicorn"])
+@pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("door", TARGETS)
 def test_consecutive_calls_never_exceed_a_limit_of_one(tmp_path: Path, door: str, server: str) -> None:
     (tmp_path / "said.yaml").write_text("[Hel, lo, {finish: stop}]\n")
     with FaultyUpstream() as up:
         target = TARGETS[door].format(url=json.dumps(up.url("ok")))
         template = "chatml" if door == "completions" else "chat"
-        config = f"server: {{max_in_flight: 1, http_server: {server}}}\n"
+        config = "server: {max_in_flight: 1}\n"
         config += f"models: {{m: {{template: {template}, targets: [{target}]}}}}\n"
-        with gateway(tmp_path, config) as served:
+        with SERVERS[server](tmp_path, config) as served:
             body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
             client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
             for _ in range(ASKED):

@@ -67,7 +67,7 @@ MODELS = {
 
 def configuration(up: FaultyUpstream, server: str) -> str:
     lines = [
-        f"server: {{http_server: {server}, max_body: 1MiB}}",
+        "server: {max_body: 1MiB}",
         "keys: {file: keys.yaml}",
         "models:",
         f'  refused: {{template: sft, targets: [{{speaks: completions, url: "{refused_url()}"}}]}}',
@@ -165,12 +165,13 @@ def _id(name: str) -> str:
     return re.sub(r"\W+", "-", name)
 
 
-@pytest.fixture(scope="module", params=["h1", "uvicorn"])
+@pytest.fixture(scope="module", params=["own", "asgi"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
     folder = tmp_path_factory.mktemp(request.param)
     with FaultyUpstream() as up:
         files = {**FILES, "gateway.yaml": configuration(up, request.param)}
-        with serving(folder, files, ("-m", "tests.journeys.without_collector")) as process:
+        command = ["-m", "tests.journeys.without_collector", *(["asgi"] if request.param == "asgi" else [])]
+        with serving(folder, files, command, GATEWAY_CONFIG="gateway.yaml") as process:
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda name: call(process.port, name), CASES))
             assert eventually(lambda: process.log.count("outcome=") >= len(CASES), 20), process.log

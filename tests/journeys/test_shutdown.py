@@ -17,10 +17,8 @@ from tests.edge.raw import closes, read_reply
 from tests.journeys.process import Process, free_port, serving
 from tests.serving import eventually
 
-SERVERS = ("h1", "uvicorn")
-
 CONFIG = """\
-server: {{drain: {drain}, http_server: {server}, admin: "127.0.0.1:{admin}"}}
+server: {{drain: {drain}, admin: "127.0.0.1:{admin}"}}
 models:
   endless: {{template: chatml, targets: [{{speaks: scripted, script: endless.yaml}}]}}
   twice: {{template: chatml, targets: [{{speaks: scripted, script: twice.yaml}}]}}
@@ -29,9 +27,9 @@ models:
 """
 
 
-def files(admin: int, server: str = "h1", drain: str = "1s") -> dict[str, str]:
+def files(admin: int, drain: str = "1s") -> dict[str, str]:
     return {
-        "gateway.yaml": CONFIG.format(admin=admin, server=server, drain=drain),
+        "gateway.yaml": CONFIG.format(admin=admin, drain=drain),
         "endless.yaml": '[begun, "<|im", {pause: 50}, {finish: stop}]\n',
         "twice.yaml": '[begun, "<|im", {text: too, index: 1}, {text: "<|i", index: 1}, {pause: 50}, {finish: stop}]\n',
         "silent.yaml": "[{pause: 50}, late, {finish: stop}]\n",
@@ -77,10 +75,9 @@ def until(link: socket.socket, word: bytes) -> None:
         said += more
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask, server: str) -> None:
+def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask) -> None:
     admin = free_port()
-    with serving(tmp_path, files(admin, server)) as process:
+    with serving(tmp_path, files(admin)) as process:
         begun, waiting = ask(process, "endless", stream=True), ask(process, "silent")
         twice = ask(process, "twice", stream=True, n=2)
         until(begun, b"begun")
@@ -104,10 +101,9 @@ def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask, ser
     assert "Traceback" not in process.log
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path, ask: Ask, server: str) -> None:
+def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path, ask: Ask) -> None:
     admin = free_port()
-    with serving(tmp_path, files(admin, server, drain="60s")) as process:
+    with serving(tmp_path, files(admin, drain="60s")) as process:
         idle, busy = ask(process, "quick"), ask(process, "endless", stream=True)
         assert read_reply(idle).status == 200
         until(busy, b"begun")
@@ -121,9 +117,8 @@ def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path
         assert process.process.wait(30) == 0
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask, server: str) -> None:
-    with serving(tmp_path, files(free_port(), server, drain="30s")) as process:
+def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask) -> None:
+    with serving(tmp_path, files(free_port(), drain="30s")) as process:
         begun = ask(process, "endless", stream=True)
         until(begun, b"begun")
         process.signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
 """``gateway serve`` with the cyclic collector off. At SIGUSR1 it writes which large texts are still referenced.
 
-Run as ``python -m tests.journeys.without_collector`` in the folder of a ``gateway.yaml``. After SIGUSR1 there is a
+Run as ``python -m tests.journeys.without_collector`` in the folder of a ``gateway.yaml``; with ``asgi``, uvicorn runs
+the file that ``GATEWAY_CONFIG`` names. After SIGUSR1 there is a
 file ``memory.json``, for unreachable objects (``garbage``: only the collector could free them) and for all others
 (``live``): the name that ``marked`` gave to a text of ``LARGE`` characters or more → the types of what refers to it.
 """
@@ -9,11 +10,15 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
+import os
 import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import uvicorn
 
 from gateway.cli import main
 
@@ -68,4 +73,8 @@ def report(number: int, frame: object) -> None:
 if __name__ == "__main__":
     gc.disable()
     signal.signal(signal.SIGUSR1, report)
-    sys.exit(main(["serve"]))
+    if sys.argv[1:] == ["asgi"]:
+        logging.basicConfig(level="INFO")
+        uvicorn.run("gateway.asgi:app", port=int(os.environ["UVICORN_PORT"]), log_config=None)
+    else:
+        sys.exit(main(["serve"]))

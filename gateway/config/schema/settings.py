@@ -60,8 +60,6 @@ ROWS: Final[tuple[Row, ...]] = (
         "The accepted names in `Host` headers, besides localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
     Row(GATEWAY, "server.admin", kinds.LISTENER, None,
         "A second listener for metrics and health; without it the main one serves them, `/metrics` on loopback only."),
-    Row(GATEWAY, "server.http_server", choice("h1", "uvicorn"), "h1",
-        "The HTTP server: `h1`, which is the gateway's own, or `uvicorn`."),
     Row(GATEWAY, "server.insecure_no_keys", kinds.SWITCH, False,
         "Serve models without client keys beyond loopback; any client that can connect may use them."),
     Row(GATEWAY, "models.<name>.template", kinds.TEXT, REQUIRED,
