@@ -33,7 +33,7 @@ from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, Problem
-from gateway.core.exchange import ENDPOINTS, Backend
+from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
@@ -131,7 +131,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
                 tools=model.template.tools is not None,
                 omit=model.omit,
             )
-            for endpoint in ENDPOINTS
+            for endpoint in ENDPOINT_NAMES
         },
         media=MediaRule(model.policy.media),
         template_id=f"{model.template.name}@sha256:{model.template.digest}",

@@ -8,7 +8,7 @@ from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
 from gateway.core.dialogue import Dialogue
-from gateway.core.exchange import Backend, Endpoint
+from gateway.core.exchange import Backend, EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Prompt
 from gateway.policy.admit.media import MediaRule
@@ -25,7 +25,7 @@ class Route:
     form: Form
     template: Template
     backend: Backend
-    parameters: Mapping[Endpoint, ParameterPolicy]
+    parameters: Mapping[EndpointName, ParameterPolicy]
     """The parameter policy of each endpoint."""
     media: MediaRule
     template_id: str

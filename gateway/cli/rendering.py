@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
+from gateway.calls.explain import rendering
 from gateway.calls.route import Route
 from gateway.cli.options import CommandError
 from gateway.config.library import find_template, is_template_file
@@ -18,7 +19,6 @@ from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Prompt, Segment
-from gateway.edge.provenance import rendering
 from gateway.template.opencompass.renderer import full_segments
 from gateway.wire.requests import read_chat
 

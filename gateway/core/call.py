@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
-from gateway.core.exchange import Endpoint, RawPrompt
+from gateway.core.exchange import EndpointName, RawPrompt
 from gateway.core.frozen import dataclass
 
 
@@ -15,7 +15,7 @@ from gateway.core.frozen import dataclass
 class Call:
     """One request as the client sent it, before any policy."""
 
-    endpoint: Endpoint
+    endpoint: EndpointName
     model: str
     request_id: str
     received: float

@@ -13,8 +13,8 @@ from gateway.core.frozen import dataclass
 from gateway.core.prompt import Bos
 from gateway.core.text_splice import TextSplice
 
-Endpoint = Literal["chat", "completions", "embeddings"]
-ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
+EndpointName = Literal["chat", "completions", "embeddings"]
+ENDPOINT_NAMES: tuple[EndpointName, ...] = get_args(EndpointName)
 
 RawPrompt = str | tuple[int, ...]
 """One prompt of ``/v1/completions``: a string, or token ids, which are sent unchanged."""
@@ -47,7 +47,7 @@ class Exchange:
     Choices are numbered prompt-major: prompt i, copy j has index ``i * n + j``.
     """
 
-    endpoint: Endpoint
+    endpoint: EndpointName
     request_id: str
     prompts: tuple[RawPrompt, ...] = ()
     prompt_is_list: bool = False

@@ -12,7 +12,7 @@ http1/          our own HTTP/1.1 server
 http_request    one HTTP request as the handlers see it
 metrics         /metrics
 models          /v1/models
-provenance      the x-gateway headers, and the explanation of a call
+provenance      the x-gateway headers
 request_body    which request bodies are accepted
 state           what the handlers read: configuration, metrics, draining
 """

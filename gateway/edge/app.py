@@ -10,8 +10,8 @@ from urllib.parse import unquote
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.edge.cancellation import ClientGone
-from gateway.edge.endpoints import ENDPOINTS
 from gateway.edge.endpoints.call import CallHandler
+from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.error_response import send_error
 from gateway.edge.health import PATHS as HEALTH_PATHS
 from gateway.edge.health import Health

@@ -9,7 +9,7 @@ from typing import Any
 from gateway.core.call import Call
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue
-from gateway.core.exchange import Endpoint, RawPrompt
+from gateway.core.exchange import EndpointName, RawPrompt
 from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
 from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS
@@ -73,7 +73,7 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
 
 
 def _call(
-    endpoint: Endpoint,
+    endpoint: EndpointName,
     body: dict[str, Any],
     fields: BodyFields,
     request_id: str,
@@ -117,7 +117,7 @@ def _call(
     )
 
 
-def _refuse_foreign(endpoint: Endpoint, body: dict[str, Any]) -> None:
+def _refuse_foreign(endpoint: EndpointName, body: dict[str, Any]) -> None:
     """Raise ``InvalidValue`` for a field of another endpoint."""
     for name, path in FOREIGN[endpoint].items():
         if body.get(name) is not None:

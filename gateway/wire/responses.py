@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -25,7 +25,7 @@ TEXT_END = b',"logprobs":null,"finish_reason":null}'
 """The rest of a choice after its text, if it has nothing else."""
 
 assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}, (
-    "a new field of Delta has to be checked in OpenAiWriter.frames, which writes deltas of text alone without _delta"
+    "a new field of Delta has to be checked in ResponseWriter.frames, which writes deltas of text alone without _delta"
 )
 
 
@@ -42,29 +42,11 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     return body
 
 
-class ResponseWriter(Protocol):
-    """Writes one answer; made anew for each call."""
+class ResponseWriter:
+    """Writes one answer; made anew for each call. The subclasses write the choices of one endpoint."""
 
-    def whole(self, completion: Completion) -> dict[str, Any]:
-        """The body of an answer that is not streamed."""
-        ...
-
-    def frames(self, events: Sequence[Event]) -> bytes:
-        """The stream events of a batch; empty if there is nothing to send."""
-        ...
-
-    def choice_frames(self) -> dict[int, ChoiceFrame]:
-        """By choice, the bytes around the text of its further frames; only choices whose role has been sent."""
-        ...
-
-    def usage(self) -> bytes:
-        """The usage chunk; empty if it was not asked for or there are no counts."""
-        ...
-
-
-class OpenAiWriter:
-    """The envelope of both endpoints, and the usage kept for the end."""
-
+    id_prefix = ""
+    """Ids of answers are ``{id_prefix}-{request id}``."""
     whole_object = ""
     chunk_object = ""
     text_start = b""
@@ -100,7 +82,7 @@ class OpenAiWriter:
         """The choices of a chat whose role has been sent."""
 
     def whole(self, completion: Completion) -> dict[str, Any]:
-        """See ``ResponseWriter``."""
+        """The body of an answer that is not streamed."""
         body: dict[str, Any] = {
             **self._head,
             "object": self.whole_object,
@@ -114,7 +96,7 @@ class OpenAiWriter:
         return body
 
     def frames(self, events: Sequence[Event]) -> bytes:
-        """See ``ResponseWriter``."""
+        """The stream events of a batch; empty if there is nothing to send."""
         parts: list[bytes] = []
         for event in events:
             if (
@@ -133,11 +115,11 @@ class OpenAiWriter:
         return b"".join(parts)
 
     def choice_frames(self) -> dict[int, ChoiceFrame]:
-        """See ``ResponseWriter``."""
+        """By choice, the bytes around the text of its further frames; only choices whose role has been sent."""
         return {index: ChoiceFrame(before, after) for index, (before, after) in self._around_text.items()}
 
     def usage(self) -> bytes:
-        """See ``ResponseWriter``."""
+        """The usage chunk; empty if it was not asked for or there are no counts."""
         if not self._include_usage or self._usage is None:
             return b""
         usage = orjson.dumps(usage_object(self._usage))
@@ -188,9 +170,10 @@ class OpenAiWriter:
         raise NotImplementedError
 
 
-class ChatWriter(OpenAiWriter):
+class ChatWriter(ResponseWriter):
     """``/v1/chat/completions``."""
 
+    id_prefix = "chatcmpl"
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
     text_start = b'{"index":%d,"delta":{"content":'
@@ -251,9 +234,10 @@ class ChatWriter(OpenAiWriter):
         return {"role": "assistant"}
 
 
-class CompletionWriter(OpenAiWriter):
+class CompletionWriter(ResponseWriter):
     """``/v1/completions``."""
 
+    id_prefix = "cmpl"
     whole_object = "text_completion"
     chunk_object = "text_completion"
     text_start = b'{"index":%d,"text":'

@@ -11,7 +11,7 @@ import pytest
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
-from gateway.core.exchange import Endpoint
+from gateway.core.exchange import EndpointName
 from gateway.policy.admit.parameters import CHAT_ONLY, OPENAI_DEFAULTS, EffectiveParameters, ParameterPolicy
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
@@ -152,7 +152,7 @@ def test_a_field_that_is_an_attribute_of_the_call_can_be_forbidden() -> None:
 
 
 SAMPLED = {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "echo": False, "reasoning_effort": "low"}
-POLICY_FIELDS: dict[str, tuple[Endpoint, dict[str, Any], dict[str, Any]]] = {  # endpoint, policy, sent
+POLICY_FIELDS: dict[str, tuple[EndpointName, dict[str, Any], dict[str, Any]]] = {  # endpoint, policy, sent
     "embeddings have no sampling parameters": ("embeddings", SAMPLED, {}),
     "fields of embeddings": ("embeddings", {"dimensions": 5, "user": "u"}, {"dimensions": 5, "user": "u"}),
     "a chat has no echo": (
@@ -173,7 +173,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], ParamsPolicy]] = {
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize(("endpoint", "values", "params"), POLICY_FIELDS.values(), ids=POLICY_FIELDS)
 def test_a_policy_applies_only_to_fields_of_the_endpoint(
-    section: str, endpoint: Endpoint, values: dict[str, Any], params: dict[str, Any]
+    section: str, endpoint: EndpointName, values: dict[str, Any], params: dict[str, Any]
 ) -> None:
     effective = apply(Call(endpoint, "m", "r", 0.0), SECTIONS[section](values))
     assert dict(effective.params) == params

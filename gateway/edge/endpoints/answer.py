@@ -7,7 +7,8 @@ from functools import partial
 
 import orjson
 
-from gateway.calls.prepare import Prepared
+from gateway.calls.explain import explanation
+from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
@@ -15,24 +16,25 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.completion import Completion
 from gateway.core.text_splice import TextSplice
-from gateway.edge.endpoints.endpoint import Endpoint
 from gateway.edge.http_request import JSON, HttpRequest
-from gateway.edge.provenance import explanation, provenance
+from gateway.edge.provenance import provenance
 from gateway.wire.responses import DONE, ResponseWriter
 
 STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
 
-async def respond(endpoint: Endpoint, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> None:
+async def respond(
+    writer_class: type[ResponseWriter] | None, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline
+) -> None:
     """Prepare the call, open the backend and send its answer."""
-    prepared = await endpoint.prepare(route, call)
+    prepared = await prepare(route, call)
     request.route_context = route, prepared
     timeline.render = prepared.render_seconds
     if prepared.prompt is not None and prepared.prompt.metadata.notices:
         timeline.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
     async with CallRun(route, prepared, timeline) as events:
         if call.stream:
-            writer = _writer(endpoint, call, route, prepared, timeline)
+            writer = _writer(writer_class, call, route, prepared, timeline)
             request.open_stream = events, writer
             last = await _stream(request, events, writer, timeline, route.spec.policy.delivery.idle)
         else:
@@ -43,7 +45,7 @@ async def respond(endpoint: Endpoint, request: HttpRequest, call: Call, route: R
         return
     # Written after the upstream is closed, so that an explanation and the headers hold the same facts.
     if isinstance(answer, Completion):
-        body = _writer(endpoint, call, route, prepared, timeline).whole(answer)
+        body = _writer(writer_class, call, route, prepared, timeline).whole(answer)
     else:
         body = {**answer.body, "model": call.model}
         if call.explain:
@@ -96,10 +98,12 @@ async def _stream(
     return b""
 
 
-def _writer(endpoint: Endpoint, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline) -> ResponseWriter:
-    assert endpoint.writer is not None
-    return endpoint.writer(
-        id_=f"{endpoint.id_prefix}-{call.request_id.removeprefix('req_')}",
+def _writer(
+    writer_class: type[ResponseWriter] | None, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline
+) -> ResponseWriter:
+    assert writer_class is not None
+    return writer_class(
+        id_=f"{writer_class.id_prefix}-{call.request_id.removeprefix('req_')}",
         model=call.model,
         created=int(time.time()),
         include_usage=call.include_usage,

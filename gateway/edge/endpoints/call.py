@@ -13,7 +13,7 @@ from gateway.core.errors import GatewayError, InvalidValue, Overloaded, drop_tra
 from gateway.edge.authorize import authenticate, authorized_route
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
-from gateway.edge.endpoints.endpoint import Endpoint
+from gateway.edge.endpoints.table import Endpoint
 from gateway.edge.error_response import error_event, send_error
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.request_body import check_body_headers
@@ -52,7 +52,7 @@ class CallHandler:
                 if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
                     self._refuse(request)
                 call, route = await self._read(request, timeline)
-                await endpoint.respond(endpoint, request, call, route, timeline)
+                await endpoint.respond(endpoint.writer, request, call, route, timeline)
                 end = ("ok", request.status, "")
             except asyncio.CancelledError:
                 end = ("cancelled", request.status or CLIENT_CLOSED_REQUEST, "")

@@ -17,7 +17,7 @@ from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedParameter
-from gateway.core.exchange import Endpoint
+from gateway.core.exchange import EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
 from gateway.wire.error_object import plain
@@ -54,7 +54,7 @@ OLD_NAMES = {"functions": "tools", "function_call": "tool_choice"}
 IN_PROMPT: Mapping[str, Any] = {"tools": None, "tool_choice": "auto", "parallel_tool_calls": True}
 """Fields that a template with tools writes into the prompt, or applies to the answer → their value when absent."""
 
-NOT_AT: Mapping[Endpoint, frozenset[str]] = {
+NOT_AT: Mapping[EndpointName, frozenset[str]] = {
     # Parameters of a policy that the endpoint has no field for. Fields beyond OpenAI's go to chat and completions,
     # because engines accept them at both.
     "chat": frozenset({"best_of", "dimensions", "echo", "encoding_format", "suffix"}),
@@ -88,7 +88,7 @@ class ParameterPolicy:
     def __init__(
         self,
         policy: ParamsPolicy,
-        endpoint: Endpoint,
+        endpoint: EndpointName,
         form: Form = "text",
         engine_defaults: Mapping[str, Any] | None = EMPTY_MAPPING,
         *,
@@ -273,7 +273,7 @@ def _to_completions(params: dict[str, Any]) -> int | None:
     return top or 0
 
 
-def _rows(rule: str, endpoint: Endpoint, values: Mapping[str, Any]) -> tuple[Row, ...]:
+def _rows(rule: str, endpoint: EndpointName, values: Mapping[str, Any]) -> tuple[Row, ...]:
     rows = _applicable(endpoint, values)
     return tuple([(name, value, _aliases(name), Notice(rule, f"{name}={value}")) for name, value in rows])
 
@@ -284,7 +284,7 @@ def _without_effect(call: Call) -> set[str]:
     return {name for name, is_default in defaults.items() if is_default}
 
 
-def _applicable(endpoint: Endpoint, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _applicable(endpoint: EndpointName, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """A policy's parameters that the endpoint has a field for, in the endpoint's names."""
     if endpoint == "embeddings":
         return [(name, value) for name, value in values.items() if name in EMBEDDINGS]

@@ -1,0 +1,70 @@
+"""The explanation of a call: its prompt, stops, effective parameters, notices and hashes, as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from gateway.backend.tokenizer import token_ids
+from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.core.dialogue import Dialogue
+from gateway.core.prompt import DeferredSegments, Segment
+
+
+def explanation(
+    route: Route,
+    prepared: Prepared,
+    timeline: CallTimeline | None = None,
+    *,
+    segments: tuple[Segment, ...] | None = None,
+    token_ids: list[int] | None = None,
+) -> dict[str, Any]:
+    """The explanation of a call as JSON. ``timeline``: None if the call was only rendered."""
+    exchange, prompt = prepared.exchange, prepared.prompt
+    body: dict[str, Any] = {
+        "model": route.spec.name,
+        "template": route.template_id if prompt is not None else None,
+        "policy": route.spec.policy.name,
+        "prompt": _prompt(prepared),
+        "messages": list(exchange.messages) or None,
+        "stop": list(exchange.stops),
+        "stop_token_ids": list(exchange.stop_token_ids),
+        "bos": exchange.bos,
+        "params": {key: value for key, value in exchange.params.items() if key != "input"},
+        "n": exchange.n,
+        "notices": [str(notice) for notice in prepared.notices],
+        "prompt_sha256": prepared.prompt_sha256,
+    }
+    if timeline is not None:
+        body["target"] = timeline.target
+        body["attempts"] = timeline.attempts
+        body["overhead_ms"] = round(timeline.overhead() * 1000, 3)
+        body["notices"] += timeline.delivery_notices
+    if segments is not None:
+        body["segments"] = [
+            {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in segments
+        ]
+        if token_ids is not None:
+            body["token_ids"] = token_ids
+    return body
+
+
+async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]:
+    """The body of ``/v1/render`` and ``gateway render --json``: the explanation of a chat request without an answer."""
+    prepared = await prepare(route, call)
+    prompt, segments, ids = prepared.prompt, None, None
+    if prompt is not None:
+        # Finding the origin of each segment may take further renderings of a long conversation.
+        ready = not isinstance(prompt.source, DeferredSegments | Dialogue)
+        segments = prompt.segments if ready else await asyncio.to_thread(lambda: prompt.segments)
+    if prompt is not None and segments is not None and route.tokens is not None:
+        ids = await token_ids(route.tokens, prompt.text, special=prompt.metadata.bos != "text")
+    return prepared, explanation(route, prepared, segments=segments, token_ids=ids)
+
+
+def _prompt(prepared: Prepared) -> Any:
+    prompts = [list(prompt) if isinstance(prompt, tuple) else prompt for prompt in prepared.exchange.prompts]
+    return prompts[0] if len(prompts) == 1 else (prompts or None)

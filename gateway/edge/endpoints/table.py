@@ -1,0 +1,39 @@
+"""The table of endpoints that take a call for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.edge.endpoints import answer, render
+from gateway.edge.http_request import HttpRequest
+from gateway.wire.requests import read_chat, read_completion, read_embedding
+from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter
+
+Respond = Callable[[type[ResponseWriter] | None, HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One endpoint."""
+
+    name: str
+    """The endpoint in metrics, log lines and call records."""
+    path: str
+    read: Callable[..., Call]
+    """Makes a ``Call`` of the body: ``read(body, request_id=…, received=…)``; raises ``RequestError``."""
+    respond: Respond = answer.respond
+    """Prepares the call and sends its answer."""
+    writer: type[ResponseWriter] | None = None
+    """Writes events and completions in the endpoint's form; None: another document is the answer."""
+
+
+ENDPOINTS = (
+    Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, writer=ChatWriter),
+    Endpoint(name="completions", path="/v1/completions", read=read_completion, writer=CompletionWriter),
+    Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding),
+    Endpoint(name="render", path="/v1/render", read=read_chat, respond=render.respond),
+)
