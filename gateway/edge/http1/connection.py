@@ -44,9 +44,9 @@ class ServerConnection(asyncio.Protocol):
     """One connection."""
 
     __slots__ = (
-        "_closed", "_closing", "_current", "_head_bytes", "_headers", "_incoming", "_opened", "_parser",
-        "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start", "_url", "_waiting_since", "drained",
-        "lost", "reading_paused", "state", "transport",
+        "_body_bytes", "_closed", "_closing", "_content_bytes", "_current", "_head_bytes", "_headers", "_incoming",
+        "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start", "_url",
+        "_waiting_since", "drained", "lost", "reading_paused", "state", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +81,11 @@ class ServerConnection(asyncio.Protocol):
         self._repeated = 0
         """Fields of the head whose name an earlier one has."""
         self._head_bytes = 0
-        """Bytes of an incomplete head; of a body, the bytes of its framing less those of its content."""
+        """Bytes of an incomplete head."""
+        self._body_bytes = 0
+        """Bytes of the body of ``_incoming`` in the reads after its head: content and framing."""
+        self._content_bytes = 0
+        """Bytes of its content, those that came with the head included."""
         self._read_size = 0
         """Bytes of the last read."""
         self._waiting_since = 0.0
@@ -130,6 +134,7 @@ class ServerConnection(asyncio.Protocol):
             return
         self._read_size = len(data)
         self._progressed = False
+        incoming = self._incoming
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
@@ -145,7 +150,7 @@ class ServerConnection(asyncio.Protocol):
         if self.reading_paused and not queue and self._current is not None and self._current.body_complete:
             self.resume_reading()  # a disconnect is only noticed while reading
         if self._headers or self._url or self._incoming is not None:
-            self._bound_unfinished(len(data))
+            self._bound_unfinished(incoming)
 
     # ---------------------------------------------------------------- called by the parser
 
@@ -195,7 +200,7 @@ class ServerConnection(asyncio.Protocol):
         self._url = b""
         self._headers = {}
         self._repeated = 0
-        self._head_bytes = -self._read_size  # the bytes that came with the head count as content
+        self._head_bytes = self._body_bytes = self._content_bytes = 0
         self._progressed = True
         self._incoming = request
         self._queue.append(request)
@@ -203,7 +208,7 @@ class ServerConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """llhttp: a part of the body."""
         self._progressed = True
-        self._head_bytes -= 2 * len(body)  # once for the bytes themselves, once for the framing they may need
+        self._content_bytes += len(body)
         request = self._incoming
         if request is None or request.complete:
             return  # already answered: the rest of the body is dropped
@@ -352,22 +357,32 @@ class ServerConnection(asyncio.Protocol):
 
     # ---------------------------------------------------------------- invalid and unusual input
 
-    def _bound_unfinished(self, size: int) -> None:
-        """Bound an unfinished head, and the framing of an unfinished body."""
+    def _bound_unfinished(self, before: Http1Request | None) -> None:
+        """Bound an unfinished head, and an unfinished body's framing; ``before``: ``_incoming`` before the read."""
         if self._closing:
             return
-        if self._progressed and self._incoming is None:
-            size = self._head_size() or 1  # bytes of the message before this head do not count
-        if not self._head_bytes and self._incoming is None and self._current is None:
-            self._waiting_since = self.state.now
-        self._head_bytes += size
-        trailers = self._incoming is not None and self._headers
-        if self._head_bytes > MAX_HEAD or (trailers and self._head_size() > MAX_HEAD):
-            self._refusal = _head_too_large() if self._incoming is None else _framing_too_large()
+        if self._incoming is None:
+            if not self._head_bytes and self._current is None:
+                self._waiting_since = self.state.now
+            # Bytes of the message before this head do not count.
+            self._head_bytes += (self._head_size() or 1) if self._progressed else self._read_size
+            if self._head_bytes > MAX_HEAD:
+                self._refusal = _head_too_large()
+                self._invalid_input()
+            return
+        if self._incoming is before:  # bytes that came with the head do not count
+            self._body_bytes += self._read_size
+        # Framing may be as large as the content, and MAX_HEAD more; trailers are held, so they are bounded alone too.
+        framing = self._body_bytes - self._content_bytes
+        if framing - self._content_bytes > MAX_HEAD or (self._headers and self._head_size() > MAX_HEAD):
+            self._refusal = _framing_too_large()
             self._invalid_input()
 
     def _repeat_field(self, name: bytes, value: bytes) -> None:
-        """Join the values of a repeated field (RFC 9110, 5.3). Counted, because joining copies the earlier values."""
+        """Join the values of a repeated field (RFC 9110, 5.3).
+
+        The number of repeats is limited, because each join copies the earlier values.
+        """
         self._repeated += 1
         if self._repeated > MAX_FIELDS:
             self._refuse_fields()
