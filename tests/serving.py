@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from gateway.edge.app import App
 from gateway.edge.http1.server import HttpServer
 from gateway.server.application import create_app
+from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind
 
@@ -91,8 +92,8 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     """Serve ``config`` (the text of a gateway.yaml) from ``folder``."""
     path = folder / "gateway.yaml"
     path.write_text(config, encoding="utf-8")
-    runtime = Runtime(path, env or {})
-    snapshot = runtime.load()
+    loader = ConfigLoader(path, env or {})
+    runtime, snapshot = Runtime(loader), loader.load()
     bound = bind("127.0.0.1", 0)
     bound.listen(512)
     ready = threading.Event()

@@ -7,7 +7,6 @@ On SIGTERM no new connections are accepted, and running calls may end (`server.d
 from __future__ import annotations
 
 import argparse
-import os
 
 from gateway.cli.options import CommandError, add_config, print_notes
 from gateway.core.errors import CONFIG_FAILED
@@ -42,20 +41,21 @@ def run(args: argparse.Namespace) -> int:
             f"{args.config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
         )
     from gateway.core.errors import ConfigError, GatewayError
-    from gateway.server.runtime import Runtime
+    from gateway.server.reload import ConfigLoader
     from gateway.server.sockets import PortBusy
 
-    runtime = Runtime(args.config, os.environ)
+    loader = ConfigLoader(args.config)
     try:
-        snapshot = runtime.load()
+        snapshot = loader.load()
         print_notes(snapshot, snapshot.notes)
         if snapshot.server.workers > 1:
             from gateway.server import supervisor
 
-            return supervisor.serve(args.config, os.environ, args.log_level)
+            return supervisor.serve(loader, snapshot, args.log_level)
         from gateway.server import lifecycle
+        from gateway.server.runtime import Runtime
 
-        return lifecycle.serve(runtime, snapshot, args.log_level)
+        return lifecycle.serve(Runtime(loader), snapshot, args.log_level)
     except ConfigError:
         raise
     except (GatewayError, PortBusy) as error:

@@ -208,7 +208,7 @@ class Overloaded(GatewayError, status=503, code="overloaded", retryable=True):
 
 
 class ServerDraining(Overloaded, code="server_draining", retryable=False):
-    """The process shuts down before this call has ended."""
+    """The end of the drain cut this call off; a call refused while draining gets ``overloaded``."""
 
 
 class TemplateError(GatewayError, code="template_error"):

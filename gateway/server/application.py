@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 
 from gateway.edge.app import App
 from gateway.edge.asgi import AsgiAdapter, starlette_app
+from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 
 
@@ -24,8 +25,8 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
 
     Raises ``ConfigError`` with every problem of the configuration.
     """
-    runtime = Runtime(Path(config), env)
-    runtime.open(runtime.load())
+    runtime = Runtime(ConfigLoader(Path(config), env))
+    runtime.open(runtime.loader.load())
     runtime.metrics.workers(1)
 
     @asynccontextmanager

@@ -32,13 +32,34 @@ RELOADABLE = frozenset({"max_body", "max_in_flight", "insecure_no_keys"})
 """Settings under ``server`` that a reload applies; the others belong to listeners and clients that stay open."""
 
 
-class ConfigReloader(ABC):
-    """Loads, watches and reloads the configuration of a process; ``prepare`` and ``activate`` use it."""
+class ConfigLoader:
+    """Reads the configuration's files, and notices when they change."""
 
-    def __init__(self, config: Path, env: Mapping[str, str] | None = None) -> None:
-        self._config = config
+    def __init__(self, path: Path, env: Mapping[str, str] | None = None) -> None:
+        """``path``: of ``gateway.yaml``. ``env``: see ``read_configuration``; None: the variables of the process."""
+        self.path = path
         self._env = os.environ if env is None else env
-        self._files = FileWatcher([config])
+        self._watcher = FileWatcher([path])
+
+    def load(self) -> Snapshot:
+        """Read the files; raises ``ConfigError`` with every problem. Blocks."""
+        outcome = read_configuration(self.path, self._env)
+        # Watched even if refused: the file that has to be corrected may be one that was named only now.
+        self._watcher.follow((*outcome.files, *outcome.looked_at))
+        if outcome.snapshot is None:
+            raise ConfigError(outcome.problems)
+        return outcome.snapshot
+
+    def changed(self) -> bool:
+        """See ``FileWatcher``. Blocks."""
+        return self._watcher.changed()
+
+
+class ConfigReloader(ABC):
+    """Watches and reloads the configuration of a process; ``prepare`` and ``activate`` use it."""
+
+    def __init__(self, loader: ConfigLoader) -> None:
+        self.loader = loader
         self._watcher: asyncio.Task[None] | None = None
         self._reloading = asyncio.Lock()
         self.metrics = Metrics()
@@ -61,22 +82,13 @@ class ConfigReloader(ABC):
     async def exposition(self) -> bytes:
         """The body of ``/metrics``."""
 
-    # ------------------------------------------------ loading
-
-    def load(self) -> Snapshot:
-        """Read the files; raises ``ConfigError`` with every problem. Blocks."""
-        outcome = read_configuration(self._config, self._env)
-        # Watched even if refused: the file that has to be corrected may be one that was named only now.
-        self._files.follow((*outcome.files, *outcome.looked_at))
-        if outcome.snapshot is None:
-            raise ConfigError(outcome.problems)
-        return outcome.snapshot
+    # ------------------------------------------------ reloading
 
     async def reload(self) -> bool:
         """Read the files and serve them; False, and no change, if they cannot be used."""
         async with self._reloading:
             try:
-                snapshot = await asyncio.to_thread(self.load)
+                snapshot = await asyncio.to_thread(self.loader.load)
                 self._require_keys(snapshot)
                 await self.prepare(snapshot)
             except Exception as error:  # also a bug, or a broken model file: the watcher has to go on
@@ -106,7 +118,7 @@ class ConfigReloader(ABC):
             return
         where = f"the listener stays bound to {self.bound.host} until the next start, where other machines reach it"
         message = f"{where}: keep client keys until then, or restart"
-        raise ConfigError((Problem(self._config.name, 0, "keys", message),))
+        raise ConfigError((Problem(self.loader.path.name, 0, "keys", message),))
 
     # ------------------------------------------------ watching
 
@@ -126,7 +138,7 @@ class ConfigReloader(ABC):
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
-                changed = await asyncio.to_thread(self._files.changed)
+                changed = await asyncio.to_thread(self.loader.changed)
             except OSError as error:  # too many open files, or an unmounted file system: it may recover
                 if not failing:
                     LOG.error("the configuration's files cannot be checked for changes: %s", error)

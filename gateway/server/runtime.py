@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from pathlib import Path
 
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
 from gateway.config.snapshot import Snapshot
 from gateway.core.version import VERSION
 from gateway.edge.state import GatewayState
-from gateway.server.reload import ConfigReloader
+from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 
 
@@ -22,8 +20,8 @@ class Runtime(ConfigReloader):
     resources: SharedResources
     """Set by ``open``; kept across reloads."""
 
-    def __init__(self, config: Path, env: Mapping[str, str] | None = None) -> None:
-        super().__init__(config, env)
+    def __init__(self, loader: ConfigLoader) -> None:
+        super().__init__(loader)
         self.shutdown = Shutdown()
 
     def open(self, snapshot: Snapshot) -> None:

@@ -14,11 +14,9 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
@@ -28,7 +26,7 @@ from gateway.edge.http1.server import BACKLOG
 from gateway.server.greeting import greeting
 from gateway.server.lifecycle import EXIT_ABORTED
 from gateway.server.metrics_aggregation import MetricsAggregator
-from gateway.server.reload import ConfigReloader
+from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.signals import Shutdown, handle_signals
 from gateway.server.sockets import KERNEL_BALANCES, bind, bind_each, split
@@ -52,12 +50,12 @@ class WorkersFailed(Exception):
     """The workers end again and again."""
 
 
-def serve(config: Path, env: Mapping[str, str], log_level: str) -> int:
+def serve(loader: ConfigLoader, snapshot: Snapshot, log_level: str) -> int:
     """Serve until a signal; returns the exit code. Raises ``ConfigError`` and ``PortBusy`` before anything listens."""
-    supervisor = Supervisor(config, env, log_level)
+    supervisor = Supervisor(loader, log_level)
     log_to_stderr(log_level, partial(supervisor.metrics.count, "gateway_log_lines_dropped_total"))
     try:
-        return asyncio.run(supervisor.serve(supervisor.load()))
+        return asyncio.run(supervisor.serve(snapshot))
     except WorkersFailed as error:
         for handler in logging.getLogger().handlers:
             handler.flush()  # the error is the last line
@@ -66,13 +64,13 @@ def serve(config: Path, env: Mapping[str, str], log_level: str) -> int:
 
 
 class Supervisor(ConfigReloader):
-    """Loads the configuration for all workers, and keeps them running."""
+    """Reloads the configuration of all workers, and keeps them running."""
 
     _snapshot: Snapshot
     """What the workers serve: the configuration, with each worker's share of the limits."""
 
-    def __init__(self, config: Path, env: Mapping[str, str], log_level: str) -> None:
-        super().__init__(config, env)
+    def __init__(self, loader: ConfigLoader, log_level: str) -> None:
+        super().__init__(loader)
         self.shutdown = Shutdown()
         self._log_level = log_level
         self._workers: list[WorkerHandle] = []
@@ -117,7 +115,7 @@ class Supervisor(ConfigReloader):
     async def _run(self, worker: WorkerHandle) -> str:
         """One process from its start to its end; returns how it ended."""
         try:
-            sock = await worker.start(self._snapshot, self.started_at, self._admin, self._config, self._log_level)
+            sock = await worker.start(self._snapshot, self.started_at, self._admin, self.loader.path, self._log_level)
         except OSError as error:  # no memory, no descriptors: treated like a process that ended
             return f"could not be started: {error}"
         worker.channel = await RpcChannel.over(sock, partial(self._handle, worker))

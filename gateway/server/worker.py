@@ -18,6 +18,7 @@ from typing import Any
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
 from gateway.server.lifecycle import Listeners, serve
+from gateway.server.reload import ConfigLoader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.runtime import Runtime
 from gateway.server.signals import Shutdown
@@ -44,7 +45,7 @@ class WorkerRuntime(Runtime):
     """Set by ``start``."""
 
     def __init__(self, config: Path, sock: socket.socket, started_at: int) -> None:
-        super().__init__(config, {})
+        super().__init__(ConfigLoader(config, {}))
         self.started_at = started_at
         self.shutdown = WorkerShutdown()
         self._sock = sock

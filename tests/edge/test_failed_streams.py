@@ -19,6 +19,7 @@ from gateway.core.text_splice import TextSplice
 from gateway.edge.app import App
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.http_request import HttpRequest
+from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 
 CONFIG = "models: {m: {template: chatml-tools, targets: [{speaks: scripted, script: s.yaml}]}}\n"
@@ -114,8 +115,9 @@ def serve(
     (folder / "s.yaml").write_text("[never called]")
 
     async def run() -> list[str]:
-        runtime = Runtime(folder / "gateway.yaml", {})
-        runtime.open(runtime.load())
+        loader = ConfigLoader(folder / "gateway.yaml", {})
+        runtime = Runtime(loader)
+        runtime.open(loader.load())
         stack = runtime.state.stack
         route = replace(stack.routes["m"], backend=FailingBackend(batches, lambda: then(request)))
         runtime.state.stack = replace(stack, routes={"m": route})
