@@ -1,4 +1,4 @@
-"""The composition root: the one place that names concrete classes.
+"""The composition root: wires one configuration.
 
 The delivery layers of each model, from the client's side to the model's:
 

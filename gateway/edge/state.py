@@ -11,7 +11,7 @@ from gateway.telemetry.metrics import Metrics
 
 @dataclass(eq=False, slots=True)
 class GatewayState:
-    """State shared by all handlers of a process; ``server/runtime.py`` changes it.
+    """State shared by all handlers of a process; ``server/`` changes it.
 
     A reload replaces ``stack``; a call keeps the stack it began with.
     """

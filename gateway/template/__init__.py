@@ -1,4 +1,4 @@
-"""From a dialogue to a prompt, as a template file describes it. No I/O.
+"""From a dialogue to a prompt, as a template file describes it. No I/O, except that ``huggingface/`` starts processes.
 
 - ``base``         the protocol of templates
 - ``registry``     from a checked file to its renderer, and the examples inside the file
