@@ -2,6 +2,7 @@
 
 ``call``         a client's request, parsed
 ``dialogue``     its conversation
+``answer_markers``  the markers of reasoning and tool calls, and the names of the formats
 ``prompt``       what a template renders: segments, stops, notices
 ``exchange``     the request to a backend; the protocols ``Backend`` and ``Events``; the log of attempts
 ``events``       the events of an answer

@@ -17,10 +17,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
+from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.frozen import dataclass
-from gateway.stream.reasoning import Reasoning, Thinking
+from gateway.stream.reasoning import Reasoning
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.scanner import Scanner
 

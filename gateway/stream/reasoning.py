@@ -12,22 +12,10 @@ from streams. The rules:
 
 from __future__ import annotations
 
-from gateway.core.frozen import dataclass
+from gateway.core.answer_markers import Thinking
 from gateway.stream.stop_search import StopScanner
 
 MAX_BLANK = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Thinking:
-    """The markers of a model's reasoning."""
-
-    begin: str
-    end: str
-    open: bool = False
-    """The answer begins inside the reasoning."""
-    fields: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """The message's keys that carry the reasoning."""
 
 
 class Reasoning:

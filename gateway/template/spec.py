@@ -7,27 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
+from gateway.core.answer_markers import NonEmpty, Thinking, ToolParser, ToolTokens
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.prompt import Bos
 from gateway.template.lazyllm.tokens import SpecialTokens
 
-Word = Annotated[str, "not empty"]
-"""A text that is not empty in a template file."""
 ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
 """The roles of an API model, in OpenCompass's words."""
-Parser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
-"""The formats of calls that ``stream/tool_calls`` reads; a test compares both."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolTokens:
-    """The texts around a call in the format ``lazyllm``; all empty: each call is a line."""
-
-    start: str = ""
-    args: str = ""
-    end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +85,9 @@ class ForceForm:
 class ToolsSpec:
     """The key ``tools``. A string template without it refuses a request's tools."""
 
-    parser: Parser
+    parser: ToolParser
     """The format in which the model writes its calls."""
-    tokens: ToolTokens = ToolTokens()
+    tokens: ToolTokens = field(default=ToolTokens())
     declare: ToolList | None = None
     """None in kinds that have their own form for tools."""
     calls: CallForm | None = None
@@ -107,21 +95,6 @@ class ToolsSpec:
     results: ResultForm = ResultForm()
     force: ForceForm | None = None
     """None: a ``tool_choice`` that demands a call is refused."""
-
-
-ReasoningField = Literal["reasoning_content", "reasoning"]
-
-
-@dataclass(frozen=True, slots=True)
-class ThinkingSpec:
-    """The key ``thinking``: the model writes its reasoning between two markers."""
-
-    begin: Word
-    end: Word
-    open: bool | Literal["auto"] = False
-    """True: the prompt ends inside the reasoning; ``auto``: only a prompt that ends with ``begin`` does."""
-    fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
-    """The answer's keys for the reasoning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +107,9 @@ class PrompterSpec:
     """Those of the family ``marks_of``, with the file's own ``marks`` over them."""
     instruction: str | tuple[str, str] = ""
     """Text, or (system, user); slots are written ``{name}``."""
-    extra_keys: tuple[Word, ...] = ()
+    extra_keys: tuple[NonEmpty, ...] = ()
     """More slots, each under a heading of its own."""
-    input_slot: Word = ""
+    input_slot: NonEmpty = ""
     """The slot that the last user message fills; empty: the message has a turn of its own."""
     history: tuple[tuple[str, str], ...] = ()
     """Pairs of user and assistant texts before every conversation."""
@@ -153,7 +126,7 @@ class PrompterSpec:
 class RoleSpec:
     """One entry of ``round`` or ``reserved_roles``."""
 
-    role: Word
+    role: NonEmpty
     begin: str = ""
     end: str = ""
     prompt: str | None = None
@@ -228,17 +201,17 @@ class TemplateSpec:
     round: tuple[RoleSpec | str, ...] = ()
     reserved_roles: tuple[RoleSpec, ...] = ()
     eos_token_id: int | None = None
-    roles: Mapping[str, Word] = field(default=EMPTY_MAPPING)
+    roles: Mapping[str, NonEmpty] = field(default=EMPTY_MAPPING)
     """OpenAI role → template role, beyond the standard four."""
-    stop: tuple[Word, ...] = ()
+    stop: tuple[NonEmpty, ...] = ()
     bos: Bos = "none"
-    bos_text: Word = ""
+    bos_text: NonEmpty = ""
     turns: Literal["natural", "opencompass"] = "natural"
-    media: Word | None = None
+    media: NonEmpty | None = None
     """Placeholder text for a media part; None: media are refused."""
     tools: ToolsSpec | None = None
     """None: a request with tools is refused."""
-    thinking: ThinkingSpec | None = None
+    thinking: Thinking | None = None
     """None: the model's text is its answer."""
     prompter: PrompterSpec | None = None
     """Set for ``kind: prompter``."""

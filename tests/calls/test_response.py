@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from gateway.calls.response import MAX_COUNTED, ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core import fast_paths
+from gateway.core.answer_markers import Thinking, ToolTokens
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
@@ -26,9 +27,7 @@ from gateway.core.record import Record
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.fold import Fold, fast_fold
 from gateway.stream.output_parser import OutputParser, ParserOptions
-from gateway.stream.reasoning import Thinking
-from gateway.stream.tool_calls import FORMATS
-from gateway.stream.tool_calls.lazyllm import CallTokens
+from gateway.stream.tool_calls.registry import FORMATS
 from tests.policy.responses import exchange
 
 BEGUN, STOP = Begun("m/0"), Finish(0, "stop")
@@ -269,7 +268,7 @@ def test_an_answer_without_a_finish_is_incomplete() -> None:
 
 ADD = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
 NAMES = frozenset({"add"})
-PARSING = ParserOptions(Thinking("<think>", "</think>"), FORMATS["hermes"](CallTokens(), NAMES), NAMES)
+PARSING = ParserOptions(Thinking("<think>", "</think>"), FORMATS["hermes"](ToolTokens(), NAMES), NAMES)
 TOOL_ANSWERS = st.lists(
     st.one_of(
         st.builds(

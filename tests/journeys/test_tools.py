@@ -14,7 +14,7 @@ import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
-from gateway.stream.tool_calls import FORMATS
+from gateway.stream.tool_calls.registry import FORMATS
 from tests.serving import Gateway, gateway
 from tests.upstream.reply import Request
 from tests.upstream.server import FaultyUpstream

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
+from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
-from gateway.stream.reasoning import Thinking
-from gateway.template.spec import TemplateSpec, ThinkingSpec, ToolsSpec
+from gateway.template.spec import TemplateSpec, ToolsSpec
 from tests.template.samples import message
 
 ADD, NOW = ({"type": "function", "function": {"name": name}} for name in ("add", "now"))
 TOOLS = ToolsSpec("hermes")
 USER = message("user", "hi")
-CLOSED, OPEN = ThinkingSpec("<think>", "</think>"), ThinkingSpec("<think>", "</think>", open=True)
-FIELDS = ("reasoning_content", "reasoning")
+CLOSED, OPEN = Thinking("<think>", "</think>"), Thinking("<think>", "</think>", open=True)
 
 
 def reading(spec: TemplateSpec, *messages: Any, **requested: Any) -> Any:
@@ -70,13 +69,13 @@ def test_a_name_that_the_format_cannot_carry_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(("text", "inside"), [("A: <think>\n", True), ("A: <think></think>\n", False), ("A: ", False)])
 def test_with_open_auto_the_prompt_decides_where_the_answer_begins(text: str, inside: bool) -> None:
-    declared = OutputParsing(spec(thinking=ThinkingSpec("<think>", "</think>", open="auto")))
+    declared = OutputParsing(spec(thinking=Thinking("<think>", "</think>", open="auto")))
     found = declared.of(Dialogue((USER,)), Prompt(text))
     assert found is not None
-    assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
+    assert found.thinking == Thinking("<think>", "</think>", inside)
 
 
-GOES_ON: dict[str, tuple[ThinkingSpec, str, bool | None]] = {
+GOES_ON: dict[str, tuple[Thinking, str, bool | None]] = {
     # name: (thinking, the message so far, the answer begins inside the reasoning; None: it has no reasoning)
     "nothing said": (CLOSED, "", False),
     "nothing said, open": (OPEN, "", True),
@@ -95,7 +94,7 @@ def test_a_continued_message_keeps_its_reasoning_state(name: str) -> None:
     if inside is None:
         assert found is None
     else:
-        assert found.thinking == Thinking("<think>", "</think>", inside, FIELDS)
+        assert found.thinking == Thinking("<think>", "</think>", inside)
 
 
 def test_stops_of_the_client_are_foreign_stops() -> None:

@@ -15,21 +15,22 @@ from typing import Any
 
 import pytest
 
-from gateway.stream.tool_calls import FORMATS
+from gateway.core.answer_markers import ToolTokens
 from gateway.stream.tool_calls.format import ParsedCall, UnparsedCall
-from gateway.stream.tool_calls.lazyllm import CallTokens
+from gateway.stream.tool_calls.registry import FORMATS
 from gateway.stream.tool_calls.scanner import Scanner
 from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.json5 import NotJson5, read_json5
-from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
+from tests.reference.lazyllm.tool_calls import ToolTokens as ReferenceTokens
+from tests.reference.lazyllm.tool_calls import extract_calls
 from tests.stream.slicing import sliced
 
 FAMILIES = {
-    "qwen": CallTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
-    "internlm2": CallTokens("<|function|>", "<|args|>", "<|action_end|>"),
-    "glm": CallTokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
-    "no args token": CallTokens("<|plugin|>", "", "<|end|>"),
-    "no tokens": CallTokens(),
+    "qwen": ToolTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
+    "internlm2": ToolTokens("<|function|>", "<|args|>", "<|action_end|>"),
+    "glm": ToolTokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
+    "no args token": ToolTokens("<|plugin|>", "", "<|end|>"),
+    "no tokens": ToolTokens(),
 }
 NAMES = frozenset({"add", "now", "get_weather", "calc-1"})
 KEYS = ("parameters", "arguments")
@@ -97,7 +98,7 @@ def reference(text: str, family: str) -> Split | None:
     """Content, and the calls that a client could use: of a tool there is, with an object; None: LazyLLM stumbles."""
     tokens = FAMILIES[family]
     try:
-        found = extract_calls(text, ToolTokens(tokens.start, tokens.args, tokens.end), NAMES)
+        found = extract_calls(text, ReferenceTokens(tokens.start, tokens.args, tokens.end), NAMES)
     except PrompterError:
         return None
     calls = [(call.name, unpacked(call.arguments)) for call in found.calls]
@@ -122,11 +123,11 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
     yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict))
 
 
-def segments(text: str, tokens: CallTokens) -> list[str]:
+def segments(text: str, tokens: ToolTokens) -> list[str]:
     return [part.strip() for part in text.split(tokens.start)[1:]] if tokens.start else []
 
 
-def written(text: str, tokens: CallTokens) -> Iterator[str]:
+def written(text: str, tokens: ToolTokens) -> Iterator[str]:
     """Where a call's object may stand: on a line, or behind a start token."""
     yield from text.split("\n")
     if not tokens.args:
@@ -148,7 +149,7 @@ def goes_on(text: str) -> bool:
     return any('"name"' in "\n".join(lines[at:]) for at in begun)
 
 
-def unclosed(text: str, tokens: CallTokens) -> bool:
+def unclosed(text: str, tokens: ToolTokens) -> bool:
     parts = segments(text, tokens)
     for at, part in enumerate(parts):
         name, has_args, rest = part.partition(tokens.args) if tokens.args else ("", "-", part)
@@ -162,23 +163,23 @@ def unclosed(text: str, tokens: CallTokens) -> bool:
     return False
 
 
-def early(text: str, tokens: CallTokens) -> bool:
+def early(text: str, tokens: ToolTokens) -> bool:
     names = [part.partition(tokens.args)[0] for part in segments(text, tokens) if tokens.args and tokens.args in part]
     return any(tokens.end in name for name in names)
 
 
-def other_keys(text: str, tokens: CallTokens) -> bool:
+def other_keys(text: str, tokens: ToolTokens) -> bool:
     found = [given for place in written(text, tokens) for given in objects(place)]
     return any(given.keys() - {"name", "id", "type", *KEYS} or given.keys() >= {*KEYS} for given in found)
 
 
-def mixed(text: str, tokens: CallTokens) -> bool:
+def mixed(text: str, tokens: ToolTokens) -> bool:
     if not tokens.start or tokens.start not in text:
         return False
     return bool(re.search(r"(^|\n)\s*[{\[]", text)) or any(by_name(text))
 
 
-def mixed_list(text: str, tokens: CallTokens) -> bool:
+def mixed_list(text: str, tokens: ToolTokens) -> bool:
     for line in text.split("\n"):
         value = unpacked(line)
         given = list(objects(line)) if isinstance(value, list) and len(value) > 1 else []
@@ -189,7 +190,7 @@ def mixed_list(text: str, tokens: CallTokens) -> bool:
 
 
 ADD = ("add", {"a": 1})
-DIFFERENCES: dict[str, tuple[Callable[[str, CallTokens], object], tuple[str, str], Split, Split | None]] = {
+DIFFERENCES: dict[str, tuple[Callable[[str, ToolTokens], object], tuple[str, str], Split, Split | None]] = {
     # what differs: (may it in this text?, an example, what is streamed, what LazyLLM makes of it)
     "both forms in one answer": (
         mixed,

@@ -7,10 +7,11 @@ from contextlib import suppress
 
 import pytest
 
+from gateway.core.answer_markers import Thinking
 from gateway.core.errors import UpstreamError
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
 from gateway.stream.fold import Fold
-from gateway.stream.reasoning import Reasoning, Thinking
+from gateway.stream.reasoning import Reasoning
 from gateway.stream.sse import SseParser
 from gateway.stream.stop_cutter import Cutter
 from gateway.stream.stop_search import StopScanner

@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
+from gateway.core.answer_markers import Thinking, ToolTokens
 from gateway.core.completion import Choice
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.stream.fold import Fold
 from gateway.stream.output_parser import OutputParser, ParserOptions, call_id
-from gateway.stream.reasoning import Thinking
-from gateway.stream.tool_calls import FORMATS
-from gateway.stream.tool_calls.lazyllm import CallTokens
+from gateway.stream.tool_calls.registry import FORMATS
 from tests.stream.slicing import slicings
 
 NAMES = frozenset({"add", "now"})
-HERMES = FORMATS["hermes"](CallTokens(), NAMES)
+HERMES = FORMATS["hermes"](ToolTokens(), NAMES)
 CALLS = ParserOptions(calls=HERMES, names=NAMES)
 THINKS = ParserOptions(thinking=Thinking("<think>", "</think>"))
 BOTH = ParserOptions(thinking=Thinking("<think>", "</think>", open=True), calls=HERMES, names=NAMES)
-LAZY = ParserOptions(calls=FORMATS["lazyllm"](CallTokens("<f>", "<a>", "<e>"), NAMES), names=NAMES)
+LAZY = ParserOptions(calls=FORMATS["lazyllm"](ToolTokens("<f>", "<a>", "<e>"), NAMES), names=NAMES)
 
 ADD = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
 NOW = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
@@ -191,7 +190,7 @@ CLOSED_BY: dict[str, tuple[tuple[str, ...], str | int | None, bool]] = {  # name
 @pytest.mark.parametrize("name", CLOSED_BY)
 def test_a_call_by_its_name_alone_is_closed_by_the_model_only(name: str) -> None:
     stops, matched, called = CLOSED_BY[name]
-    tokens, names = CallTokens("<do>", "<with>", "<end>"), frozenset({"delete"})
+    tokens, names = ToolTokens("<do>", "<with>", "<end>"), frozenset({"delete"})
     reading = ParserOptions(None, FORMATS["lazyllm"](tokens, names), names, foreign_stops=frozenset(stops))
     choice = folded(read(reading, [[Delta(0, "<do>delete")], [Finish(0, "stop", matched)]])[0])
     assert ("tool_calls" in choice.fields, choice.text) == ((True, "") if called else (False, "<do>delete"))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.stream.reasoning import Reasoning, Thinking
+from gateway.core.answer_markers import Thinking
+from gateway.stream.reasoning import Reasoning
 from tests.growth import assert_linear
 from tests.stream.slicing import sliced, slicings
 

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.stream.tool_calls import FORMATS
+from gateway.core.answer_markers import ToolTokens
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
-from gateway.stream.tool_calls.lazyllm import CallTokens
+from gateway.stream.tool_calls.registry import FORMATS
 from gateway.stream.tool_calls.scanner import MAX_CALLS, MAX_REGION, Scanner
 from tests.growth import assert_linear
 from tests.stream.slicing import sliced, slicings
 
 NAMES = frozenset({"add", "now", "get_weather"})
 TOKENS = {
-    "lazyllm": CallTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
-    "lazyllm lines": CallTokens(),
-    "lazyllm no args": CallTokens("<|plugin|>", "", "<|end|>"),
-    "lazyllm signs": CallTokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
+    "lazyllm": ToolTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
+    "lazyllm lines": ToolTokens(),
+    "lazyllm no args": ToolTokens("<|plugin|>", "", "<|end|>"),
+    "lazyllm signs": ToolTokens("✿FUNCTION✿: ", "✿ARGS✿: ", "\n"),
 }
 
 Heard = tuple[str, tuple[tuple[str, str], ...], int]
@@ -263,7 +263,7 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
 
 
 def format_of(name: str) -> Format:
-    return FORMATS[name.partition(" ")[0]](TOKENS.get(name, CallTokens()), NAMES)
+    return FORMATS[name.partition(" ")[0]](TOKENS.get(name, ToolTokens()), NAMES)
 
 
 def heard(name: str, pieces: Iterable[str]) -> Heard:
@@ -470,7 +470,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("name", EVERY)
 def test_nothing_a_model_writes_is_an_error(name: str) -> None:
-    tokens = TOKENS.get(name, CallTokens())
+    tokens = TOKENS.get(name, ToolTokens())
     leads = {"", "<tool_call>", "[TOOL_CALLS]", "[TOOL_CALLS]add", "<|python_tag|>", tokens.start, "\nadd\n"}
     for text in HOSTILE:
         for lead in (*leads, tokens.start + "add" + tokens.args):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
 from gateway.stream.output_parser import ParserOptions
-from gateway.stream.reasoning import Thinking
-from gateway.stream.tool_calls import FORMATS
 from gateway.stream.tool_calls.format import Format
-from gateway.stream.tool_calls.lazyllm import CallTokens
+from gateway.stream.tool_calls.registry import FORMATS
 from gateway.template.spec import TemplateSpec
 from gateway.template.tools import ToolChoice, choice_of, name_of
 
@@ -23,9 +22,7 @@ class OutputParsing:
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
         self._auto = thinking is not None and thinking.open == "auto"
-        self._thinking = (
-            None if thinking is None else Thinking(thinking.begin, thinking.end, thinking.open is True, thinking.fields)
-        )
+        self._thinking = thinking and replace(thinking, open=thinking.open is True)
 
     @property
     def parser(self) -> str:
@@ -69,8 +66,7 @@ class OutputParsing:
 
     def _format(self, names: frozenset[str]) -> Format:
         assert self._tools is not None  # without it, the template has refused the tools
-        tokens = self._tools.tokens
-        return FORMATS[self._tools.parser](CallTokens(tokens.start, tokens.args, tokens.end), names)
+        return FORMATS[self._tools.parser](self._tools.tokens, names)
 
 
 def output_parsing(spec: TemplateSpec) -> OutputParsing | None:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Collection, Generator
 from typing import Any
 
-from gateway.core.frozen import dataclass
+from gateway.core.answer_markers import ToolTokens
 from gateway.stream.stop_search import StopScanner, stop_set
 from gateway.stream.tool_calls.format import (
     BOTH_QUOTES,
@@ -46,16 +46,7 @@ _TEXT = re.compile(r"\S")
 _TEXT_OR_LINE_END = re.compile(r"\n|\S")
 
 
-@dataclass(frozen=True, slots=True)
-class CallTokens:
-    """The texts that a template declares as ``tools.tokens``; all empty: rule B alone."""
-
-    start: str = ""
-    args: str = ""
-    end: str = ""
-
-
-def lazyllm(tokens: CallTokens, names: Collection[str] = ()) -> Format:
+def lazyllm(tokens: ToolTokens, names: Collection[str] = ()) -> Format:
     """The format with these tokens, for tools of these names."""
     lines = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
     return Format(
@@ -71,7 +62,7 @@ def lazyllm(tokens: CallTokens, names: Collection[str] = ()) -> Format:
 # ---------------------------------------------------------------- regions
 
 
-def _rule(region: Region, tokens: CallTokens) -> Generator[None, None, int]:
+def _rule(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
     marker = region.text
     if marker == tokens.start:
         region.at = len(marker)
@@ -88,7 +79,7 @@ def _rule(region: Region, tokens: CallTokens) -> Generator[None, None, int]:
     return region.offset
 
 
-def _named(region: Region, tokens: CallTokens) -> Generator[None, None, int]:
+def _named(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
     """Behind the start token: a name, then the end; or the args token, the arguments and the end.
 
     The end token of one family is a line break, which also stands behind the name: an end followed by ``args`` does
@@ -130,7 +121,7 @@ def _skip_past(region: Region, marks: tuple[str, ...]) -> Generator[None, None, 
 # ---------------------------------------------------------------- calls of a whole region
 
 
-def _read(text: str, tokens: CallTokens) -> Calls:
+def _read(text: str, tokens: ToolTokens) -> Calls:
     if not tokens.start or not text.startswith(tokens.start):  # rule B
         text = text.strip()
         if text.startswith(("{", "[")):

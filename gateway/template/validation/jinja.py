@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.prompt import Bos
@@ -23,7 +24,7 @@ from gateway.template.huggingface.folder import (
     Names,
     read_chat_files,
 )
-from gateway.template.spec import JinjaSpec, TemplateSpec, Word
+from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.validation.problems import Path, Problems, as_name, as_names, shown, suggestion
 
 JINJA_KEYS = (
@@ -49,7 +50,7 @@ def read_jinja(
     """The spec with its chat template; mistakes are added to ``problems``."""
     if ("file" in keys) == ("template" in keys):
         problems.add((), "kind jinja needs exactly one of `file`, the chat template's file, and `template`, its text")
-    given = {name: str(problems.value(Word, keys[name], (name,))) for name in WORDS if name in keys}
+    given = {name: str(problems.value(NonEmpty, keys[name], (name,))) for name in WORDS if name in keys}
     files = _read_files(given, fetch, names, problems)
     sources, choice = _choose_sources(files, given, problems)
     values = problems.values(JinjaSpec, keys, (), ("request_kwargs", "clock", "content", "tool_arguments"))

@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gateway.core.answer_markers import NonEmpty
 from gateway.core.errors import TemplateError
-from gateway.template.spec import SpecProblem, Word
+from gateway.template.spec import SpecProblem
 
 Path = tuple[str | int, ...]
 Spec = TypeVar("Spec")
@@ -82,8 +83,8 @@ class Problems:
     def value(self, type_: Any, value: Any, path: Path) -> Any:
         """A value of this type.
 
-        Types are text, ``Word``, true or false, whole numbers from 0 up, ``Literal`` words, tuples, mappings, further
-        dataclasses, and unions of these. A tuple of ``Word`` may be written as one text.
+        Types are text, ``NonEmpty``, true or false, whole numbers from 0 up, ``Literal`` words, tuples, mappings,
+        further dataclasses, and unions of these. A tuple of ``NonEmpty`` may be written as one text.
         """
         options = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
         words = tuple([word for option in options if get_origin(option) is Literal for word in get_args(option)])
@@ -92,7 +93,7 @@ class Problems:
         for option in options:
             origin, arguments = get_origin(option), get_args(option)
             if origin is tuple:
-                listed = [value] if arguments[0] is Word and isinstance(value, str) else value
+                listed = [value] if arguments[0] is NonEmpty and isinstance(value, str) else value
                 if not isinstance(listed, (list, tuple)):
                     self.add(path, f"must be a list, not {kind_of(value)}")
                     return ()
@@ -124,7 +125,7 @@ class Problems:
         if not isinstance(value, str):
             self.add(path, f"must be text, not {kind_of(value)}: {_NO_TEXT.get(type(value), 'put it in quotes')}")
             return ""
-        if not value and Word in options:
+        if not value and NonEmpty in options:
             self.add(path, "must not be empty: write a value")
         return value
 

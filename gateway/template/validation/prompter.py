@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from gateway.core.answer_markers import ToolTokens
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
 from gateway.template.lazyllm.template import slots_in
 from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_tokens, family, family_names
-from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec, ToolTokens
+from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec
 from gateway.template.validation.meta import check_bos
 from gateway.template.validation.problems import Path, Problems, shown
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
+from gateway.core.answer_markers import ReasoningField, ToolTokens
 from gateway.template.roles import SYSTEM, role_names
-from gateway.template.spec import ReasoningField, ResultForm, RoleSpec, TemplateSpec, ToolsSpec, ToolTokens
+from gateway.template.spec import ResultForm, RoleSpec, TemplateSpec, ToolsSpec
 from gateway.template.validation.problems import Path, Problems
 
 KEYS = ("tools", "thinking")

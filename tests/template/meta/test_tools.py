@@ -10,12 +10,13 @@ from typing import Any, get_args
 import pytest
 
 from gateway.config.files.yaml import parse
+from gateway.core.answer_markers import Thinking, ToolParser
 from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt
-from gateway.stream.tool_calls import FORMATS
+from gateway.stream.tool_calls.registry import FORMATS
 from gateway.template.registry import build, run_examples
-from gateway.template.spec import CallForm, Parser, ThinkingSpec, ToolList, ToolsSpec
+from gateway.template.spec import CallForm, ToolList, ToolsSpec
 from gateway.template.tools import calls_of, choice_of, tools_of
 from gateway.template.validation.template import SpecError, parse_spec
 from tests.template.samples import BOT, HUMAN, SYSTEM, THOUGHTS, message, template
@@ -307,7 +308,7 @@ def test_a_template_that_makes_messages_declares_neither(raw: dict[str, Any]) ->
 
 
 def test_the_parsers_a_file_may_name_are_those_that_exist() -> None:
-    assert set(get_args(Parser)) == set(FORMATS)
+    assert set(get_args(ToolParser)) == set(FORMATS)
 
 
 ROOT = Path(__file__).parents[3]
@@ -327,8 +328,8 @@ def test_the_page_explains_every_key() -> None:
     parts = {"declare.": ToolList, "calls.": CallForm, "": ToolsSpec}
     for prefix, part in parts.items():
         assert {f"{prefix}{field.name}" for field in fields(part)} <= explained, part
-    assert {field.name for field in fields(ThinkingSpec)} <= explained
-    assert set(get_args(Parser)) <= explained
+    assert {field.name for field in fields(Thinking)} <= explained
+    assert set(get_args(ToolParser)) <= explained
 
 
 def test_calls_come_parsed_to_whoever_writes_them() -> None:
