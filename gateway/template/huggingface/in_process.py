@@ -1,19 +1,19 @@
 """Limits on the conversations that are rendered in this process; others go to the template's subprocess.
 
 A render in this process holds the event loop, so its time has to be short for every conversation that a client may
-send. Templates are the operator's, and need time in proportion to the conversation or to its square. Each template is
-measured once, when it is loaded.
+send. Templates need time in proportion to the conversation or to its square. Each template is measured once, when it is
+loaded, in a subprocess: one that never ends is stopped there. One process measures all templates.
 """
 
 from __future__ import annotations
 
-import time
+import json
+import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
-from gateway.core.errors import GatewayError
-from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
+from gateway.template.huggingface.sandbox.subprocess_renderer import SubprocessRenderer
 
 MESSAGE_LIMITS = (16, 64, 256)
 """Messages of the longest conversation that is rendered in this process: the largest of these that is fast enough."""
@@ -23,13 +23,29 @@ MAX_SECONDS = 0.05
 """Processor time of a render that is fast enough. Typical templates take a few milliseconds for 256 messages."""
 VALUE_SIZE = 16
 """Characters that a value counts for beside its text and its keys."""
+IDLE_SECONDS = 5.0
+"""Time from the last measurement to the end of the measuring process."""
+
+_measuring = SubprocessRenderer("", (), "")
+_lock = threading.Lock()
 
 
-def message_limit(template: CompiledTemplate, variables: Mapping[str, Any]) -> int:
-    """Measure a template: the limit of messages from ``MESSAGE_LIMITS``, or 0 if it is too slow for the smallest.
+@lru_cache(maxsize=256)  # a configuration is read and then built: each template is loaded several times
+def message_limits(name: str, sources: tuple[str, ...], clock: str, variables: str) -> tuple[int, ...]:
+    """Measure the templates of a folder: for each the limit from ``MESSAGE_LIMITS``, or 0 if it is too slow for all.
 
-    ``variables``: the template variables that are the same for every request.
+    ``variables``: as JSON, the template variables that are the same for every request. Raises ``TemplateError`` for
+    templates that cannot be compiled.
     """
+    with _lock:
+        try:
+            _measuring.load(name, sources, clock)
+            return tuple([_message_limit(template, json.loads(variables)) for template in range(len(sources))])
+        finally:
+            _measuring.stop_after(IDLE_SECONDS)
+
+
+def _message_limit(template: int, variables: Mapping[str, Any]) -> int:
     limit = 0
     for number in MESSAGE_LIMITS:
         messages = [
@@ -39,10 +55,8 @@ def message_limit(template: CompiledTemplate, variables: Mapping[str, Any]) -> i
             }
             for place in range(number - 1)
         ]
-        began = time.thread_time()
-        with suppress(GatewayError):  # a template that refuses this conversation is measured up to the refusal
-            template.render({**variables, "messages": messages, "tools": None, "add_generation_prompt": True})
-        if time.thread_time() - began > MAX_SECONDS:
+        values = {**variables, "messages": messages, "tools": None, "add_generation_prompt": True}
+        if _measuring.seconds(template, values) > MAX_SECONDS:
             break
         limit = number
     return limit

@@ -6,6 +6,7 @@ text is the same.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.template.huggingface.attribution import segments_of
 from gateway.template.huggingface.folder import TOOL_USE
-from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, has_number, message_limit, size_of
+from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, has_number, message_limits, size_of
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment
 from gateway.template.huggingface.sandbox.subprocess_renderer import SubprocessRenderer
@@ -58,17 +59,21 @@ class JinjaTemplate:
     """Renders dialogues by a chat template."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        """Raises ``TemplateError`` for a template that cannot be compiled."""
+        """Raises ``TemplateError`` for a template that cannot be compiled.
+
+        The template is measured in a subprocess: in this process nothing could end a template that loops.
+        """
         assert spec.jinja is not None
         self.spec = spec
         self._jinja: JinjaSpec = spec.jinja
         self._names, sources = zip(*self._jinja.sources, strict=True)
+        self._fixed = {"documents": None, **self._jinja.special_tokens, **self._jinja.kwargs}
+        variables = json.dumps(self._fixed, default=dict)
+        self._message_limits = message_limits(spec.name, sources, self._jinja.clock, variables)
         fixed_time = datetime.fromisoformat(self._jinja.clock) if self._jinja.clock else None
         environment = ChatEnvironment(lambda: fixed_time or datetime.now())
         self.compiled = tuple([CompiledTemplate(source, environment) for source in sources])
         """The template, and the one for requests with tools where there is one."""
-        self._fixed = {"documents": None, **self._jinja.special_tokens, **self._jinja.kwargs}
-        self._message_limits = [message_limit(template, self._fixed) for template in self.compiled]
         self._subprocess = SubprocessRenderer(spec.name, sources, self._jinja.clock)
         self._stops = tuple(dict.fromkeys([*self._jinja.ends, *spec.stop]))
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import pytest
 
-from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, MESSAGE_LIMITS, message_limit, size_of
-from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
-from gateway.template.huggingface.sandbox.environment import ChatEnvironment
+from gateway.core.errors import TemplateError
+from gateway.template.huggingface import in_process
+from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, MESSAGE_LIMITS, message_limits, size_of
 from tests.template.huggingface.samples import CHATML, dialogue, jinja
 
 MOST = MESSAGE_LIMITS[-1]
 SPIN = "{% for i in range(99999) %}" + "{% set x = i %}" * 20 + "{% endfor %}"
 
 
-def limit_of(source: str) -> int:
-    return message_limit(CompiledTemplate(source, ChatEnvironment(datetime.now)), {})
-
-
 LIMITS = {  # name: (template, messages)
     "an ordinary template": (CHATML, MOST),
     "one that refuses": ("{{ raise_exception('no') }}", MOST),
     "one that is slow": (SPIN, 0),
+    "one that never ends": ("{% for a in range(9999) %}" * 4 + "x" + "{% endfor %}" * 4, 0),
     "one that is slow for many messages": ("{% if messages | length > 16 %}" + SPIN + "{% endif %}", 16),
 }
 
@@ -31,7 +27,27 @@ LIMITS = {  # name: (template, messages)
 @pytest.mark.parametrize("name", LIMITS)
 def test_the_limit_of_messages_is_measured(name: str) -> None:
     source, limit = LIMITS[name]
-    assert limit_of(source) == limit
+    assert message_limits("t", (source,), "", "{}") == (limit,)
+
+
+def test_a_template_that_never_ends_is_loaded_and_stopped() -> None:
+    loops = "{% for a in range(2000) %}{% for b in range(2000) %}{% for c in range(2000) %}"
+    template = jinja(loops + "{% endfor %}" * 3)
+    with pytest.raises(TemplateError, match="took longer than"):
+        template.render(dialogue({"messages": messages(1, 5)}))
+
+
+def test_compiling_a_template_computes_no_constants() -> None:
+    assert (
+        jinja("{% if tools %}{{ 9 ** (9 ** 9) }}{% endif %}").render(dialogue({"messages": messages(1, 5)})).text == ""
+    )
+
+
+def test_the_templates_of_a_configuration_are_measured_by_one_process() -> None:
+    message_limits("a", (CHATML + "a",), "", "{}")
+    first = in_process._measuring._process
+    message_limits("b", (CHATML + "b", "{{ tools }}"), "", "{}")
+    assert in_process._measuring._process is first is not None
 
 
 def messages(count: int, characters: int) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 A render cannot be interrupted in a thread, and a long one would hold the event loop, so a template's large
 conversations are rendered by a process that can be killed. The process is started by the first job, does one job at a
-time, is replaced after it was killed, and ends with the ``SubprocessRenderer``.
+time, is replaced after it was killed, and ends with the ``SubprocessRenderer``. Another one measures every template at
+load (``in_process.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gateway.template.huggingface.sandbox.compiled_template import RenderedText
 JOB_TIMEOUT = 0.8
 """Seconds for one render, from sending the job to the end of the reply."""
 START_TIMEOUT = 20.0
-"""Seconds until the process is ready; starting Python takes long on a machine under load."""
+"""Seconds until the process has compiled its templates; starting Python takes long on a machine under load."""
 MAX_WAITING = 16
 """Calls that wait for one template's process; further calls are refused, because they would wait too long."""
 
@@ -45,14 +46,32 @@ class SubprocessRenderer:
     def __init__(self, name: str, sources: tuple[str, ...], clock: str) -> None:
         """``clock``: the moment that ``strftime_now`` formats, in ISO 8601; empty for the present moment."""
         self._name = name
-        self._setup = {"sources": list(sources), "clock": clock}
+        self._templates = {"sources": list(sources), "clock": clock}
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._kill: weakref.finalize[Any, Any] | None = None
         """Ends the process; called at the latest when this object is collected."""
+        self._idle: threading.Timer | None = None
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._waiting = 0
+
+    def load(self, name: str, sources: tuple[str, ...], clock: str) -> None:
+        """Replace the templates. Raises ``TemplateError`` if they cannot be compiled."""
+        with self._lock:
+            self._name = name
+            self._templates = {"sources": list(sources), "clock": clock}
+            if self._process is None:
+                self._start()
+            else:
+                self._compile()
+
+    def seconds(self, template: int, variables: Mapping[str, Any]) -> float:
+        """Processor time of a render, up to an error; infinite if the process was stopped."""
+        try:
+            return float(self._reply(template, variables)[0]["seconds"])
+        except TemplateError:
+            return float("inf")
 
     async def render_async(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
         """As ``render``, without blocking the event loop. Raises ``Overloaded`` if too many calls wait."""
@@ -75,26 +94,39 @@ class SubprocessRenderer:
         Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if it fails or exceeds a
         limit.
         """
+        reply, text = self._reply(template, variables)
+        if "refused" in reply:
+            raise InvalidValue(reply["refused"], param="messages")
+        if "failed" in reply:
+            raise TemplateError(reply["failed"])
+        return RenderedText(text, tuple(reply["undefined"]))
+
+    def _reply(self, template: int, variables: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The reply to a conversation, and its text. Raises ``TemplateError`` if the process was stopped."""
         job = {"template": template, "variables": dict(variables), "now": datetime.now().isoformat()}
         with self._lock:
             is_new = self._process is None
             if is_new:
                 self._start()
             try:
-                return self._rendered(job)
+                return self._call(job, JOB_TIMEOUT)
             except _ProcessEnded:
                 if is_new:
                     raise
             self._start()  # the process may have died before this job
-            return self._rendered(job)
+            return self._call(job, JOB_TIMEOUT)
 
-    def _rendered(self, job: Mapping[str, Any]) -> RenderedText:
-        reply, text = self._call(job, JOB_TIMEOUT)
-        if "refused" in reply:
-            raise InvalidValue(reply["refused"], param="messages")
-        if "failed" in reply:
-            raise TemplateError(reply["failed"])
-        return RenderedText(text, tuple(reply["undefined"]))
+    def stop_after(self, seconds: float) -> None:
+        """End the process later, unless this is called again before; the next job starts another."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = threading.Timer(seconds, self._stop_idle)
+        self._idle.daemon = True
+        self._idle.start()
+
+    def _stop_idle(self) -> None:
+        with self._lock:
+            self._stop()
 
     def _start(self) -> None:
         try:
@@ -115,7 +147,10 @@ class SubprocessRenderer:
             ) from None
         self._process, self._connection = process, ours
         self._kill = weakref.finalize(self, _kill, process, ours)
-        reply, _ = self._call(self._setup, START_TIMEOUT)
+        self._compile()
+
+    def _compile(self) -> None:
+        reply, _ = self._call(self._templates, START_TIMEOUT)
         if "failed" in reply:
             self._stop()
             raise TemplateError(reply["failed"])

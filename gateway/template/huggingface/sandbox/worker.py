@@ -1,8 +1,10 @@
 """The program of a ``SubprocessRenderer``; run as a script, not imported.
 
 The arguments are the number of an open socket and the gateway's ``sys.path``. Each message on the socket is one JSON
-object; a reply to a rendering is followed by a second message, the text in UTF-8. Before the first job the process
-gives up what it does not need: files, children and memory beyond ``MAX_MEMORY``.
+object: the templates, or a conversation to be rendered by one of them. The reply to a rendering is followed by a second
+message, the text in UTF-8. Each job has a limit of processor time, and all of them one of memory, because a template
+that ``gateway import`` reads is a stranger's. Files and the network are out of reach of a template by the sandbox of
+``environment.py``, as they are in the gateway's own process.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from __future__ import annotations
 import json
 import resource
 import sys
+import time
 from datetime import datetime
 from multiprocessing.connection import Connection
-from typing import Any
 
 MAX_MEMORY = 512 * 1024 * 1024
 """Bytes of address space."""
@@ -28,63 +30,42 @@ def main() -> None:
     from gateway.template.huggingface.sandbox.environment import ChatEnvironment
 
     connection = Connection(int(sys.argv[1]))
-    setup = json.loads(connection.recv_bytes())
-    now = datetime.fromisoformat(setup["clock"] or "1970-01-01")
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    templates: list[CompiledTemplate] = []
+    clock, now = "", datetime.min
     environment = ChatEnvironment(lambda: now)
-    _import_everything(environment)
-    _give_up_rights()
-    try:
-        templates = [CompiledTemplate(source, environment) for source in setup["sources"]]
-    except TemplateError as error:
-        _send(connection, {"failed": error.message})
-        return
-    _send(connection, {"ready": True})
     while True:
         try:
             job = json.loads(connection.recv_bytes())
         except EOFError:
             return
         _limit_cpu_time()
-        if not setup["clock"]:
-            now = datetime.fromisoformat(job["now"])  # of the gateway: this process does not know its time zone
+        began = time.thread_time()
+        reply, text = {}, ""
         try:
-            rendered = templates[job["template"]].render(job["variables"])
+            if "sources" in job:
+                clock = job["clock"]
+                now = datetime.fromisoformat(clock) if clock else now
+                templates = [CompiledTemplate(source, environment) for source in job["sources"]]
+            else:
+                if not clock:
+                    now = datetime.fromisoformat(job["now"])  # of the gateway: this process does not know its time zone
+                rendered = templates[job["template"]].render(job["variables"])
+                reply["undefined"], text = rendered.undefined, rendered.text
         except InvalidValue as error:
-            _send(connection, {"refused": error.message})
+            reply["refused"] = error.message
         except TemplateError as error:
-            _send(connection, {"failed": error.message})
-        else:
-            _send(connection, {"undefined": rendered.undefined})
-            connection.send_bytes(rendered.text.encode("utf-8", "surrogatepass"))
-
-
-def _import_everything(environment: Any) -> None:
-    """Import what jinja2 and Python import on first use: no file can be opened later."""
-    import jinja2.constants
-    import jinja2.debug  # noqa: F401
-
-    environment.from_string(r"{{ '\n\u00e4' | tojson }}{{ strftime_now('%d %B %Y') }}").render()
-
-
-def _give_up_rights() -> None:
-    for limit, value in (
-        (resource.RLIMIT_AS, MAX_MEMORY),
-        (resource.RLIMIT_NOFILE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(limit, (value, value))
+            reply["failed"] = error.message
+        reply["seconds"] = time.thread_time() - began
+        connection.send_bytes(json.dumps(reply).encode("ascii"))
+        if "undefined" in reply:
+            connection.send_bytes(text.encode("utf-8", "surrogatepass"))
 
 
 def _limit_cpu_time() -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + MAX_CPU, hard))
-
-
-def _send(connection: Connection[Any, Any], reply: dict[str, Any]) -> None:
-    connection.send_bytes(json.dumps(reply).encode("ascii"))
 
 
 if __name__ == "__main__":
