@@ -33,9 +33,9 @@ from gateway.config.snapshot import KeySpec, ModelSpec, ParamsPolicy, PolicySpec
 from gateway.core.dialogue import Dialogue
 from gateway.core.events import Begun, Delta, Finish, TokenLogprob, Usage
 from gateway.policy.admit.api_keys import Keyring
-from gateway.stream.fold import Fold
+from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.sse import SseParser
-from gateway.stream.stop_cutter import Cutter
+from gateway.stream.stop_cutter import StopCutter
 from gateway.telemetry.call_log import log_call
 from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.metrics import Metrics
@@ -130,7 +130,7 @@ def measure_request(request: dict[str, Any]) -> None:
 
 def measure_stream() -> None:
     """From the bytes of an event to the client's frame, per event."""
-    parser, cutter, fold = SseParser(), Cutter(STOPS), Fold()
+    parser, cutter, fold = SseParser(), StopCutter(STOPS), CompletionBuilder()
     delta, scored = Delta(0, " hello"), Delta(0, " hello", (TokenLogprob(" hello", -0.1),))
     possible_stop = Delta(0, " 1 < 2\n")
     events, batch = EVENT * 100, [delta]
@@ -147,7 +147,7 @@ def measure_stream() -> None:
     measure("cut: no text held back", lambda: cutter.cut(batch))
     measure("cut: no text held back, with logprobs", lambda: cutter.cut([scored]))
     measure("cut: the end of the text is held back", lambda: cutter.cut([possible_stop]))
-    measure("cut: a new cutter and the finish event", lambda: Cutter(STOPS).cut([Finish(0, "stop")]))
+    measure("cut: a new cutter and the finish event", lambda: StopCutter(STOPS).cut([Finish(0, "stop")]))
     measure("fold: one delta", lambda: fold.add(delta))
     measure("write: a batch of one", lambda: writer.frames(batch))
 
@@ -198,7 +198,7 @@ def measure_keys() -> None:
     specs = [KeySpec(f"k{i}", sha256(f"gk_{i}".encode()).hexdigest(), ("a-*", "b-*", "m*")) for i in range(1000)]
     ring = Keyring(tuple(specs))
     measure("key: admit", lambda: ring.admit("Bearer gk_500"))
-    measure("key: check a model", lambda: ring.opens(specs[500], "m"))
+    measure("key: check a model", lambda: ring.allows(specs[500], "m"))
 
 
 PARTS: dict[str, Callable[[], None]] = {

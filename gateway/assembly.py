@@ -2,14 +2,14 @@
 
 The delivery layers of each model, from the client's side to the model's:
 
-    FanOut          one call for each choice, where an engine takes no lists or ignores ``n``; outside the timeouts, so
-                    that each call has its own idle time
+    SplitCalls      one call after another, one for each choice, where an engine takes no lists or ignores ``n``;
+                    outside the timeouts, so that each call has its own idle time
     Timeouts        bounds the total time and the idle time; outside failover, so that it bounds all attempts together
     Failover        another target, or the same one again, until an answer begins
     FirstTokenGate  open once the first content has arrived (one per target), so that failures before it are retried
     a backend       completions, chat, litellm, embedded or scripted (one per target)
 
-Embedded models take lists and ``n`` themselves, so their stack has no ``FanOut``. A new layer is one line in
+Embedded models take lists and ``n`` themselves, so their stack has no ``SplitCalls``. A new layer is one line in
 ``_delivery``; state that must outlive a reload is a field of ``SharedResources``.
 """
 
@@ -39,13 +39,13 @@ from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.deliver.failover import Failover
-from gateway.policy.deliver.fan_out import FanOut, UpstreamCapabilities
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.load_balancer import Replica, RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
+from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.metrics import Metrics
-from gateway.template.registry import awaited, build
+from gateway.template.registry import build
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         spec=model,
         form=form,
         template=template,
-        render_async=awaited(template),
+        render_async=getattr(template, "render_async", None),
         backend=ScriptedBackend(),
         parameters={
             endpoint: ParameterPolicy(
@@ -175,7 +175,7 @@ def _delivery(
     failover = Failover(RoundRobin(replicas), RetryPolicy(delivery.attempts), observe)
     stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
-        stack = FanOut(stack, _capabilities(rows), delivery.total)
+        stack = SplitCalls(stack, _capabilities(rows), delivery.total)
     return stack, rows
 
 

@@ -27,7 +27,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, GatewayError, Problem, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
-from gateway.stream.batches import Singles
+from gateway.stream.batches import IteratorEvents
 
 Step = str | Mapping[str, Any]
 Script = Sequence[Step]
@@ -99,7 +99,7 @@ class ScriptedBackend:
         if exchange.endpoint == "embeddings" and not any(isinstance(act, Document | GatewayError) for act in script):
             raise UpstreamInvalidResponse("the script has no document step, which an embeddings request needs")
         async with aclosing(self._play(script)) as events:
-            yield Singles(events)
+            yield IteratorEvents(events)
 
     async def _play(self, script: Sequence[Action]) -> AsyncGenerator[Event, None]:
         begun = False

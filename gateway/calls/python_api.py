@@ -15,9 +15,9 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.prompt import Prompt, Segment
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
-from gateway.stream.fold import Fold
+from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.output_parser import OutputParser
-from gateway.stream.stop_cutter import Cutter
+from gateway.stream.stop_cutter import StopCutter
 from gateway.template.base import Template
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
@@ -89,15 +89,15 @@ class PromptTemplate:
         Tool calls are parsed for the tools in ``fields``. ``finish_reason``: why the model ended, such as ``length``.
         """
         call, dialogue, prompt = self._render(messages, fields)
-        cutter = Cutter(tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))))
+        cutter = StopCutter(tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))))
         events: Sequence[Event] = [*cutter.cut([Delta(0, text), Finish(0, finish_reason)]), *cutter.close()]
         options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
         if options is not None:
             events = OutputParser(options).close(events)
-        fold = Fold()
+        builder = CompletionBuilder()
         for event in events:
-            fold.add(event)
-        (choice,) = fold.result().choices
+            builder.add(event)
+        (choice,) = builder.result().choices
         reasoning = [value for name, value in choice.fields.items() if name.startswith("reasoning")]
         return Answer(
             content=choice.text,

@@ -11,9 +11,9 @@ from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, Upstrea
 from gateway.core.events import Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice
-from gateway.stream.fold import Fold, fast_fold
+from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser
-from gateway.stream.stop_cutter import Cutter
+from gateway.stream.stop_cutter import StopCutter
 from gateway.stream.stop_search import stop_set
 
 Count = Callable[[str], Awaitable[Usage]]
@@ -51,7 +51,7 @@ class ResponseStream:
         self._streams = exchange.stream
         self._choices = len(exchange.prompts) * exchange.n or exchange.n
         self._stops = exchange.stops if "echo" not in params or not params["echo"] else ()
-        self._cutter: Cutter | None = None
+        self._cutter: StopCutter | None = None
         """Created when first needed."""
         self._unfinished: set[int] | None = None if completes else set()
         """Choices without an end; None: all of them, because no event has been processed."""
@@ -106,23 +106,23 @@ class ResponseStream:
         """The whole answer, for a client that does not stream; call once, instead of ``next_batch``."""
         self._first = batch = await self._events.next_batch()
         if self._plain and not self._streams and self._events.exhausted and self._choices == 1:
-            completion = fast_fold(batch)
+            completion = fast_completion(batch)
             if completion is not None and self._has_no_stop(completion.choices[0]):
                 self._timeline.events_received(batch)
                 return completion
         batch = await self.next_batch()
-        if self.exhausted and (completion := fast_fold(batch)) is not None:
+        if self.exhausted and (completion := fast_completion(batch)) is not None:
             return completion
-        fold = Fold()
+        builder = CompletionBuilder()
         document: Document | None = None
         while batch:
             for event in batch:
                 if type(event) is Document:
                     document = event  # its usage may follow
                 else:
-                    fold.add(event)
+                    builder.add(event)
             batch = await self.next_batch()
-        return fold.result() if document is None else document
+        return builder.result() if document is None else document
 
     async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``."""
@@ -160,9 +160,9 @@ class ResponseStream:
             raise self._failure
         return ()
 
-    def _get_cutter(self) -> Cutter:
+    def _get_cutter(self) -> StopCutter:
         if self._cutter is None:
-            self._cutter = Cutter(self._stops, self._choices)
+            self._cutter = StopCutter(self._stops, self._choices)
         return self._cutter
 
     async def _process(self, batch: Sequence[Event], *, ended: bool) -> Sequence[Event]:

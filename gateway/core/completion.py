@@ -1,4 +1,4 @@
-"""A whole answer: the events of a call, folded."""
+"""A whole answer, made from the events of a call."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 app             the table of paths, and the errors of a request that no handler takes
 asgi            the same as a Starlette application
-authorize       client keys, and the models that a key opens
+authorize       client keys, and the models that a key allows
 cancellation    ends the task of a request, and records why
 endpoints/      the endpoints that take a call for a model
 error_response  error responses in OpenAI's form

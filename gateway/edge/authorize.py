@@ -1,4 +1,4 @@
-"""Client keys, and the models that a key opens."""
+"""Client keys, and the models that a key allows."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
 def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
     """The route of a model; the same ``ModelNotFound`` whether it does not exist or the key does not open it."""
     route = stack.routes.get(name)
-    if route is None or not stack.keyring.opens(key, name):
+    if route is None or not stack.keyring.allows(key, name):
         raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")
     return route

@@ -9,7 +9,6 @@ from gateway.calls.route import Route
 from gateway.edge.authorize import authenticate, authorized_route
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
-from gateway.policy.admit.api_keys import allows
 
 MODEL_PATH = "/v1/models/"
 """The path of one model, up to its name; the name may hold slashes."""
@@ -26,7 +25,7 @@ class Models:
         """``GET /v1/models``."""
         stack = self._state.stack
         key = authenticate(stack, request)
-        cards = [self._card(name, route) for name, route in stack.routes.items() if allows(key, name)]
+        cards = [self._card(name, route) for name, route in stack.routes.items() if stack.keyring.allows(key, name)]
         request.reply_json(200, {"object": "list", "data": cards})
 
     async def retrieve(self, request: HttpRequest) -> None:

@@ -8,7 +8,7 @@ from gateway.core.events import Event
 from gateway.core.text_splice import TextSplice
 
 
-class Singles:
+class IteratorEvents:
     """``Events`` whose batches hold one event each."""
 
     __slots__ = ("_events",)

@@ -23,7 +23,7 @@ from gateway.stream.stop_search import StopScanner, StopSet, stop_set
 from gateway.stream.token_alignment import TokenAligner
 
 
-class Cutter:
+class StopCutter:
     """Enforces stop strings on the events of one call."""
 
     def __init__(self, stops: tuple[str, ...], choices: int = 1) -> None:
@@ -63,7 +63,7 @@ class Cutter:
 
 
 class ChoiceCutter:
-    """Cutter state of one choice; positions count its characters from the start."""
+    """StopCutter state of one choice; positions count its characters from the start."""
 
     __slots__ = ("_index", "_scanner", "_search", "_tokens", "_waiting", "ended", "received")
 

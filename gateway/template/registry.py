@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, render_options
@@ -37,12 +37,6 @@ def build(spec: TemplateSpec) -> Template:
     if spec.tools is not None:
         return ToolTemplate(spec)
     return MetaTemplate(spec) if spec.turns == "natural" else OpenCompassTemplate(spec)
-
-
-def awaited(template: Template) -> Callable[[Dialogue], Awaitable[Prompt]] | None:
-    """``render_awaited`` of a template that may wait for another process; None for all others."""
-    render: Callable[[Dialogue], Awaitable[Prompt]] | None = getattr(template, "render_awaited", None)
-    return render
 
 
 def run_examples(template: Template) -> list[SpecProblem]:

@@ -25,7 +25,7 @@ from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.record import Record
 from gateway.core.text_splice import ChoiceFrame, TextSplice
-from gateway.stream.fold import Fold, fast_fold
+from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.tool_calls.registry import FORMATS
 from tests.policy.responses import exchange
@@ -223,17 +223,17 @@ def test_forwarded_text_is_the_same_as_text_in_batches(
 
 @given(ANSWERS)
 def test_the_fast_fold_equals_the_general_fold(answer: list[Event]) -> None:
-    fold = Fold()
+    fold = CompletionBuilder()
     for event in answer:
         fold.add(event)
-    folded_at_once = fast_fold(answer)
+    folded_at_once = fast_completion(answer)
     if folded_at_once is not None:
         assert folded_at_once == fold.result()
 
 
 @pytest.mark.skipif(not fast_paths.ENABLED, reason="fast paths are off")
 def test_the_fast_fold_takes_an_answer_of_one_text() -> None:
-    assert fast_fold([BEGUN, Delta(0, "a"), STOP, Usage(1, 1)]) is not None
+    assert fast_completion([BEGUN, Delta(0, "a"), STOP, Usage(1, 1)]) is not None
 
 
 def test_a_batch_stays_one_batch() -> None:

@@ -10,10 +10,10 @@ import pytest
 from gateway.core.answer_markers import Thinking
 from gateway.core.errors import UpstreamError
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
-from gateway.stream.fold import Fold
+from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.reasoning import Reasoning
 from gateway.stream.sse import SseParser
-from gateway.stream.stop_cutter import Cutter
+from gateway.stream.stop_cutter import StopCutter
 from gateway.stream.stop_search import StopScanner
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from tests.growth import assert_linear
@@ -56,7 +56,7 @@ def thinks(lead: str, again: str, step: int) -> Callable[[int], object]:
 
 def cut(*events: Event) -> Callable[[int], object]:
     def run(size: int) -> None:
-        cutter = Cutter(("<eob>",))
+        cutter = StopCutter(("<eob>",))
         for _ in range(size // 10):
             cutter.cut(events)
         cutter.close()
@@ -76,7 +76,7 @@ def joins(text: str) -> Callable[[int], object]:
 
 def folds(*events: Event) -> Callable[[int], object]:
     def run(size: int) -> None:
-        fold = Fold()
+        fold = CompletionBuilder()
         for _ in range(size // 10):
             for event in events:
                 fold.add(event)
@@ -123,7 +123,7 @@ def test_the_work_is_linear(name: str) -> None:
 
 def test_calls_with_ids_of_their_own_are_folded_in_linear_work() -> None:
     def run(size: int) -> None:
-        fold = Fold()
+        fold = CompletionBuilder()
         for at in range(size):
             fold.add(Delta(0, fields={"tool_calls": [{"id": f"call{at}", "function": {"arguments": "a"}}]}))
         fold.add(Finish(0, "stop"))

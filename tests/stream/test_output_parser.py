@@ -11,7 +11,7 @@ import pytest
 from gateway.core.answer_markers import Thinking, ToolTokens
 from gateway.core.completion import Choice
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.stream.fold import Fold
+from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.output_parser import OutputParser, ParserOptions, call_id
 from gateway.stream.tool_calls.registry import FORMATS
 from tests.stream.slicing import slicings
@@ -87,7 +87,7 @@ def read(
 
 
 def folded(events: Sequence[Event]) -> Choice:
-    fold = Fold()
+    fold = CompletionBuilder()
     for event in events:
         fold.add(event)
     return fold.result().choices[0]

@@ -22,7 +22,7 @@ from gateway.core.errors import (
 )
 from gateway.core.events import Begun, Event, Usage
 from gateway.core.exchange import Events, Exchange, RawPrompt
-from gateway.stream.batches import Singles
+from gateway.stream.batches import IteratorEvents
 
 if TYPE_CHECKING:
     from gateway.backend.embedded.engine import Engine, RunningRequest
@@ -53,7 +53,7 @@ class EmbeddedBackend:
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
         running = self.engine.submit(await asyncio.to_thread(self._request, exchange, bos.fields))
         try:
-            yield Singles(self._events(running, bos.notices))
+            yield IteratorEvents(self._events(running, bos.notices))
         finally:
             running.cancelled = True
 

@@ -23,7 +23,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter, UpstreamIncomplete, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
-from gateway.stream.batches import Singles
+from gateway.stream.batches import IteratorEvents
 
 PARAMS = CHAT_PARAMS - {"metadata"}
 """Fields that are passed on; LiteLLM keeps ``metadata`` for itself. Any other field is refused by name."""
@@ -56,7 +56,7 @@ class LiteLLMBackend:
         refuse_stream_options(exchange)
         switch_logging_off()  # in this call's task only
         if embeds:
-            yield Singles(self._embed(exchange))
+            yield IteratorEvents(self._embed(exchange))
             return
         arguments = self._arguments(exchange)
         try:
@@ -66,7 +66,7 @@ class LiteLLMBackend:
         try:
             reader = ChunkReader(CHAT, self._target.label, exchange.n, stops_notice(exchange, OPENAI_STOPS))
             async with aclosing(_events(reply, reader, exchange)) as events:
-                yield Singles(events)
+                yield IteratorEvents(events)
         finally:
             if exchange.stream:
                 # LiteLLM by itself lets the provider generate to the end.

@@ -36,18 +36,13 @@ class Keyring:
             raise InvalidApiKey("send a valid client key as `Authorization: Bearer …`")
         return key
 
-    def opens(self, key: KeySpec | None, model: str) -> bool:
-        """``allows`` for a configured model, with the matches remembered."""
+    def allows(self, key: KeySpec | None, model: str) -> bool:
+        """True if a pattern of the key matches this configured model, or there is no key."""
         if key is None:
             return True
         allowed = self._allowed[key.sha256]
         if model not in allowed:
-            if not allows(key, model):
+            if not any(fnmatchcase(model, pattern) for pattern in key.models):
                 return False
             allowed.add(model)
         return True
-
-
-def allows(key: KeySpec | None, model: str) -> bool:
-    """True if a pattern of the key matches the model, or there is no key."""
-    return key is None or any(fnmatchcase(model, pattern) for pattern in key.models)

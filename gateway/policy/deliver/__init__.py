@@ -1,7 +1,7 @@
 """Delivery layers: backends around backends.
 
 ``layer``             base of a layer
-``fan_out``           one call for each choice, where an engine cannot take several
+``split_calls``       one call for each choice, where an engine cannot take several
 ``timeouts``          idle and total time
 ``failover``          the next target after a failure
 ``load_balancer``     order of the targets

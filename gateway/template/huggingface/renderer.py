@@ -79,11 +79,11 @@ class JinjaTemplate:
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``. Blocks while the subprocess renders; a server awaits ``render_awaited``."""
+        """See ``base.Template``. Blocks while the subprocess renders; a server awaits ``render_async``."""
         job = self._job(dialogue)
         return self._prompt(dialogue, job, self._rendered(job))
 
-    async def render_awaited(self, dialogue: Dialogue) -> Prompt:
+    async def render_async(self, dialogue: Dialogue) -> Prompt:
         """As ``render``, without blocking the event loop. Also raises Overloaded."""
         job = self._job(dialogue)
         if job.in_process:

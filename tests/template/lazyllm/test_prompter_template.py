@@ -214,7 +214,7 @@ HARMLESS = st.text(st.characters(codec="utf-8", exclude_characters="{}<>"), max_
 @settings(max_examples=60, deadline=None)
 @given(who=HARMLESS, question=HARMLESS, human=HARMLESS, answer=HARMLESS)
 def test_safe_and_exact_write_the_same_where_nothing_is_odd(who: str, question: str, human: str, answer: str) -> None:
-    said = dialogue((S, "Fold."), (U, human), (A, answer), (U, question), variables={"who": who})
+    said = dialogue((S, "CompletionBuilder."), (U, human), (A, answer), (U, question), variables={"who": who})
     safe, exact = template(TWO).render(said), template(TWO, exact=True).render(said)
     assert safe.text == exact.text
     assert told(safe) == told(exact)
@@ -258,12 +258,12 @@ def test_the_explanation_of_calls_survives_two_parts_without_exact_only() -> Non
 
 
 def test_every_piece_knows_where_it_came_from() -> None:
-    said = dialogue((S, "Fold."), (U, "h"), (A, "a"), (U, "q"), variables={"who": "me"})
+    said = dialogue((S, "CompletionBuilder."), (U, "h"), (A, "a"), (U, "q"), variables={"who": "me"})
     assert told(template(TWO).render(said)) == [
         ("template", True, "<|im_start|>system\nYou are a helpful assistant.As "),
         ("variables.who", False, "me"),
         ("template", True, ".\n"),
-        ("messages[0]", False, "Fold."),
+        ("messages[0]", False, "CompletionBuilder."),
         ("template", True, "\n\n<|im_end|>\n\n\n"),
         ("messages[1]", True, "<|im_start|>user\n"),
         ("messages[1]", False, "h"),

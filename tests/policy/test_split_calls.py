@@ -14,10 +14,10 @@ from gateway.core.errors import DeadlineExceeded
 from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.failover import Failover
-from gateway.policy.deliver.fan_out import FanOut, UpstreamCapabilities
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.load_balancer import Replica, RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
+from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
@@ -45,26 +45,28 @@ def notices(response: Response) -> list[str]:
 def test_an_exchange_for_one_choice_is_not_changed() -> None:
     inner = RecordingBackend(script("a"))
     request = exchange("p", prompt_is_list=True)
-    response = read_response(FanOut(inner, CAN, TOTAL), request)
+    response = read_response(SplitCalls(inner, CAN, TOTAL), request)
     assert (response.texts, inner.exchanges, notices(response)) == ({0: "a"}, [request], [])
 
 
 def test_a_list_of_one_is_sent_as_a_string_unless_the_engine_takes_lists() -> None:
     inner = RecordingBackend(script("a"))
-    read_response(FanOut(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
+    read_response(SplitCalls(inner, UNSURE, TOTAL), exchange("p", prompt_is_list=True))
     assert inner.exchanges == [exchange("p")]
 
 
 def test_an_engine_that_takes_lists_and_n_gets_one_call() -> None:
     inner = RecordingBackend(script("a", "b", "c", "d"))
-    response = read_response(FanOut(inner, CAN, TOTAL), exchange("p", "q", n=2))
+    response = read_response(SplitCalls(inner, CAN, TOTAL), exchange("p", "q", n=2))
     assert (response.texts, len(inner.exchanges), notices(response)) == ({0: "a", 1: "b", 2: "c", 3: "d"}, 1, [])
     assert response.usages == [Usage(7, 2)]
 
 
 def test_missing_choices_are_requested_one_by_one() -> None:
     inner = RecordingBackend(script("a"), script("b"), script("c"))
-    response = read_response(FanOut(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1}))
+    response = read_response(
+        SplitCalls(inner, UNSURE, TOTAL), exchange("p", n=3, params={"seed": 40, "temperature": 1})
+    )
     assert response.texts == {0: "a", 1: "b", 2: "c"}
     assert response.finishes == [(0, "stop"), (1, "stop"), (2, "stop")]
     assert [(one.n, one.params["seed"]) for one in inner.exchanges] == [(3, 40), (1, 41), (1, 42)]
@@ -74,7 +76,7 @@ def test_missing_choices_are_requested_one_by_one() -> None:
 
 def test_an_engine_that_ignores_n_gets_one_call_for_each_choice() -> None:
     inner = RecordingBackend(script("a"), script("b"))
-    response = read_response(FanOut(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
+    response = read_response(SplitCalls(inner, CANNOT, TOTAL), exchange("p", n=2, params={"seed": 1}))
     assert response.texts == {0: "a", 1: "b"}
     assert [(one.n, one.params["seed"]) for one in inner.exchanges] == [(1, 1), (1, 2)]
     assert response.usages == [Usage(14, 4)]
@@ -85,7 +87,7 @@ def test_an_engine_that_ignores_n_gets_one_call_for_each_choice() -> None:
 def test_only_streams_are_split_if_a_stream_carries_one_choice(stream: bool, calls: int) -> None:
     inner = RecordingBackend(*([script("a"), script("b")] if stream else [script("a", "b")]))
     habits = UpstreamCapabilities(lists=None, choices=None, streamed_choices=False)
-    response = read_response(FanOut(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
+    response = read_response(SplitCalls(inner, habits, TOTAL), exchange("p", n=2, stream=stream))
     assert (response.texts, len(inner.exchanges)) == ({0: "a", 1: "b"}, calls)
 
 
@@ -93,7 +95,7 @@ def test_only_streams_are_split_if_a_stream_carries_one_choice(stream: bool, cal
 def test_a_refused_list_becomes_one_call_for_each_prompt(code: str) -> None:
     inner = RecordingBackend([{"error": code}], script("a"), script("b"), script("c"))
     response = read_response(
-        FanOut(FirstTokenGate(inner, 1.0), UNSURE, TOTAL), exchange("p", "q", "r")
+        SplitCalls(FirstTokenGate(inner, 1.0), UNSURE, TOTAL), exchange("p", "q", "r")
     )  # its gate makes ``open`` raise
     assert response.texts == {0: "a", 1: "b", 2: "c"}
     assert [one.prompts for one in inner.exchanges] == [("p", "q", "r"), ("p",), ("q",), ("r",)]
@@ -110,7 +112,7 @@ def test_a_refused_list_becomes_one_call_for_each_prompt(code: str) -> None:
 )
 def test_other_refusals_are_returned(habits: UpstreamCapabilities, code: str) -> None:
     inner = RecordingBackend([{"error": code}], script("a"))
-    response = read_response(FanOut(FirstTokenGate(inner, 1.0), habits, TOTAL), exchange("p", "q"))
+    response = read_response(SplitCalls(FirstTokenGate(inner, 1.0), habits, TOTAL), exchange("p", "q"))
     assert (response.code, len(inner.exchanges)) == (code, 1)
 
 
@@ -118,7 +120,7 @@ def test_ambiguous_choice_indexes_of_a_list_with_n_are_not_used() -> None:
     # Two prompts with n=2, from an engine that may ignore n: its choice 1 would be prompt 1, or copy 1 of prompt 0.
     inner = RecordingBackend(script("p0"), script("p1"), script("q0"), script("q1"))
     response = read_response(
-        FanOut(inner, UpstreamCapabilities(lists=True, choices=None), TOTAL),
+        SplitCalls(inner, UpstreamCapabilities(lists=True, choices=None), TOTAL),
         exchange("p", "q", n=2, params={"seed": 5}),
     )
     assert response.texts == {0: "p0", 1: "p1", 2: "q0", 3: "q1"}
@@ -130,26 +132,26 @@ def test_ambiguous_choice_indexes_of_a_list_with_n_are_not_used() -> None:
 def test_every_call_of_a_split_request_counts_as_an_attempt() -> None:
     inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}], script("b"), script("c"))
     stack = Failover(RoundRobin([Replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3))
-    response = read_response(FanOut(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
+    response = read_response(SplitCalls(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
     assert (response.texts, response.log) == ({0: "a", 1: "b", 2: "c"}, ("m/0", 4, 1))
 
 
 def test_prompts_of_token_ids_keep_their_order() -> None:
     inner = RecordingBackend(script("a"), script("b"))
-    response = read_response(FanOut(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
+    response = read_response(SplitCalls(inner, CANNOT, TOTAL), exchange(prompts=((1, 2), (3,)), prompt_is_list=True))
     assert response.texts == {0: "a", 1: "b"}
     assert [one.prompts for one in inner.exchanges] == [((1, 2),), ((3,),)]
 
 
 def test_a_failed_call_ends_the_answer() -> None:
     inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}])
-    response = read_response(FanOut(inner, CANNOT, TOTAL), exchange("p", "q"))
+    response = read_response(SplitCalls(inner, CANNOT, TOTAL), exchange("p", "q"))
     assert (response.texts, response.code, response.usages, inner.active) == ({0: "a"}, "upstream_overloaded", [], 0)
 
 
 def test_usage_is_left_out_if_one_call_has_none() -> None:
     inner = RecordingBackend(script("a", counted=False))
-    assert read_response(FanOut(inner, CANNOT, TOTAL), exchange("p", "q")).usages == []
+    assert read_response(SplitCalls(inner, CANNOT, TOTAL), exchange("p", "q")).usages == []
 
 
 # Events in order: Begun, text and end of choice 0; then the nested call for choice 1.
@@ -159,7 +161,7 @@ def test_leaving_early_closes_the_open_calls(count: int, habits: UpstreamCapabil
     inner = RecordingBackend(["a", {"finish": "stop"}], ["b", "c", {"finish": "stop"}])
     nested = count == 4
     extra = nested and habits is UNSURE  # the notice that choices were filled up
-    leave_after(FanOut(inner, habits, TOTAL), count + extra, exchange("p", n=2))
+    leave_after(SplitCalls(inner, habits, TOTAL), count + extra, exchange("p", n=2))
     assert inner.active == 0
     assert len(inner.exchanges) == (2 if nested else 1)
     assert inner.left_early == 1
@@ -167,12 +169,12 @@ def test_leaving_early_closes_the_open_calls(count: int, habits: UpstreamCapabil
 
 def test_cancelling_during_a_nested_call_closes_it() -> None:
     inner = RecordingBackend(["a", {"finish": "stop"}], ["b", {"pause": 9}, "c"])
-    cancel_after(FanOut(inner, CANNOT, TOTAL), 0.05, exchange("p", "q", "r"))
+    cancel_after(SplitCalls(inner, CANNOT, TOTAL), 0.05, exchange("p", "q", "r"))
     assert (inner.active, inner.left_early, len(inner.exchanges)) == (0, 1, 2)
 
 
 def test_choices_of_nested_calls_are_renumbered() -> None:
-    response = read_response(FanOut(RecordingBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
+    response = read_response(SplitCalls(RecordingBackend(script("x")), CANNOT, TOTAL), exchange("p", "q", "r"))
     assert [event.index for event in response.events if isinstance(event, Delta)] == [0, 1, 2]
 
 
@@ -195,7 +197,7 @@ class Client:
         """Read all events, and the pending text after a cancellation or timeout."""
         stream = None
         try:
-            async with FanOut(Timeouts(self.inner, TOTAL, total), self.habits, total).open(self.request) as answer:
+            async with SplitCalls(Timeouts(self.inner, TOTAL, total), self.habits, total).open(self.request) as answer:
                 stream = ResponseStream(self.request, answer, CallTimeline("completions", "req_1", 0.0), None)
                 while batch := await stream.next_batch():
                     self.events += batch

@@ -1,7 +1,8 @@
-"""Fan-out: several upstream calls for one request, where an engine takes no list of prompts or ignores ``n``.
+"""Several upstream calls for one request, where an engine takes no list of prompts or ignores ``n``.
 
 Engines differ: some answer 500 to a list of prompts, some ignore ``n`` without an error.
-The client receives all its choices in order either way, with a notice.
+The client receives all its choices in order either way, with a notice. The calls are made one after another, so the
+time of the answer is the sum of theirs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tra
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
-from gateway.stream.batches import Singles
-from gateway.stream.stop_cutter import Cutter
+from gateway.stream.batches import IteratorEvents
+from gateway.stream.stop_cutter import StopCutter
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ LIST_REFUSALS = frozenset({UpstreamRejectedRequest.code, UpstreamError.code})
 """Errors with which engines refuse a list of prompts: llama_cpp.server a 500, transformers a 400."""
 
 
-class FanOut(Layer):
+class SplitCalls(Layer):
     """A backend that returns every choice, however many upstream calls that takes.
 
     Stands outside ``Timeouts``, so each call has its own idle time; the total time is one for all calls.
@@ -66,7 +67,7 @@ class FanOut(Layer):
                 events = await first_call.enter_async_context(self._inner.open(_single(exchange, 0)))
             answer = self._all_choices(exchange, first_call, events, split=split)
             async with aclosing(answer):  # leaving closes calls that were opened during the iteration too
-                yield Singles(answer)
+                yield IteratorEvents(answer)
 
     async def _open_whole(self, stack: AsyncExitStack, exchange: Exchange) -> Events | None:
         """The events of one call for all choices; None where the engine does not accept that."""
@@ -162,7 +163,7 @@ async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event
     ``ResponseStream`` cuts the text itself, in one place, so that no text is lost with a call that fails.
     """
     stops = exchange.stops if exchange.stream and not exchange.params.get("echo") else ()
-    cutter = Cutter(stops) if stops else None
+    cutter = StopCutter(stops) if stops else None
     seen: set[int] = set()
     ended: set[int] = set()
     cut = False

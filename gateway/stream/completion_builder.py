@@ -1,8 +1,8 @@
-"""Folding of a call's events to one ``Completion``, for clients that do not stream.
+"""One ``Completion`` from a call's events, for clients that do not stream.
 
 Under the same key of ``fields`` strings and lists are joined, under the same key of ``extras`` lists. Of other values
 the last one that is not null stands. Tool calls are joined by their index. Pieces are joined once, at the end, so the
-work is linear; their size is bounded by ``MAX_FOLDED``.
+work is linear; their size is bounded by ``MAX_COMPLETION``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 
-MAX_FOLDED = 16 * 1024 * 1024
+MAX_COMPLETION = 16 * 1024 * 1024
 """Characters of one answer, all choices together; each piece and each value counts as ``PIECE`` more. Equals the bytes
 that an answer without a stream may have."""
 PIECE = 8
@@ -27,7 +27,7 @@ OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
 """Objects that arrive in fragments; their strings are joined in turn."""
 
 
-def fast_fold(batch: Sequence[Event]) -> Completion | None:
+def fast_completion(batch: Sequence[Event]) -> Completion | None:
     """The completion of an answer with one choice in one text and nothing else; None for every other answer."""
     if not fast_paths.ENABLED:
         return None
@@ -50,8 +50,8 @@ def fast_fold(batch: Sequence[Event]) -> Completion | None:
     return Completion((Choice(delta.index, delta.text, finish, delta.logprobs),), usage, begun)
 
 
-class Fold:
-    """Folds events one by one."""
+class CompletionBuilder:
+    """Collects events one by one."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _Parts] = {}
@@ -62,15 +62,15 @@ class Fold:
     def add(self, event: Event) -> None:
         """Of several finishes of a choice the first stands, of several usages the last (row C30).
 
-        Raises ``UpstreamTooLarge`` beyond ``MAX_FOLDED``. A ``Document`` is a whole answer: it is not passed here.
+        Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``. A ``Document`` is a whole answer: it is not passed here.
         """
         if isinstance(event, Delta):
             self._size += PIECE + len(event.text)
             if event.logprobs is not None or event.fields is not EMPTY_MAPPING or event.extras is not EMPTY_MAPPING:
                 tokens = sum([1 + len(token.top or ()) for token in event.logprobs or ()])
                 self._size += PIECE * tokens + _size(event.fields) + _size(event.extras)
-            if self._size > MAX_FOLDED:
-                raise UpstreamTooLarge(f"the model's server streamed an answer of more than {MAX_FOLDED} bytes")
+            if self._size > MAX_COMPLETION:
+                raise UpstreamTooLarge(f"the model's server streamed an answer of more than {MAX_COMPLETION} bytes")
             self._parts(event.index).add(event)
         elif isinstance(event, Finish):
             parts = self._parts(event.index)

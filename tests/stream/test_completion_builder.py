@@ -11,13 +11,13 @@ import pytest
 from gateway.core.completion import Choice, Completion
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.stream.fold import MAX_FOLDED, PIECE, Fold
+from gateway.stream.completion_builder import MAX_COMPLETION, PIECE, CompletionBuilder
 
 STOP = Finish(0, "stop")
 
 
 def fold(*events: Event) -> Completion:
-    folding = Fold()
+    folding = CompletionBuilder()
     for event in events:
         folding.add(event)
     return folding.result()
@@ -170,8 +170,8 @@ ENDLESS: dict[str, tuple[Event, ...]] = {
 
 @pytest.mark.parametrize("events", ENDLESS.values(), ids=ENDLESS)
 def test_an_answer_without_end_is_too_large(events: tuple[Event, ...]) -> None:
-    folding = Fold()
-    endless = itertools.chain.from_iterable(itertools.repeat(events, MAX_FOLDED // PIECE + 1))
+    folding = CompletionBuilder()
+    endless = itertools.chain.from_iterable(itertools.repeat(events, MAX_COMPLETION // PIECE + 1))
     with pytest.raises(UpstreamTooLarge):
         deque(map(folding.add, endless), maxlen=0)
 
@@ -186,7 +186,7 @@ LONG_ANSWERS: dict[str, Delta] = {  # the delta of one token
 
 @pytest.mark.parametrize("delta", LONG_ANSWERS.values(), ids=LONG_ANSWERS)
 def test_an_answer_as_long_as_a_long_context_is_folded(delta: Delta) -> None:
-    folding = Fold()
+    folding = CompletionBuilder()
     for _ in range(200_000):
         folding.add(delta)
 
