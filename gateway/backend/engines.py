@@ -10,24 +10,15 @@ from typing import Any
 from gateway.backend.openai.control_fields import words
 from gateway.config.snapshot import Engine, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.wire.fields import STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest
 
-COMPLETIONS_PARAMS = words(
-    "best_of echo frequency_penalty logit_bias logprobs max_tokens presence_penalty seed suffix temperature top_p user"
-)
-"""The fields of OpenAI's ``/v1/completions`` that a client may set."""
-
-CHAT_PARAMS = words(
-    "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens metadata "
-    "modalities parallel_tool_calls prediction presence_penalty prompt_cache_key reasoning_effort response_format "
-    "safety_identifier seed service_tier store temperature tool_choice tools top_logprobs top_p user verbosity "
-    "web_search_options"
-)
-"""The fields of OpenAI's ``/v1/chat/completions`` that a client may set."""
+COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL
+CHAT_PARAMS = frozenset(ChatRequest.model_fields) - STRUCTURAL
+EMBEDDINGS_PARAMS = frozenset(EmbeddingRequest.model_fields) - STRUCTURAL
+"""The parameters of each of OpenAI's endpoints."""
 
 OPENAI_STOPS = 4
 """The number of stop strings that OpenAI's API accepts."""
-
-EMBEDDINGS_PARAMS = frozenset({"dimensions", "encoding_format", "input", "user"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from gateway.cli.options import add_config, add_conversation, load_snapshot, read_conversation
-from gateway.cli.terminal import diff_lines, strip_colors
+from gateway.cli.terminal import diff_lines
 
 EXAMPLES = """examples:
   gateway diff demo demo-wrong-template -m "user:1+1=?"
@@ -36,5 +36,5 @@ def run(args: argparse.Namespace) -> int:
     if a == b:
         print(f"the same {len(a)} characters")
         return 0
-    print(strip_colors("\n".join(diff_lines(a, b, args.a, args.b))))
+    print("\n".join(diff_lines(a, b, args.a, args.b)))
     return 1

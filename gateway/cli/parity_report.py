@@ -8,7 +8,18 @@ from dataclasses import asdict
 from typing import Any
 
 from gateway.cli.parity_comparison import Comparison
-from gateway.cli.terminal import GREEN, RED, YELLOW, color, diff_lines, escape, escape_line, format_table, strip_colors
+from gateway.cli.terminal import (
+    GREEN,
+    RED,
+    YELLOW,
+    color,
+    color_difference,
+    diff_lines,
+    escape,
+    escape_line,
+    format_table,
+    strip_colors,
+)
 from gateway.parity.causes import CAUSES
 from gateway.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
 
@@ -38,7 +49,7 @@ def as_text(found: Comparison, *, show: int | None, colored: bool) -> str:
     lines = [*_head(found), "", *_table(found)]
     for one in in_full:
         names = f"ours: {one.case.name}", f"reference: {one.case.name}"
-        lines += ["", *diff_lines(one.ours.text, one.reference.text, *names)]
+        lines += ["", *map(color_difference, diff_lines(one.ours.text, one.reference.text, *names))]
     if omitted:
         lines += ["", f"{_count(omitted, 'more difference')}: --all shows every one"]
     lines += [*_refusals(found.results), *_causes(found.results), "", _summary(found.results)]

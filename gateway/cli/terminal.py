@@ -49,19 +49,26 @@ def escape_line(text: str) -> str:
 
 def diff_lines(a: str, b: str, name_a: str, name_b: str) -> Iterator[str]:
     """Yield the first difference of two different texts, and a unified diff of their escaped lines."""
-    at = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    byte, line = len(a[:at].encode("utf-8", "surrogatepass")), a.count("\n", 0, at) + 1
+    from gateway.template.registry import first_difference  # loads every renderer, which a table does not need
+
+    at = first_difference(a, b)
+    before = a[:at]
+    byte, line = len(before.encode("utf-8", "surrogatepass")), before.count("\n") + 1
     column = at - a.rfind("\n", 0, at)
-    yield color(f"--- {name_a}", RED)
-    yield color(f"+++ {name_b}", GREEN)
+    yield f"--- {name_a}"
+    yield f"+++ {name_b}"
     yield f"first difference: byte {byte} (line {line}, column {column})"
     yield f"  - {_excerpt(a, at)}"
     yield f"  + {_excerpt(b, at)}"
     # StringIO with this newline ends a line at \n only, as engines and chat templates do.
     lines_a, lines_b = list(io.StringIO(a, newline="\n")), list(io.StringIO(b, newline="\n"))
     for row in list(unified_diff(lines_a, lines_b, n=CONTEXT, lineterm=""))[2:]:  # the first two name the texts
-        escaped = row[0] + escape_line(row[1:])
-        yield color(escaped, RED if row[0] == "-" else GREEN) if row[0] in "-+" else escaped
+        yield row[0] + escape_line(row[1:])
+
+
+def color_difference(line: str) -> str:
+    """Return a line of ``diff_lines`` with its colour."""
+    return color(line, RED) if line.startswith("-") else color(line, GREEN) if line.startswith("+") else line
 
 
 def _excerpt(text: str, at: int) -> str:

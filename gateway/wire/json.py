@@ -19,7 +19,7 @@ from gateway.core.errors import (
     InvalidValue,
     JsonTooDeep,
 )
-from gateway.core.json_depth import MAX_DEPTH, deeper_than
+from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
 from gateway.wire.error_object import plain
 
 MAX_NODES = 2**16
@@ -37,7 +37,7 @@ EXACT = frozenset({str, int, bool, type(None)})
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """The JSON object in ``body``; of duplicate keys the last one counts."""
-    brackets = _brackets(body)
+    brackets = count_brackets(body)
     if len(body) > MAX_NODES:
         _check_size(body, brackets)
     try:
@@ -53,10 +53,6 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _brackets(text: bytes) -> int:
-    return text.count(b"{") + text.count(b"[")
-
-
 def _check_size(body: bytes, brackets: int) -> None:
     """Raise for too many nodes or items, counted before any is created; text in strings does not count."""
     if brackets + body.count(b'"') // 2 <= MAX_NODES and body.count(b",") <= MAX_ITEMS:
@@ -65,12 +61,12 @@ def _check_size(body: bytes, brackets: int) -> None:
     strings = bare.count(b'"') // 2
     if strings <= MAX_NODES:
         outside = b"".join(bare.split(b'"')[::2])
-        if _brackets(outside) + strings <= MAX_NODES:
+        if count_brackets(outside) + strings <= MAX_NODES:
             if outside.count(b",") > MAX_ITEMS:
                 raise ContextLengthExceeded(f"the request body holds more than {MAX_ITEMS} items, such as token ids")
             return
     start = b"".join(bare[:MAX_NODES].split(b'"')[::2])
-    if _brackets(start) - start.count(b"}") - start.count(b"]") > MAX_DEPTH:
+    if count_brackets(start) - start.count(b"}") - start.count(b"]") > MAX_DEPTH:
         raise _too_deep()
     raise InvalidBody(f"the request body holds more than {MAX_NODES} objects, lists and strings; send fewer")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.terminal import diff_lines, escape_line, format_table, strip_colors
+from gateway.cli.terminal import color_difference, diff_lines, escape_line, format_table
 
 ESCAPED = {  # text, escaped
     "plain": ("a b", "a b"),
@@ -55,12 +55,12 @@ DIFFERENCES: dict[str, tuple[str, str, list[str]]] = {
 
 @pytest.mark.parametrize(("a", "b", "lines"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_a_difference_is_located_and_shown(a: str, b: str, lines: list[str]) -> None:
-    assert strip_colors("\n".join(diff_lines(a, b, "A", "B"))).split("\n") == ["--- A", "+++ B", *lines]
+    assert "\n".join(diff_lines(a, b, "A", "B")).split("\n") == ["--- A", "+++ B", *lines]
 
 
 def test_long_texts_are_shortened_around_the_first_difference() -> None:
     same = "".join([f"{n}\n" for n in range(20)])
-    lines = [strip_colors(line) for line in diff_lines(f"{same}{'x' * 30}a", f"{same}{'x' * 30}b", "A", "B")]
+    lines = list(diff_lines(f"{same}{'x' * 30}a", f"{same}{'x' * 30}b", "A", "B"))
     assert lines[2:5] == [
         "first difference: byte 80 (line 21, column 31)", f'  - …"{"x" * 24}⟨here⟩a"', f'  + …"{"x" * 24}⟨here⟩b"',
     ]  # fmt: skip
@@ -68,4 +68,8 @@ def test_long_texts_are_shortened_around_the_first_difference() -> None:
 
 
 def test_the_lines_of_both_texts_have_their_colors() -> None:
-    assert list(diff_lines("abc", "xyz", "A", "B"))[-2:] == ["\x1b[31m-abc\x1b[0m", "\x1b[32m+xyz\x1b[0m"]
+    lines = [color_difference(line) for line in diff_lines("abc", "xyz", "A", "B")]
+    assert lines[-2:] == [
+        "\x1b[31m-abc\x1b[0m",
+        "\x1b[32m+xyz\x1b[0m",
+    ]

@@ -25,8 +25,6 @@ from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.stream.batches import IteratorEvents
 
-PARAMS = CHAT_PARAMS - {"metadata"}
-"""Fields that are passed on; LiteLLM keeps ``metadata`` for itself. Any other field is refused by name."""
 TIMEOUT = 3600.0
 """Seconds given to LiteLLM, whose timeouts are not deadlines; the gateway's own surround this backend."""
 CLOSE_TIMEOUT = 2.0
@@ -52,7 +50,7 @@ class LiteLLMBackend:
         embeds = exchange.endpoint == "embeddings"
         if exchange.endpoint == "completions":
             raise UnsupportedParameter("a litellm target takes messages, not a raw prompt", param="prompt")
-        _refuse_others(exchange.params, EMBEDDINGS_PARAMS if embeds else PARAMS)
+        _refuse_others(exchange.params, EMBEDDINGS_PARAMS if embeds else CHAT_PARAMS)
         refuse_stream_options(exchange)
         switch_logging_off()  # in this call's task only
         if embeds:

@@ -34,7 +34,7 @@ from gateway.core.errors import (
     UpstreamInvalidStream,
 )
 from gateway.core.events import Delta, Event
-from gateway.core.json_depth import MAX_DEPTH, deeper_than
+from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
 from gateway.core.text_splice import TextSplice
 from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads, maybe_lone
@@ -201,7 +201,7 @@ class BodyEvents(UpstreamRequest):
             if delta is not None:
                 events.append(delta)
             else:
-                _refuse_deep(_brackets(line), chunk, UpstreamInvalidStream)
+                _refuse_deep(count_brackets(line), chunk, UpstreamInvalidStream)
                 events += reader.read(chunk)
         if self._sample is None and len(lines) == 1 and len(data) < MAX_SAMPLE and b'"role"' not in data:
             last = events[-1] if events else None
@@ -231,7 +231,7 @@ class BodyEvents(UpstreamRequest):
             if event.event == "error":
                 raise UpstreamError(STREAM_ERROR) from None
             raise UpstreamInvalidStream(NOT_JSON) from None
-        _refuse_deep(_brackets(event.data), chunk, UpstreamInvalidStream)
+        _refuse_deep(count_brackets(event.data), chunk, UpstreamInvalidStream)
         if event.event == "error":  # an error, whatever form its data have
             error = error_in_body(chunk, self._endpoint.private) if isinstance(chunk, dict) else None
             raise error or UpstreamError(STREAM_ERROR)
@@ -240,7 +240,7 @@ class BodyEvents(UpstreamRequest):
 
 def parse_json(body: bytes) -> Any:
     """The JSON in a body; ``UpstreamInvalidResponse`` if it is invalid, too deep or has too many values."""
-    brackets = _brackets(body)
+    brackets = count_brackets(body)
     if brackets > MAX_CONTAINERS:
         raise UpstreamInvalidResponse(f"the model's server sent JSON with more than {MAX_CONTAINERS} objects and lists")
     try:
@@ -249,10 +249,6 @@ def parse_json(body: bytes) -> Any:
         raise UpstreamInvalidResponse("the model's server sent a body that is not JSON") from None
     _refuse_deep(brackets, value, UpstreamInvalidResponse)
     return value
-
-
-def _brackets(data: bytes) -> int:
-    return data.count(b"{") + data.count(b"[")
 
 
 def _refuse_deep(brackets: int, value: object, invalid: type[UpstreamError]) -> None:
