@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 from importlib import import_module
@@ -218,3 +219,48 @@ def test_a_cited_section_or_row_exists() -> None:
                 if place.startswith("0."):  # section 0 is a numbered list
                     found = rf"^{place[2:]}\. \*\*"
                 assert re.search(found, rules, re.MULTILINE), f"{path.name}: {page} {place}"
+
+
+# ---------------------------------------------------------------- names in docstrings
+
+SOURCES = sorted((ROOT / "gateway").rglob("*.py"))
+FOREIGN_NAMES = {
+    "Authorization",
+    "Encoding",
+    "False",
+    "None",
+    "True",
+    "StrictUndefined",
+    "utils/chat_template_utils.py",
+}
+"""Names of Python, of HTTP and of libraries."""
+NAME = re.compile(r"``([\w/]+\.py|[A-Z]\w*\.\w+|[A-Z]\w{3,})``")
+"""A file, ``Class.attr``, a class or a constant."""
+
+
+def words_of(path: Path) -> set[str]:
+    """Every name in a file's code, and every word in its texts that are not docstrings."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = [one.value for one in nodes if isinstance(one, ast.Constant) and id(one) not in docstrings]
+    names = {getattr(node, field, None) for node in nodes for field in ("name", "id", "attr", "arg")}
+    words = {word for text in texts if isinstance(text, str) for word in re.findall(r"\w+", text)}
+    return words | {name for name in names if isinstance(name, str)}
+
+
+def test_the_names_in_docstrings_exist() -> None:
+    words = set().union(*map(words_of, SOURCES))
+    paths = [f"/{path.relative_to(ROOT)}" for path in [*SOURCES, *(ROOT / "tests").rglob("*.py")]]
+
+    def exists(name: str) -> bool:
+        if name.endswith(".py"):
+            return any(path.endswith(f"/{name}") for path in paths)
+        return words.issuperset(name.split("."))
+
+    unknown = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        for name in NAME.findall(path.read_text(encoding="utf-8"))
+        if name not in FOREIGN_NAMES and not exists(name)
+    ]
+    assert unknown == []

@@ -49,7 +49,7 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
 
 
 def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool = False) -> LoadResult:
-    """Like ``load``, with problems as a value. ``everything``: also read files that no model uses."""
+    """Like ``load``, but returns the problems instead of raising. ``everything``: also read unused files."""
     # Links are not resolved: in a mounted ConfigMap the other files lie beside the link.
     path = path.absolute()
     files = Files(path.parent)

@@ -1,4 +1,4 @@
-"""The record of a finished call, from which its metrics, span and log line are made."""
+"""The record of a finished call, from which its metrics and log line are made."""
 
 from __future__ import annotations
 

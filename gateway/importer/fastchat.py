@@ -70,7 +70,7 @@ class Conversation:
         return style.get("needs") != "message" and bool(self.system_template.replace("{system_message}", ""))
 
     def prompt(self, dialogue: Dialogue, *, open_turn: bool = True) -> str:
-        """The text of a conversation; with ``open_turn`` the assistant's turn is opened at its end.
+        """The text of a conversation; with ``open_turn`` it ends with the start of an assistant turn.
 
         Raises ``InvalidValue`` for system messages that are not the first, and for other roles.
         """
@@ -124,7 +124,7 @@ def read_fastchat(source: Source, *, subset: tuple[str, ...] = ()) -> list[Draft
         value = source.value()
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(one, dict) for one in listed):
-            raise source.refuse(0, "does not hold a conversation: a mapping with name, roles, sep_style, sep …")
+            raise source.refuse(0, "must hold a mapping with name, roles, sep_style, sep …")
         return [_draft(one, 0, source, subset) for one in listed]
     file = PythonFile(source)
     drafts = [_draft(_fields(call, file), call.line, source, subset) for _, call in file.find_calls(CLASSES)]

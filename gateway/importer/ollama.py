@@ -90,8 +90,8 @@ def _template(instructions: Sequence[Instruction], source: Source) -> Instructio
                                 "import the model's tokenizer folder instead")  # fmt: skip
     found = [one for one in instructions if one.word == "TEMPLATE"]
     if not found:
-        raise source.refuse(0, "no TEMPLATE: Ollama takes the one inside the model, which `ollama show --modelfile` "
-                            "prints; or import the model's tokenizer folder")  # fmt: skip
+        raise source.refuse(0, "the Modelfile has no TEMPLATE; print the model's own with "
+                            "`ollama show --modelfile`, or import the tokenizer folder")  # fmt: skip
     return found[-1]
 
 

@@ -1,6 +1,6 @@
-"""The conversations of a comparison: a fixed matrix, whose names stay, so that runs can be compared.
+"""The conversations of a comparison: fixed cases with stable names.
 
-The contents are those on which templates fail: nothing, white space at the ends, braces and percent signs, other
+The contents are those on which templates fail: empty text, white space at either end, braces and percent signs, other
 scripts, and words that are special tokens of the model.
 """
 

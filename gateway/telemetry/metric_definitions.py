@@ -37,7 +37,7 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row: a metric as it is declared, documented and drawn."""
+    """One metric: name, kind, labels, help text, buckets."""
 
     name: str
     kind: Literal["counter", "histogram", "gauge"]

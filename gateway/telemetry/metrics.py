@@ -117,7 +117,7 @@ class InFlight(dict[str, NumberSeries]):
 
 
 class Metrics:
-    """Every metric of ``metric_definitions.py``; one thread writes."""
+    """All metrics of ``metric_definitions.py``; written by one thread."""
 
     def __init__(self) -> None:
         self._numbers = {

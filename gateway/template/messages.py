@@ -36,7 +36,7 @@ def check_open_turn(dialogue: Dialogue) -> None:
     refuse_variables(dialogue)
     if dialogue.options.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
         raise InvalidValue(
-            "continue_final_message continues the last message, which must be the assistant's",
+            "continue_final_message needs an assistant message at the end",
             param="continue_final_message",
         )
 

@@ -90,7 +90,7 @@ def test_instructions_are_read(text: str, found: list[tuple[str, str, str]]) -> 
 
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "no template": ("FROM x", "Modelfile: no TEMPLATE"),
+    "no template": ("FROM x", "the Modelfile has no TEMPLATE"),
     "an unknown instruction": ("FROM x\nSTOP y", "Modelfile:2: 'STOP' is not an instruction"),
     "a quote never closed": ('FROM x\nTEMPLATE """a', "Modelfile:2: the value of TEMPLATE is not closed"),
     "a parameter without a value": ("PARAMETER stop", "Modelfile:1: PARAMETER needs a name and a value"),

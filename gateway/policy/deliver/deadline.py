@@ -35,7 +35,7 @@ class Deadline:
             self._timer = self._loop.call_at(outcome, self._fire, check)
 
     def stop(self) -> None:
-        """Stop the timer; a cancellation that it has already caused can still be translated."""
+        """Stop the timer; ``translate`` still works for a cancellation it already caused."""
         self._timer.cancel()
 
     def translate(self, error: BaseException | None) -> None:

@@ -207,7 +207,7 @@ class _FolderReader:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = ascii(error.object[error.start])
-            raise TemplateError(f"{name} contains {half}, half of a character: write the whole character") from None
+            raise TemplateError(f"{name} contains the lone surrogate {half}; write the whole character") from None
         except (ValueError, RecursionError) as error:
             raise TemplateError(f"{name} is not JSON: {error}") from None
         if not isinstance(value, dict):

@@ -1,7 +1,7 @@
 """A dialogue, sorted into what a prompter takes: history, current turn, system messages, slot values.
 
-The last user message is the current turn, and what stands before it the history; results of tools at the end are a
-current turn of their own. System messages, which LazyLLM's text form drops, are written into the instruction
+The last user message is the current turn; everything before it is the history; trailing tool results form a current
+turn. System messages, which LazyLLM's text form drops, are written into the instruction
 (``docs/spec/lazyllm.md`` 14).
 """
 

@@ -227,6 +227,4 @@ def _no_role(turn: Turn) -> TemplateError:
     """The error for a turn without a usable role. It names the role, not the text."""
     fallback = turn.get("fallback_role")
     tried = f'role "{turn["role"]}"' + (f' and fallback_role "{fallback}"' if fallback else " and no fallback_role")
-    return TemplateError(
-        f"a turn has {tried}, and the meta template does not define them; add the role or give a fallback_role"
-    )
+    return TemplateError(f"a turn has {tried}, and the meta template does not define them; add either")

@@ -66,7 +66,7 @@ class OpenCompassTemplate:
         role = self._roles["assistant"].role
         if role != self.spec.generating:
             raise InvalidValue(
-                "this template generates for a role that is not the assistant's, so a message cannot be continued; "
+                "the generating role is not the assistant's, so the last message cannot be continued; "
                 "leave continue_final_message out",
                 param="continue_final_message",
             )

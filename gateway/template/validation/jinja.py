@@ -136,7 +136,7 @@ def _check_variable(name: Any, path: Path, problems: Problems) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         problems.add(path, f"{shown(name)} is not a valid variable name: use letters, digits and _")
     elif name in OURS:
-        problems.add(path, f"{name} is set from the request: remove it")
+        problems.add(path, f"the gateway sets {name} itself; remove it")
     elif name in TOKENS:
         problems.add(path, f"{name} is a special token: write it under special_tokens")
 

@@ -49,7 +49,7 @@ def _check_forced(spec: TemplateSpec, problems: Problems) -> None:
     if thinking.open == "auto":
         problems.add(
             (*PATH, "force"),
-            "with thinking.open: auto, the position of a forced call is not known: write open: true or false",
+            "needs thinking.open: true or false; with auto it is unknown whether the call is inside the reasoning",
         )
     elif thinking.end not in tools.force.begin:
         problems.add(

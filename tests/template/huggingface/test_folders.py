@@ -301,7 +301,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "half of a character": (
         {CONFIG: '{"bos_token": "\\ud800"}'},
-        "tokenizer_config.json contains '\\ud800', half of a",
+        "tokenizer_config.json contains the lone surrogate '\\ud800'",
     ),
     "a template whose name is no UTF-8": (
         {f"{NAMED}/a\udcff.jinja": "x"},
@@ -352,7 +352,7 @@ def test_a_relative_path_inside_the_folder_sees_the_folder(tmp_path: Path, monke
 def test_half_of_a_character_in_a_large_configuration_is_refused(tmp_path: Path) -> None:
     config = {"bos_token": "\ud800", "x": "x" * 1_100_000}
     folder = folders.write(tmp_path / "m", {JINJA: TELLS, CONFIG: config})
-    with pytest.raises(ConfigError, match=r"tokenizer_config.json contains '.ud800', half of a character"):
+    with pytest.raises(ConfigError, match=r"tokenizer_config.json contains the lone surrogate '.ud800'"):
         read_chat_folder(folder / JINJA)
 
 

@@ -145,7 +145,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
     ),
     "to go on with a user": (
         CHATML, {}, {"continue_final_message": True, "add_generation_prompt": False}, InvalidValue,
-        "continue_final_message", "must be the assistant's",
+        "continue_final_message", "an assistant message at the end",
     ),
 }  # fmt: skip
 

@@ -382,7 +382,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     "only a system message": (CHAT, dialogue((S, "s")), InvalidValue, "messages", "ends with neither"),
     "a user's message to go on with": (
         CHAT, dialogue((U, "q"), continue_final=True),
-        InvalidValue, "continue_final_message", "must be the assistant's",
+        InvalidValue, "continue_final_message", "an assistant message at the end",
     ),
     "a call to go on with": (
         TOOLS, Dialogue((message(U, "q"), message(A, "", tool_calls=[CALL])), RenderOptions(continue_final=True)),

@@ -280,7 +280,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
     ),
     "a forced call with an unknown position": (
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": "auto"}},
-        "write open: true or false",
+        "needs thinking.open: true or false",
     ),
     "a thinking that is neither": ({"thinking": {"begin": "a", "end": "b", "open": "yes"}}, "must be true or false"),
     "results together among own words": ({"tools": TOOLS, "round": [HUMAN, THOUGHTS, BOT]}, "its own texts"),
