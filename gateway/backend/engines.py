@@ -10,7 +10,7 @@ from typing import Any
 from gateway.backend.openai.control_fields import words
 from gateway.config.snapshot import Engine, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.wire.fields import STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest
+from gateway.wire.request_fields import STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest
 
 COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL
 CHAT_PARAMS = frozenset(ChatRequest.model_fields) - STRUCTURAL
