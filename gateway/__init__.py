@@ -25,16 +25,9 @@ _MODULES = {
 }
 
 __all__ = [
-    "Answer",
-    "ConfigError",
-    "GatewayError",
-    "PromptTemplate",
-    "RenderedPrompt",
-    "__version__",
-    "count_tokens",
-    "create_app",
-    "load_template",
-]
+    "Answer", "ConfigError", "GatewayError", "PromptTemplate", "RenderedPrompt", "__version__", "count_tokens",
+    "create_app", "load_template",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -124,12 +124,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         backend=ScriptedBackend(),
         parameters={
             endpoint: ParameterPolicy(
-                model.policy.params,
-                endpoint,
-                form,
-                defaults,
-                tools=model.template.tools is not None,
-                omit=model.omit,
+                model.policy.params, endpoint, form, defaults, tools=model.template.tools is not None, omit=model.omit
             )
             for endpoint in ENDPOINT_NAMES
         },

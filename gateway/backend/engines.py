@@ -61,8 +61,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
     {
         # Standard fields only: any engine may stand behind such an address, so its BOS is not known.
         "openai": EngineCapabilities(
-            sampling=frozenset({"stream_options.include_obfuscation"}),
-            chat_stops=OPENAI_STOPS,
+            sampling=frozenset({"stream_options.include_obfuscation"}), chat_stops=OPENAI_STOPS
         ),
         # vLLM, vllm/entrypoints/openai/completion/protocol.py; a running server was compared.
         "vllm": EngineCapabilities(
@@ -138,11 +137,7 @@ LITELLM = EngineCapabilities(
 """Any provider behind LiteLLM."""
 
 EMBEDDED = EngineCapabilities(
-    adds_bos=True,
-    bos_switch="add_special_tokens",
-    stop_token_ids=True,
-    choices=True,
-    lists=True,
+    adds_bos=True, bos_switch="add_special_tokens", stop_token_ids=True, choices=True, lists=True
 )
 """The engine in ``gateway/backend/embedded``."""
 

@@ -183,7 +183,8 @@ class ResponseStream:
         # An engine that runs past the stop is closed at once; one that noticed the stop may still send its counts.
         if self._streams and not ended:
             done = (self._cutter is not None and self._cutter.done) or (parser is not None and parser.done)
-            if done and self._has_gateway_cut(batch):
+            cut = any(isinstance(event, Finish) and event.source == "gateway" for event in batch)
+            if done and (cut or self._timeline.cut_by_gateway):
                 self._over = True
         return batch
 
@@ -195,8 +196,7 @@ class ResponseStream:
                 if event.logprobs is None:
                     self._over = True
                     self._failure = UpstreamIgnoredParameter(
-                        "the model's server ignored logprobs; scores made without them would be wrong",
-                        param="logprobs",
+                        "the model's server ignored logprobs; scores made without them would be wrong", param="logprobs"
                     )
                     return batch[:at]
                 break
@@ -214,11 +214,6 @@ class ResponseStream:
                 unfinished.remove(event.index)
             passed.append(event)
         return passed
-
-    def _has_gateway_cut(self, batch: Sequence[Event]) -> bool:
-        return self._timeline.cut_by_gateway or any(
-            isinstance(event, Finish) and event.source == "gateway" for event in batch
-        )
 
     async def _finish(self) -> Sequence[Event]:
         """The upstream has ended: what is still held. Sets the failure if a choice has no end."""

@@ -81,9 +81,5 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     if server is None:
         return None
     return Snapshot(
-        server=server,
-        models=MappingProxyType(models),
-        keys=keys,
-        revision=files.revision(),
-        notes=tuple(files.notes),
+        server=server, models=MappingProxyType(models), keys=keys, revision=files.revision(), notes=tuple(files.notes)
     )

@@ -68,11 +68,7 @@ class GatewayError(Exception):
     retryable = False
 
     def __init_subclass__(
-        cls,
-        code: str | None = None,
-        status: int | None = None,
-        type: str | None = None,
-        retryable: bool | None = None,
+        cls, code: str | None = None, status: int | None = None, type: str | None = None, retryable: bool | None = None
     ) -> None:
         """Set the facts of a class that differ from those of its base."""
         cls.code, cls.status = code or cls.code, status or cls.status

@@ -13,6 +13,5 @@ http_request    one HTTP request as the handlers see it
 metrics         /metrics
 models          /v1/models
 provenance      the x-gateway headers
-request_body    which request bodies are accepted
 state           what the handlers read: configuration, metrics, draining
 """

@@ -35,7 +35,8 @@ class App:
         """``admin``: the second listener, which serves metrics and health only."""
         server = state.stack.snapshot.server
         self._host_guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
-        self.routes: Routes = _admin_routes(state) if admin else _public_routes(state)
+        admin_routes = {**Health(state).routes, **MetricsEndpoint(state, keyed=False).routes}
+        self.routes: Routes = admin_routes if admin else _public_routes(state)
 
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request; every failure becomes an error response or closes the connection."""
@@ -90,10 +91,6 @@ def _public_routes(state: GatewayState) -> Routes:
     if server.admin is None and is_loopback(server.host):
         routes |= MetricsEndpoint(state, keyed=True).routes
     return routes
-
-
-def _admin_routes(state: GatewayState) -> Routes:
-    return {**Health(state).routes, **MetricsEndpoint(state, keyed=False).routes}
 
 
 def _report(request: HttpRequest, error: GatewayError) -> None:

@@ -29,10 +29,7 @@ class Runtime(ConfigReloader):
         self.resources = open_shared_resources(self.metrics)
         stack = assemble(snapshot, self.resources)
         self.state = GatewayState(
-            stack=stack,
-            metrics=self.metrics,
-            exposition=self.exposition,
-            started_at=self.started_at,
+            stack=stack, metrics=self.metrics, exposition=self.exposition, started_at=self.started_at
         )
         self.bound = snapshot.server
         self._prepared: Stack | None = None

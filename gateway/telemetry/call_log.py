@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from gateway.core import fast_paths
 from gateway.core.record import Record
 from gateway.telemetry.log_writer import LogWriter
 
@@ -24,7 +25,7 @@ def log_call(record: Record) -> None:
     )  # fmt: skip
     # Making a ``LogRecord`` takes most of the time of a log call; it is made only for handlers that others have added.
     handlers = CALLS.root.handlers
-    if handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
-        handlers[0].write_line(level, LINE % values)
+    if fast_paths.ENABLED and handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
+        handlers[0].fast_write(level, LINE % values)
     else:
         CALLS.log(level, LINE, *values)

@@ -45,7 +45,8 @@ def parse_object(body: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise _explain(error, body) from None
     if not isinstance(value, dict):
-        raise InvalidBody(f'the request body is a JSON {_kind(value)}; it must be an object such as {{"model": …}}')
+        kind = {list: "array", str: "string", bool: "boolean", type(None): "null"}.get(type(value), "number")
+        raise InvalidBody(f'the request body is a JSON {kind}; it must be an object such as {{"model": …}}')
     if len(value) > MAX_FIELDS:
         raise InvalidBody(f"the request has {len(value)} fields; it may have at most {MAX_FIELDS}")
     if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
@@ -125,7 +126,3 @@ def _explain(error: orjson.JSONDecodeError, body: bytes) -> Exception:
 
 def _too_deep() -> JsonTooDeep:
     return JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels")
-
-
-def _kind(value: object) -> str:
-    return {list: "array", str: "string", bool: "boolean", type(None): "null"}.get(type(value), "number")

@@ -23,45 +23,16 @@ MAX_INPUTS = 2048
 MAX_NAME = 256
 MAX_VARIABLES = 256
 
-FORBIDDEN = frozenset(
+FORBIDDEN = frozenset({
     # A client that could set these would choose the upstream, its key, its template or its answer
     # (CVE-2024-6587, CVE-2026-115918). They are refused whatever the policy says.
-    [
-        "api_base",
-        "base_url",
-        "api_key",
-        "api_version",
-        "api_type",
-        "custom_llm_provider",
-        "model_list",
-        "organization",
-        "deployment_id",
-        "extra_headers",
-        "extra_body",
-        "extra_query",
-        "headers",
-        "chat_template",
-        "chat_template_kwargs",
-        "mock_response",
-        "mock_tool_calls",
-        "fallbacks",
-        "context_window_fallbacks",
-        "metadata",
-        "litellm_params",
-        "litellm_call_id",
-        "proxy_server_request",
-        "num_retries",
-        "max_retries",
-        "timeout",
-        "force_timeout",
-        "azure",
-        "vertex_project",
-        "vertex_credentials",
-        "aws_access_key_id",
-        "aws_secret_access_key",
-        "aws_session_token",
-    ]
-)
+    "api_base", "base_url", "api_key", "api_version", "api_type", "custom_llm_provider", "model_list",
+    "organization", "deployment_id", "extra_headers", "extra_body", "extra_query", "headers", "chat_template",
+    "chat_template_kwargs", "mock_response", "mock_tool_calls", "fallbacks", "context_window_fallbacks",
+    "metadata", "litellm_params", "litellm_call_id", "proxy_server_request", "num_retries", "max_retries",
+    "timeout", "force_timeout", "azure", "vertex_project", "vertex_credentials", "aws_access_key_id",
+    "aws_secret_access_key", "aws_session_token",
+})  # fmt: skip
 
 
 def _whole_stops(value: str | list[str]) -> str | list[str]:

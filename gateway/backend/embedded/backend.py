@@ -12,14 +12,7 @@ from gateway.backend.engines import EMBEDDED
 from gateway.backend.openai.bos import bos_rule
 from gateway.backend.openai.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import (
-    ConfigError,
-    ContextLengthExceeded,
-    InvalidValue,
-    Problem,
-    RequestError,
-    UpstreamError,
-)
+from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, Problem, RequestError, UpstreamError
 from gateway.core.events import Begun, Event, Usage
 from gateway.core.exchange import Events, Exchange, RawPrompt
 from gateway.stream.batches import IteratorEvents

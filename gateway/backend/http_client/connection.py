@@ -12,13 +12,7 @@ from typing import cast
 
 import httptools
 
-from gateway.backend.http_client.response_headers import (
-    HTTP_FAULTS,
-    MAX_HEADERS,
-    MAX_LINE,
-    ResponseHeaders,
-    media_type,
-)
+from gateway.backend.http_client.response_headers import HTTP_FAULTS, MAX_HEADERS, MAX_LINE, ResponseHeaders, media_type
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
 
 MAX_FRAMING = 64 * 1024
@@ -257,7 +251,8 @@ class Connection(asyncio.Protocol):
         self.is_closed = True
         if self.response_complete:
             return
-        if self.status and error is None and not self._failure and not self._is_delimited():
+        delimited = self.status in BODILESS or (self.status != 0 and self._read_headers().is_delimited)
+        if self.status and error is None and not self._failure and not delimited:
             self.response_complete = True  # a body without a length ends with its connection (HTTP/1.0)
             self._wake()
         elif self.response_begun and not self.status and error is None:
@@ -265,10 +260,6 @@ class Connection(asyncio.Protocol):
         else:
             inside = " inside its answer" if self.status else ""
             self._fail(UpstreamDisconnected(CLOSED + inside))
-
-    def _is_delimited(self) -> bool:
-        """The end of the body is known without the end of the connection."""
-        return self.status in BODILESS or self._read_headers().is_delimited
 
     def _head_complete(self) -> bool:
         """Set ``status`` when the headers are complete; False if the status or the headers are invalid."""

@@ -46,8 +46,9 @@ class CompletionsBackend(OpenAIBackend):
         capabilities = self.capabilities
         if not prompts:
             raise UnsupportedParameter("this model's target takes a prompt, not messages", param="messages")
-        if capabilities.missing:
-            self._refuse_ignored(exchange)
+        for name in sorted(capabilities.missing & exchange.params.keys()):
+            if not HAS_NO_EFFECT[name](exchange.params[name]):
+                raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)
         if not capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in prompts):
             raise UnsupportedParameter("this model's engine takes strings only, not token ids", param="prompt")
         rule = bos_rule(exchange, capabilities.bos_switch, self._adds_bos)
@@ -58,8 +59,3 @@ class CompletionsBackend(OpenAIBackend):
         if exchange.keep_special and SKIP_SPECIAL in self._known:
             body.setdefault(SKIP_SPECIAL, False)  # tool calls may be written in special tokens
         return body, rule.notices + unverified_notice(exchange, self._known)
-
-    def _refuse_ignored(self, exchange: Exchange) -> None:
-        for name in sorted(self.capabilities.missing & exchange.params.keys()):
-            if not HAS_NO_EFFECT[name](exchange.params[name]):
-                raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)

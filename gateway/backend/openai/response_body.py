@@ -162,12 +162,7 @@ class BodyEvents(UpstreamRequest):
     def _read_json(self, body: bytes) -> list[Event]:
         """The events of a response that is not a stream; an incomplete one has none."""
         reader = ChunkReader(
-            self._format,
-            self._target,
-            self._choices,
-            self._notices,
-            self._endpoint.private,
-            UpstreamInvalidResponse,
+            self._format, self._target, self._choices, self._notices, self._endpoint.private, UpstreamInvalidResponse
         )
         events = reader.read(parse_json(body), surrogates=maybe_lone(body))
         if not reader.has_choices:

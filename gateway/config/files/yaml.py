@@ -31,9 +31,7 @@ Path = tuple[str | int, ...]
 
 # At most 18 digits: longer digit strings are digests or ids, which are text.
 INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
-FLOAT = re.compile(
-    r"[-+]?(?:(?:0|[1-9][0-9]*)?\.[0-9]+(?:[eE][-+]?[0-9]{1,3})?|(?:0|[1-9][0-9]*)[eE][-+]?[0-9]{1,3})",
-)
+FLOAT = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)?\.[0-9]+(?:[eE][-+]?[0-9]{1,3})?|(?:0|[1-9][0-9]*)[eE][-+]?[0-9]{1,3})")
 WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),

@@ -9,14 +9,20 @@ from typing import Any, NoReturn
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.core.errors import GatewayError, InvalidValue, Overloaded, drop_tracebacks
+from gateway.core.errors import (
+    GatewayError,
+    InvalidValue,
+    Overloaded,
+    UnsupportedEncoding,
+    UnsupportedMediaType,
+    drop_tracebacks,
+)
 from gateway.edge.authorize import authenticate, authorized_route
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
 from gateway.edge.endpoints.table import Endpoint
 from gateway.edge.error_response import error_event, send_error
-from gateway.edge.http_request import HttpRequest
-from gateway.edge.request_body import check_body_headers
+from gateway.edge.http_request import HttpRequest, body_too_large
 from gateway.edge.state import GatewayState
 from gateway.telemetry.call_log import log_call
 from gateway.wire.error_object import quoted
@@ -29,6 +35,8 @@ CLIENT_CLOSED_REQUEST = 499
 
 LONG_BODY = 1024 * 1024
 """Bytes of a body that may take tens of milliseconds to parse, and as long again to check."""
+
+UTF_8 = ("utf-8", "utf8")
 
 
 class CallHandler:
@@ -84,7 +92,7 @@ class CallHandler:
         stack = self._state.stack
         key = authenticate(stack, request)
         limit = stack.snapshot.server.max_body
-        check_body_headers(request, limit)
+        _check_body_headers(request, limit)
         raw = request.buffered_body
         if raw is None or len(raw) > limit:
             raw = await request.body(limit)
@@ -140,3 +148,23 @@ def _name_model(body: dict[str, Any], model: str) -> None:
         body["model"] = model
     if body["model"] != model:
         raise InvalidValue(f"the path names model {quoted(model)}, the body another; name one of them", param="model")
+
+
+def _check_body_headers(request: HttpRequest, limit: int) -> None:
+    """Refuse a body that is declared as something other than plain JSON, or as larger than ``limit`` bytes."""
+    headers = request.headers
+    if headers.get(b"content-type") != b"application/json":
+        _check_content_type(request.header("content-type"))
+    if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
+        raise UnsupportedEncoding("the request body is compressed; send it without content-encoding")
+    length = headers.get(b"content-length", b"") if request.buffered_body is None else b""
+    if length.isdigit() and int(length) > limit:
+        raise body_too_large(limit)
+
+
+def _check_content_type(declared: str | None) -> None:
+    media_type, *parameters = (declared or "").lower().split(";")
+    pairs = [parameter.partition("=") for parameter in parameters]
+    charsets = [value.strip().strip('"') for name, _, value in pairs if name.strip() == "charset"]
+    if media_type.strip() != "application/json" or any(charset not in UTF_8 for charset in charsets):
+        raise UnsupportedMediaType("send the request body as content-type: application/json, in UTF-8")

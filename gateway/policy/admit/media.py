@@ -172,8 +172,7 @@ def refuse_unsafe_address(url: str, where: str) -> None:
         )
     if _is_local(found[1].strip("[]")):
         raise MediaNotAllowed(
-            f"{where} names a host of a local network; send the media as a data: URI, or use a public host",
-            param=where,
+            f"{where} names a host of a local network; send the media as a data: URI, or use a public host", param=where
         )
 
 

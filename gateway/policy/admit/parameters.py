@@ -187,7 +187,8 @@ class ParameterPolicy:
             for alias in aliases:
                 value = params.get(alias)
                 if isinstance(value, int | float) and not isinstance(value, bool) and value > bound:
-                    params[alias] = _like(value, bound)
+                    # A whole bound for a whole number: servers refuse ``max_tokens: 4096.0``.
+                    params[alias] = int(bound) if isinstance(value, int) and bound == int(bound) else bound
                     notices.append(Notice("clamped_parameter", f"{alias}={params[alias]}"))
         for name, value, aliases, notice in self._forced:
             given = {alias: params.pop(alias) for alias in aliases if alias in params}
@@ -296,8 +297,3 @@ def _applicable(endpoint: EndpointName, values: Mapping[str, Any]) -> list[tuple
 
 def _aliases(name: str) -> tuple[str, ...]:
     return LIMITS if name in LIMITS else (name,)
-
-
-def _like(value: float, bound: float) -> float:
-    """A whole bound for a whole number: servers refuse ``max_tokens: 4096.0``."""
-    return int(bound) if isinstance(value, int) and bound == int(bound) else bound

@@ -12,14 +12,7 @@ from dataclasses import dataclass
 
 from gateway.core.prompt import Segment, Segments
 from gateway.template.lazyllm.assembly import Turn
-from gateway.template.lazyllm.instruction import (
-    PREAMBLE_PLACE,
-    SLOT,
-    TOOL_NAMES,
-    USER_BEGINS,
-    USER_ENDS,
-    with_preamble,
-)
+from gateway.template.lazyllm.instruction import PREAMBLE_PLACE, SLOT, TOOL_NAMES, USER_BEGINS, USER_ENDS, with_preamble
 from gateway.template.lazyllm.segments import template_text, text_of
 from gateway.template.lazyllm.tokens import SpecialTokens
 

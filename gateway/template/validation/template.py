@@ -28,30 +28,21 @@ KEYS = {
 }
 
 
-def _alone(name: str) -> bytes | None:
-    """``fetch`` for a template that is not from a file."""
-    return None
-
-
-def _empty(name: str) -> tuple[str, ...]:
-    """``names`` for a template that is not from a file."""
-    return ()
-
-
 def parse_spec(
     raw: Mapping[str, Any],
     *,
     name: str,
     digest: str = "",
     generates: bool = True,
-    fetch: Fetch = _alone,
-    names: Names = _empty,
+    fetch: Fetch = lambda name: None,
+    names: Names = lambda name: (),
 ) -> TemplateSpec:
     """The file's keys, checked and frozen. Raises SpecError with every problem found.
 
     ``generates``: False for a template that only shows complete conversations. Then no role needs to generate, and the
     round may be missing, which means no meta template at all.
-    ``fetch`` reads a file beside the template's, ``names`` lists a folder there, for kinds that name another file.
+    ``fetch`` reads a file beside the template's, ``names`` lists a folder there, for kinds that name another file; by
+    default there is none.
     """
     problems = Problems()
     keys = problems.mapping(raw, ())
