@@ -76,11 +76,12 @@ def compare_templates(options: Namespace, snapshot: Snapshot | None) -> Comparis
         ]
     except UnsupportedParameter as error:
         raise CommandError(error.message) from None
+    quoted_bos = f'"{bos_token}"' if bos_token else "text not known"
     return Comparison(
         ours=f"{model.name} ({_identity(spec)})" if configured is not None else _identity(spec),
         reference=reference.name,
         engine=reference.engine,
-        bos=f"{_quoted(bos_token)}; ours: {describe_bos(spec.bos, engine_bos)}; "
+        bos=f"{quoted_bos}; ours: {describe_bos(spec.bos, engine_bos)}; "
         f"reference: {describe_bos(reference.bos, engine_bos)}",
         tokenizer=tokenizer,
         results=compare(
@@ -114,10 +115,6 @@ def _relative(path: Path) -> str:
 
 def _identity(spec: TemplateSpec) -> str:
     return f"{spec.name}@sha256:{spec.digest}"
-
-
-def _quoted(bos_token: str) -> str:
-    return f'"{bos_token}"' if bos_token else "text not known"
 
 
 # ---------------------------------------------------------------- the reference

@@ -36,8 +36,7 @@ def check_open_turn(dialogue: Dialogue) -> None:
     refuse_variables(dialogue)
     if dialogue.options.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
         raise InvalidValue(
-            "continue_final_message needs an assistant message at the end",
-            param="continue_final_message",
+            "continue_final_message needs an assistant message at the end", param="continue_final_message"
         )
 
 

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from gateway.core.errors import RoleNotSupported
 from gateway.template.spec import RoleSpec, TemplateSpec
 
-STANDARD_ROLES: Mapping[str, str] = {
-    "system": "SYSTEM",
-    "developer": "SYSTEM",
-    "user": "HUMAN",
-    "assistant": "BOT",
-}
+STANDARD_ROLES: Mapping[str, str] = {"system": "SYSTEM", "developer": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
 SYSTEM = "SYSTEM"
 FALLBACKS: Mapping[str, str] = {SYSTEM: "HUMAN"}
 """Only SYSTEM has a fallback, as the datasets of OpenCompass write it."""

@@ -125,8 +125,7 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
     arguments = _object(text) if isinstance(text, str) else None
     if arguments is None:
         raise InvalidValue(
-            f"{param}.function.arguments must be a string that holds a JSON object",
-            param=f"{param}.function.arguments",
+            f"{param}.function.arguments must be a string that holds a JSON object", param=f"{param}.function.arguments"
         )
     id_ = raw.get("id")
     return ToolCall(name, arguments, id_ if isinstance(id_, str) else "")

@@ -114,14 +114,12 @@ class _Placeholders:
             return value if is_compared else self._replace_text(value, origin, role)
         if isinstance(value, Mapping):
             # Placeholders are numbered in the order of the keys, so that sorted keys keep their order.
-            keys = {name: self._replace_key(name, origin, role) for name in sorted(value)}
+            names, known = sorted(value), self._keys
+            keys = {name: name if name in known else self._replace_text(name, origin, role) for name in names}
             return {keys[name]: self._replace(inner, origin, role, name) for name, inner in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._replace(inner, origin, role, key) for inner in value]
         return value
-
-    def _replace_key(self, name: str, origin: str, role: str) -> str:
-        return name if name in self._keys else self._replace_text(name, origin, role)
 
     def _replace_text(self, text: str, origin: str, role: str) -> str:
         parts: list[str] = []

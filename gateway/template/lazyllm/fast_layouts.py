@@ -118,8 +118,10 @@ class FastLayouts:
             elif segment.scaffold or segment.origin == "tools":
                 words[-1] += segment.text
                 continue
-            elif place > 1 and _is_folded(segment) and _may_join(*segments[place - 2 : place]):
-                return None
+            elif place > 1 and _is_folded(segment) and segments[place - 1].text == "\n":
+                value = segments[place - 2]
+                if not (value.scaffold or value.origin == "tools" or _is_folded(value)):
+                    return None  # a line break is added behind a slot's value, unless the value ends with one
             words.append("")
             gaps.append(segment.origin)
         if not words[0]:  # leading line breaks are stripped, also those of a message
@@ -129,8 +131,3 @@ class FastLayouts:
 
 def _is_folded(segment: Segment) -> bool:
     return segment.role == "system" and segment.origin.startswith("messages")
-
-
-def _may_join(value: Segment, separator: Segment) -> bool:
-    """True for a slot's value before a folded system message: a line break is added unless the value ends with one."""
-    return not value.scaffold and value.origin != "tools" and not _is_folded(value) and separator.text == "\n"

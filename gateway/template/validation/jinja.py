@@ -37,10 +37,7 @@ FIXED_DAY = "2024-07-26"
 """The day of ``strftime_now`` unless the file sets ``clock``: the one that common templates fall back to."""
 NOW = "now"
 
-PROBES = (
-    (Message("user", "x"),),
-    (Message("system", "x"), Message("user", "x")),
-)
+PROBES = ((Message("user", "x"),), (Message("system", "x"), Message("user", "x")))
 """Conversations that nearly every template accepts."""
 
 
