@@ -79,10 +79,10 @@ def test_a_lazyllm_error_counts_by_its_words_unless_they_are_the_interpreters(tm
     file.write_text("\n".join(json.dumps(case) for case in cases), encoding="utf-8")
     assert conformance(str(file)).stdout.splitlines() == [
         "prompter 3/5",
-        "online 0/1 not built",
+        "online 0/1 not implemented",
         "FAILED prompter other-words",
         "FAILED prompter other-class",
-        "NOT BUILT online later",
+        "NOT IMPLEMENTED online later",
         "total 3/6",
     ]
 
@@ -112,7 +112,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         "extract_role_pred 2/6",
-        "fewshot 0/1 not built",
+        "fewshot 0/1 not implemented",
         "FAILED extract_role_pred wrong",
         '  expected {"result": "y", "type": "str"}',
         '  got      {"result": "x", "type": "str"}',
@@ -125,7 +125,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
         "FAILED extract_role_pred bad-case",
         '  expected {"result": "x", "type": "str"}',
         """  got      {"crash": "KeyError('text')"}""",
-        "NOT BUILT fewshot later",
+        "NOT IMPLEMENTED fewshot later",
         "total 2/7",
     ]
 
