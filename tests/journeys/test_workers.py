@@ -384,7 +384,7 @@ def test_workers_exit_when_the_supervisor_dies(tmp_path: Path) -> None:
         assert len(pids) == 2
         process.signal(signal.SIGKILL)
         assert eventually(lambda: not any(alive(pid) for pid in pids)), process.log
-        assert not process.accepts()
+        assert eventually(lambda: not process.accepts())
 
 
 RIG = """\
