@@ -59,8 +59,8 @@ class Library:
         """Return the file of a name: first beside ``gateway.yaml``, then among the shipped files."""
         if not FILE_NAME.fullmatch(name):
             add_problem(
-                f"{quote(name)} is not a {NOUN[folder]} name: a file in {folder}/ without its .yaml, "
-                'of lower-case letters, digits, ".", "_" and "-"'
+                f"{quote(name)} is not a {NOUN[folder]} name; write the name of a file in {folder}/ without its .yaml: "
+                'lower-case letters, digits, ".", "_" and "-"'
             )
             return None
         bases = (self.files.home / folder, shipped_folder(folder))

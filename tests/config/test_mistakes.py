@@ -50,8 +50,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a template given as a path": (
         gateway(template="../secrets/plain"),
         [
-            'gateway.yaml:3 models.demo.template: "../secrets/plain" is not a template name: a file in meta_templates/ '
-            'without its .yaml, of lower-case letters, digits, ".", "_" and "-"'
+            'gateway.yaml:3 models.demo.template: "../secrets/plain" is not a template name; write the name of a file '
+            'in meta_templates/ without its .yaml: lower-case letters, digits, ".", "_" and "-"'
         ],
     ),
     "a keys file that is not there": (
@@ -74,7 +74,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(target='speaks: completions, base_url: "http://127.0.0.1:1/v1"'),
         [
             'gateway.yaml:5 models.demo.targets[0].base_url: unknown key (did you mean "url"?)',
-            "gateway.yaml:5 models.demo.targets[0].url: is missing: speaks: completions needs it. "
+            "gateway.yaml:5 models.demo.targets[0].url: is missing; a completions target needs it. "
             "The base address up to and including `/v1`.",
         ],
     ),
@@ -234,15 +234,15 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a target without an address": (
         gateway(target="speaks: completions"),
         [
-            "gateway.yaml:5 models.demo.targets[0].url: is missing: speaks: completions needs it. "
+            "gateway.yaml:5 models.demo.targets[0].url: is missing; a completions target needs it. "
             "The base address up to and including `/v1`."
         ],
     ),
     "an embedded model with an address": (
         gateway(target='speaks: embedded, path: ".", url: "http://127.0.0.1:1/v1"'),
         [
-            "gateway.yaml:5 models.demo.targets[0].url: is for speaks: completions or chat or litellm, "
-            "not for embedded; remove it"
+            "gateway.yaml:5 models.demo.targets[0].url: is a setting of completions or chat or litellm targets, "
+            "not of embedded; remove it"
         ],
     ),
     "an embedded model that is not there": (
@@ -255,14 +255,14 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a scripted model without its script": (
         gateway(target="speaks: scripted"),
         [
-            "gateway.yaml:5 models.demo.targets[0].script: is missing: speaks: scripted needs it. "
+            "gateway.yaml:5 models.demo.targets[0].script: is missing; a scripted target needs it. "
             "The script to play, for `scripted`; relative to the file that names it."
         ],
     ),
     "a provider without a model": (
         gateway(template="chat", target="speaks: litellm"),
         [
-            "gateway.yaml:5 models.demo.targets[0].model: is missing: speaks: litellm needs it. "
+            "gateway.yaml:5 models.demo.targets[0].model: is missing; a litellm target needs it. "
             "The model's name at the target: `provider/model` for `litellm`; the default for others is the name here."
         ],
     ),
@@ -335,29 +335,29 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "options that nothing reads": (
         {**gateway(target="speaks: scripted, script: play.yaml, options: {a: 1}"), "play.yaml": "[]"},
         [
-            "gateway.yaml:5 models.demo.targets[0].options: is for speaks: litellm or embedded, "
-            "not for scripted; remove it"
+            "gateway.yaml:5 models.demo.targets[0].options: is a setting of litellm or embedded targets, "
+            "not of scripted; remove it"
         ],
     ),
     "a BOS of a script": (
         {**gateway(target="speaks: scripted, script: play.yaml, adds_bos: true"), "play.yaml": "[]"},
         [
-            "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
-            "not for scripted; remove it"
+            "gateway.yaml:5 models.demo.targets[0].adds_bos: is a setting of completions or embedded targets, "
+            "not of scripted; remove it"
         ],
     ),
     "a BOS of messages": (
         gateway(template="chat", target='speaks: chat, url: "http://127.0.0.1:1/v1", adds_bos: true'),
         [
-            "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
-            "not for chat; remove it"
+            "gateway.yaml:5 models.demo.targets[0].adds_bos: is a setting of completions or embedded targets, "
+            "not of chat; remove it"
         ],
     ),
     "a BOS of a provider": (
         gateway(template="chat", target="speaks: litellm, model: a/b, adds_bos: false"),
         [
-            "gateway.yaml:5 models.demo.targets[0].adds_bos: is for speaks: completions or embedded, "
-            "not for litellm; remove it"
+            "gateway.yaml:5 models.demo.targets[0].adds_bos: is a setting of completions or embedded targets, "
+            "not of litellm; remove it"
         ],
     ),
     "a variable that is not set": (

@@ -68,9 +68,11 @@ class TargetEntry:
             given = self._document.has((*self._path, setting))
             if given and setting not in kind.settings:
                 takers = [row.name for row in BACKEND_KINDS.values() if setting in row.settings]
-                self.add_problem(setting, f"is for speaks: {' or '.join(takers)}, not for {kind.name}; remove it")
+                self.add_problem(
+                    setting, f"is a setting of {' or '.join(takers)} targets, not of {kind.name}; remove it"
+                )
             if not given and setting in kind.required:
-                self.add_problem(setting, f"is missing: speaks: {kind.name} needs it. {DESCRIPTIONS[setting]}")
+                self.add_problem(setting, f"is missing; a {kind.name} target needs it. {DESCRIPTIONS[setting]}")
         for option in self._values["options"] or ():
             if option in NOT_OPTIONS:
                 self.add_problem("options", f"{option} is not allowed here: write {NOT_OPTIONS[option]} beside speaks")
