@@ -1,4 +1,4 @@
-"""Backends: how each kind of target is called. A kind is one file or package here and one row in ``kinds``.
+"""Backends: how each kind of target is called. Each kind has one file or package here, and one row in ``kinds``.
 
 kinds         the factory of each kind
 engines       the capabilities of each family of engines

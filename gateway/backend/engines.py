@@ -1,4 +1,4 @@
-"""Capabilities of each kind of engine: one row each, read by the backends and by ``gateway check``."""
+"""Capabilities of each kind of engine, one row for each. The backends and ``gateway check`` read the rows."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ class EngineCapabilities:
     """The differences of one family of servers from OpenAI's API."""
 
     adds_bos: bool | None = None
-    """It puts a BOS before a string prompt. None: not known."""
+    """The engine puts a BOS before a string prompt. None: not known."""
     bos_switch: str | None = None
-    """The body field that turns its BOS off and on; None: it has none."""
+    """The body field that turns the engine's BOS off and on; None: the engine has no such field."""
     stop_token_ids: bool = False
-    """It stops at the token ids in ``stop_token_ids``."""
+    """The engine stops at the token ids in ``stop_token_ids``."""
     choices: bool | None = None
     """``/completions`` returns ``n`` choices. None: not known."""
     lists: bool | None = None
-    """It accepts a list of prompts in one call. None: not known."""
+    """The engine accepts a list of prompts in one call. None: not known."""
     token_prompts: bool = True
-    """It accepts token ids in place of strings."""
+    """The engine accepts token ids in place of strings."""
     streamed_choices: bool = True
-    """Streams carry ``n`` choices, as whole answers do."""
+    """Streams have ``n`` choices, as whole answers do."""
     missing: frozenset[str] = frozenset()
-    """OpenAI's completions fields that it ignores without an error."""
+    """OpenAI's completions fields that the engine ignores without an error."""
     explicit: Mapping[str, Any] | None = EMPTY_MAPPING
-    """Its own sampling fields with the values that mean OpenAI's defaults, because a model's files may set others.
-    A field that is None is left out. None in place of the mapping: the provider's defaults stay."""
+    """The engine's sampling fields with the values that mean OpenAI's defaults, because a model's files may set other
+    values. A field that is None is left out. None in place of the mapping: the provider's defaults are used."""
     sampling: frozenset[str] = frozenset()
-    """Fields beyond OpenAI's that it understands."""
+    """Fields that are not in OpenAI's API and that the engine understands."""
     chat: frozenset[str] = frozenset()
-    """Further fields that only its chat endpoint understands."""
+    """Further fields that only the engine's chat endpoint understands."""
     renders: bool = False
-    """Its chat endpoint takes ``chat_template_kwargs``, and its ``/tokenize`` returns the number of tokens of a prompt
+    """The chat endpoint accepts ``chat_template_kwargs``, and ``/tokenize`` returns the number of tokens of a prompt
     and the length of the context."""
     media_addresses: bool = True
-    """Addresses of media in messages reach the server, which fetches them."""
+    """Addresses of media in messages reach the server, which fetches the media."""
     chat_stops: int | None = None
-    """The number of stop strings that its chat endpoint accepts; None: no limit."""
+    """The number of stop strings that the engine's chat endpoint accepts; None: no limit."""
 
 
 ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
     {
-        # Standard fields only: any engine may stand behind such an address, so its BOS is not known.
+        # Standard fields only: the address may belong to any engine, so the BOS is not known.
         "openai": EngineCapabilities(
             sampling=frozenset({"stream_options.include_obfuscation"}), chat_stops=OPENAI_STOPS
         ),
@@ -99,8 +99,8 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             chat=words("chat_template_kwargs continue_final_message separate_reasoning stream_reasoning"),
             renders=True,
         ),
-        # llama.cpp and llama-cpp-python. The latter, as observed: it ignores n and include_usage and answers 500
-        # to lists of prompts; a string always gets the BOS that the model's metadata ask for.
+        # llama.cpp and llama-cpp-python. llama-cpp-python was observed to ignore n and include_usage and to answer 500
+        # to lists of prompts. A string always gets the BOS that the model's metadata ask for.
         "llamacpp": EngineCapabilities(
             adds_bos=True,
             choices=False,
@@ -121,7 +121,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             lists=True,
             token_prompts=False,
             missing=frozenset({"best_of", "echo", "logit_bias", "logprobs", "presence_penalty"}),
-            # It refuses top_p=1 and ignores presence_penalty: OpenAI's defaults are expressed by leaving them out.
+            # TGI refuses top_p=1 and ignores presence_penalty, so OpenAI's defaults are expressed by leaving both out.
             explicit=MappingProxyType({"top_p": None, "presence_penalty": None, "repetition_penalty": 1.0}),
             sampling=frozenset({"repetition_penalty"}),
         ),
@@ -129,7 +129,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
 )
 
 LITELLM = EngineCapabilities(
-    # choices: known when the provider is, see LiteLLMBackend
+    # choices depends on the provider, see LiteLLMBackend
     token_prompts=False,
     streamed_choices=False,  # LiteLLM's stream wrapper keeps the finish reason of one choice only
     explicit=None,

@@ -1,4 +1,4 @@
-"""The factory of each kind of backend: one row each.
+"""The factory of each kind of backend, one row for each kind.
 
 The settings of each kind are in ``gateway/config/schema/backend_kinds.py``.
 """
@@ -18,7 +18,7 @@ from gateway.backend.scripted import ScriptedBackend
 from gateway.config.snapshot import TargetSpec
 
 TargetBackend = CompletionsBackend | ChatBackend | LiteLLMBackend | EmbeddedBackend | ScriptedBackend
-"""The backend of one target; each has the ``capabilities`` of its engine."""
+"""The backend of one target, with the ``capabilities`` of the target's engine."""
 
 BackendFactory = Callable[[TargetSpec, HttpClient, EngineCache, float], TargetBackend]
 """(target, HTTP client, loaded models, connect timeout in seconds) → backend. Raises ``ConfigError``."""
@@ -32,4 +32,4 @@ BACKEND_FACTORIES: Mapping[str, BackendFactory] = MappingProxyType(
         "scripted": lambda target, client, engines, timeout: ScriptedBackend.from_target(target),
     }
 )
-"""Value of ``speaks`` → its factory."""
+"""Value of ``speaks`` → factory."""

@@ -45,7 +45,7 @@ ERRORS = {kind.code: kind for kind in _errors(GatewayError) if kind is not Confi
 """Code → error."""
 
 Action = Event | float | GatewayError
-"""An event; seconds to pause; an error that ends the script."""
+"""An event, a number of seconds to pause, or an error that ends the script."""
 
 
 def _error(code: str) -> GatewayError:
@@ -65,11 +65,11 @@ STEPS: Mapping[str, tuple[type | UnionType, Callable[[Any, int], Action]]] = {
     "pause": (int | float, lambda seconds, index: float(seconds)),
     "error": (str, lambda code, index: _error(code)),
 }
-"""Key of a step → the type of its value, and the action for it and the step's index."""
+"""Key of a step → (type of the value, function from the value and the step's choice index to the action)."""
 
 
 class ScriptedBackend:
-    """Plays ``scripts`` in turn, one for each exchange; the last one repeats."""
+    """Plays ``scripts`` in turn, one script for each exchange. The last script repeats."""
 
     capabilities = ENGINES["openai"]
 

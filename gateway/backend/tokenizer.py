@@ -9,11 +9,11 @@ from typing import Any
 from gateway.core.errors import ConfigError, InvalidUnicode, Problem
 
 MIN_THREADED = 8_000
-"""Characters from which a text is tokenized in a thread: a few milliseconds of work."""
+"""A text of at least this many characters is tokenized in a thread, because this takes a few milliseconds."""
 
 
 class Tokenizer:
-    """A ``tokenizer.json``, or the folder that holds one; needs the optional package ``tokenizers``."""
+    """The tokenizer in a file ``tokenizer.json``, or in its folder. Needs the optional package ``tokenizers``."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
@@ -25,7 +25,7 @@ class Tokenizer:
         except ModuleNotFoundError:
             message = "a tokenizer needs a package: pip install 'meta-gateway[embedded]'"
             raise ConfigError((Problem(str(path), 0, "tokenizer", message),)) from None
-        except Exception as error:  # tokenizers raises bare exceptions, for a missing file as for a broken one
+        except Exception as error:  # tokenizers raises plain exceptions, for a missing and for an invalid file
             message = f"cannot be read as a tokenizer.json: {error}"
             raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None
 
@@ -47,7 +47,7 @@ class Tokenizer:
 
 
 async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:
-    """The token ids of a text; ``special``: with those that the tokenizer adds. Does not block the event loop."""
+    """The token ids of a text; ``special``: with the tokens that the tokenizer adds. Does not block the event loop."""
     if len(text) < MIN_THREADED:
         return tokenizer.tokenize(text, special)
     return await asyncio.to_thread(tokenizer.tokenize, text, special)

@@ -1,7 +1,7 @@
 """Values that cross packages, and errors.
 
 ``call``         a client's request, parsed
-``dialogue``     its conversation
+``dialogue``     the conversation of a request
 ``answer_markers``  the markers of reasoning and tool calls, and the names of the formats
 ``prompt``       what a template renders: segments, stops, notices
 ``exchange``     the request to a backend; the protocols ``Backend`` and ``Events``; the log of attempts

@@ -15,7 +15,7 @@ ReasoningField = Literal["reasoning_content", "reasoning"]
 
 @dataclass(frozen=True, slots=True)
 class ToolTokens:
-    """The texts around a call in the format ``lazyllm``; all empty: each call is a line."""
+    """The texts around a tool call in the format ``lazyllm``. If all are empty, each call is one line."""
 
     start: str = ""
     args: str = ""
@@ -29,7 +29,7 @@ class Thinking:
     begin: NonEmpty
     end: NonEmpty
     open: bool | Literal["auto"] = False
-    """True: the prompt ends inside the reasoning; ``auto``, in template files: only a prompt that ends with ``begin``
-    does."""
+    """True: every prompt ends inside the reasoning. ``auto`` (in template files only): a prompt ends inside the
+    reasoning only if the prompt ends with ``begin``."""
     fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
     """The answer's keys for the reasoning."""

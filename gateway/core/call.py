@@ -35,7 +35,7 @@ class Call:
     stops: tuple[str, ...] = ()
     stream: bool = False
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Its keys except ``include_usage``."""
+    """The keys of the client's ``stream_options`` except ``include_usage``."""
     include_usage: bool = False
     explain: bool = False
-    """The response's body must hold the provenance, prompt included, under ``gateway``."""
+    """True: the response body must have the provenance and the prompt under the key ``gateway``."""

@@ -46,15 +46,15 @@ class Message:
     text: str
     """The content as one string: text parts joined with nothing between, ``""`` for null."""
     parts: tuple[Part, ...] = ()
-    """Set when the content was a list; empty when it was a string or null."""
+    """The parts of a content that is a list; empty if the content was a string or null."""
     raw: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The message as received, for targets that receive messages unchanged."""
 
 
 class PlainMessages(Sequence[Message]):
-    """Messages of a role and a text only, in columns, which renderers may read and must not change.
+    """Messages that have only a role and a text, stored in columns. Renderers may read the columns but not change them.
 
-    A sequence of ``Message``, all of which are created on the first access to one.
+    The first access to a message creates all ``Message`` objects.
     """
 
     __slots__ = ("_made", "raws", "roles", "texts")
@@ -98,13 +98,13 @@ class PlainMessages(Sequence[Message]):
 
 
 ROLES = {role: role for role in ("system", "user", "assistant", "developer")}
-"""The usual roles, each one shared object, so that comparing columns of roles compares identities."""
+"""The usual roles. Each is one shared string object, so that comparing columns of roles compares identities."""
 
 
 def plain_messages(raws: list[Any]) -> PlainMessages | None:
-    """The messages, if each is an object of a usual role and a text and nothing else; otherwise None.
+    """The messages in columns, if each is an object with only a usual role and a text; otherwise None.
 
-    A fast path: with fast paths off always None.
+    This is a fast path. With fast paths off, the result is always None.
     """
     if not fast_paths.ENABLED:
         return None
@@ -126,16 +126,16 @@ class RenderOptions:
     """Options of a request that affect its prompt."""
 
     continue_final: bool = False
-    """True: the last message is an unfinished assistant turn to be continued."""
+    """True: the last message is an unfinished assistant turn, which the model continues."""
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
-    """As the client sent it; ``template/tools.py`` parses it."""
+    """The value as the client sent it; ``template/tools.py`` parses the value."""
     parallel_calls: bool = True
-    """False: the answer may hold one tool call at most."""
+    """False: the answer may have one tool call at most."""
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Values for a template's slots (``gateway: {variables: …}``); a template without slots refuses them."""
     template_kwargs: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """``chat_template_kwargs`` of the request; a template that takes no variables refuses them."""
+    """``chat_template_kwargs`` of the request; a template without variables refuses them."""
 
 
 DEFAULT_OPTIONS = RenderOptions()

@@ -50,7 +50,7 @@ GatewayError                          500 internal_error
 └── ConfigError                       a file an operator wrote; never reaches a client
 
 Status, code, type and ``retryable`` are facts of the class. ``retryable`` means that another attempt, before the first
-event, may help (``docs/spec/reliability.md`` 4.1). Messages never hold client text beyond a short, escaped name, nor an
+event, may help (``docs/spec/reliability.md`` 4.1). Messages never have client text beyond a short, escaped name, nor an
 upstream's body, address or key.
 """
 
@@ -60,7 +60,7 @@ from dataclasses import dataclass
 
 
 class GatewayError(Exception):
-    """Base of all errors; itself an internal error of the gateway."""
+    """Base class of all errors. The base class itself is for internal errors of the gateway."""
 
     status = 500
     code = "internal_error"
@@ -70,7 +70,7 @@ class GatewayError(Exception):
     def __init_subclass__(
         cls, code: str | None = None, status: int | None = None, type: str | None = None, retryable: bool | None = None
     ) -> None:
-        """Set the facts of a class that differ from those of its base."""
+        """Set the class attributes in which an error class differs from its base class."""
         cls.code, cls.status = code or cls.code, status or cls.status
         cls.type = type or cls.type
         cls.retryable = cls.retryable if retryable is None else retryable
@@ -86,10 +86,10 @@ class GatewayError(Exception):
 
 
 def drop_tracebacks(error: BaseException) -> None:
-    """Release the frames of a handled error and of the errors it replaced.
+    """Release the frames of a handled error and of the errors that it replaced.
 
-    The frames refer to objects that refer to the error (a failed connection): a reference cycle, which would keep the
-    call's memory until the garbage collector runs.
+    The frames refer to objects that refer to the error, such as a failed connection. This reference cycle would keep
+    the call's memory until the garbage collector runs.
     """
     one: BaseException | None = error
     while one is not None:
@@ -165,11 +165,11 @@ class InvalidApiKey(RequestError, status=401, code="invalid_api_key", type="auth
 
 
 class ModelNotFound(RequestError, status=404, code="model_not_found"):
-    """No such model in the configuration, or not for this key."""
+    """The configuration has no such model, or the client's API key may not use the model."""
 
 
 class RouteNotFound(RequestError, status=404, code="route_not_found"):
-    """No such path."""
+    """The gateway has no such path."""
 
 
 class MethodNotAllowed(RequestError, status=405, code="method_not_allowed"):
@@ -204,11 +204,11 @@ class Overloaded(GatewayError, status=503, code="overloaded", retryable=True):
 
 
 class ServerDraining(Overloaded, code="server_draining", retryable=False):
-    """The end of the drain cut this call off; a call refused while draining gets ``overloaded``."""
+    """The gateway shut down before this call was finished. A call refused during the shutdown gets ``overloaded``."""
 
 
 class TemplateError(GatewayError, code="template_error"):
-    """A template, or a prompt handed to a parser, breaks the template rules (``docs/spec/opencompass.md``)."""
+    """A template, or a prompt given to a parser, breaks the template rules (``docs/spec/opencompass.md``)."""
 
 
 # ---------------------------------------------------------------- the model's server
@@ -230,7 +230,7 @@ class UpstreamDisconnected(UpstreamError, code="upstream_disconnected"):
     """The connection closed in the middle of the exchange."""
 
     stale = False
-    """True: a reused connection, which the server had closed before it can have read the request."""
+    """True: the connection was reused, and the server closed the connection before it can have read the request."""
 
 
 class UpstreamInvalidResponse(UpstreamError, code="upstream_invalid_response"):
@@ -262,7 +262,7 @@ class UpstreamModelMissing(UpstreamError, code="upstream_model_missing", retryab
 
 
 class UpstreamQuotaExhausted(UpstreamError, code="upstream_quota_exhausted", retryable=False):
-    """The operator's account at the provider is used up."""
+    """The operator's account at the provider has no quota left."""
 
 
 class UpstreamIgnoredParameter(UpstreamError, code="upstream_ignored_parameter", retryable=False):
@@ -278,11 +278,11 @@ class UpstreamOverloaded(UpstreamError, status=503, code="upstream_overloaded"):
 
 
 class UpstreamTimeout(UpstreamError, status=504, code="upstream_timeout"):
-    """No first content in time."""
+    """No first content arrived in time."""
 
 
 class UpstreamConnectTimeout(UpstreamTimeout, code="upstream_connect_timeout"):
-    """No connection in time."""
+    """No connection was made in time."""
 
 
 class UpstreamIdleTimeout(UpstreamTimeout, code="upstream_idle_timeout"):
@@ -302,7 +302,7 @@ class Problem:
 
     file: str
     line: int
-    """1-based; 0: the whole file."""
+    """The line number from 1; 0 means the whole file."""
     key: str
     """Dotted path inside the file, such as ``models.my-model.template``; may be empty."""
     message: str
@@ -317,7 +317,7 @@ CONFIG_FAILED = 3
 
 
 class ConfigError(GatewayError, code="config_error"):
-    """The configuration cannot be used; carries every problem found, in file order."""
+    """The configuration cannot be used. The error has every problem found, in file order."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

@@ -1,8 +1,8 @@
-"""Events of an answer: one vocabulary for every engine and API.
+"""Events of an answer, the same for every engine and API.
 
 A backend yields any number of ``Delta`` for each choice, one ``Finish`` for each choice, and at most one ``Usage``.
-``Document`` is a whole answer that is not a completion (embeddings). An answer that is not streamed is the same events,
-in one batch.
+``Document`` is a whole answer that is not a completion (embeddings). An answer that is not streamed has the same
+events, in one batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """One token with its log probability; holds all that both of OpenAI's formats can express."""
+    """One token with its log probability and all other values that OpenAI's two log probability formats have."""
 
     token: str
     logprob: float | None
@@ -32,7 +32,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """More of one choice."""
+    """The next piece of one choice."""
 
     index: int
     text: str = ""
@@ -49,11 +49,11 @@ class Finish:
 
     index: int
     reason: str
-    """One of OpenAI's: ``stop``, ``length``, ``tool_calls``, ``content_filter``, ``function_call``."""
+    """One of OpenAI's finish reasons: ``stop``, ``length``, ``tool_calls``, ``content_filter``, ``function_call``."""
     matched: str | int | None = None
     """The stop string (or token id) that ended the choice, when known."""
     source: str = "engine"
-    """``engine``, or ``gateway`` where the gateway cut the text at a stop."""
+    """``engine``, or ``gateway`` if the gateway cut the text at a stop string."""
     extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
 
 
@@ -64,7 +64,7 @@ class Usage:
     prompt: int
     completion: int
     source: str = "upstream"
-    """``upstream``, or ``estimated`` when the gateway counted."""
+    """``upstream``, or ``estimated`` if the gateway counted the tokens."""
     details: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """``prompt_tokens_details`` and the like, unchanged."""
 
@@ -78,12 +78,12 @@ class Begun:
     fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """``system_fingerprint``, ``service_tier``: keys of the whole answer that clients receive."""
     notices: tuple[str, ...] = ()
-    """Changes made by the delivery, for ``x-gateway-notice``."""
+    """Changes made while the request was delivered to the target, for ``x-gateway-notice``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole answer that is not a completion: embeddings."""
+    """A whole answer that is not a completion, such as embeddings."""
 
     body: Mapping[str, Any]
 
@@ -92,7 +92,7 @@ Event = Begun | Delta | Finish | Usage | Document
 
 
 def is_content(event: Event) -> bool:
-    """False for events without anything for the client to read: a role alone, an empty delta, a token count."""
+    """True if an event has something for the client to read; False for a role only, an empty delta, a token count."""
     if isinstance(event, Delta):
         if event.text or event.logprobs:
             return True

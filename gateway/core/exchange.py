@@ -1,4 +1,4 @@
-"""The request to one backend, after template and policy, and the two protocols of delivery: `Backend` and `Events`."""
+"""The request to one backend, after template and policy, and the protocols ``Backend`` and ``Events``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RawPrompt = str | tuple[int, ...]
 
 
 class AttemptLog:
-    """Upstream attempts of one call: retries, other targets and split calls included."""
+    """The upstream attempts of one call, including retries, other targets and split calls."""
 
     __slots__ = ("count", "retries", "target")
 
@@ -44,32 +44,32 @@ class Exchange:
     """One request to one model, in OpenAI's parameter names.
 
     ``prompts`` is set for text targets, ``messages`` for message targets, ``params["input"]`` for embeddings.
-    Choices are numbered prompt-major: prompt i, copy j has index ``i * n + j``.
+    Copy j of prompt i has the choice index ``i * n + j``.
     """
 
     endpoint: EndpointName
     request_id: str
     prompts: tuple[RawPrompt, ...] = ()
     prompt_is_list: bool = False
-    """The client sent a list of prompts, which may hold one prompt only."""
+    """True: the client sent a list of prompts, even if the list has only one prompt."""
     messages: tuple[Mapping[str, Any], ...] = ()
     params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """All other fields of the body (``temperature``, ``seed``, ``logprobs`` …) in OpenAI's names for ``endpoint``;
     never ``model``, ``messages``, ``prompt``, ``n``, ``stop``, ``stream``, ``stream_options``."""
     n: int = 1
     stops: tuple[str, ...] = ()
-    """The template's stops first, then the client's."""
+    """Stop strings: first the template's, then the client's."""
     stop_token_ids: tuple[int, ...] = ()
     stream: bool = False
-    """Request a stream from the upstream; the events are the same either way."""
+    """True: the target is asked for a stream. The events are the same with and without a stream."""
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """The client's options without ``include_usage``: the gateway always requests token counts."""
+    """The client's options without ``include_usage``, because the gateway always requests token counts."""
     bos: Bos = "none"
     bos_text: str = ""
     keep_special: bool = False
     """The engine must leave special tokens in the text, because the output parser reads them."""
     deadline: float | None = None
-    """Loop time at which the call must be over; None: the policy's total, counted from ``Backend.open``."""
+    """Event loop time at which the call must be over. None: the policy's total timeout, from ``Backend.open`` on."""
     attempts: AttemptLog = field(default_factory=AttemptLog, compare=False, repr=False)
     """Shared by all copies of this exchange that ``dataclasses.replace`` makes."""
 
@@ -81,7 +81,7 @@ class Events(Protocol):
     def exhausted(self) -> bool:
         """True: the next ``next_batch()`` would be empty and closing takes no time. False: unknown.
 
-        Saves a call of ``next_batch()``, and changes only with it.
+        The value can save a call of ``next_batch()``. Only ``next_batch()`` changes the value.
         """
         ...
 
@@ -89,15 +89,15 @@ class Events(Protocol):
         """The events that have arrived together, in order; empty once the answer is over, and on every later call.
 
         Raises a ``GatewayError``, never a foreign exception; events received before a failure are returned first.
-        The batch must not be changed: layers may pass on the same object.
+        Callers must not change the batch, because several layers may pass on the same object.
         """
         ...
 
     async def forward_text(self, splice: TextSplice) -> None:
         """Forward plain text directly to the client while ``splice`` allows it.
 
-        Returns at the first event that cannot be forwarded, which ``next_batch`` then returns; returns at once where
-        direct forwarding is not possible. Raises only on cancellation: ``next_batch`` reports failures.
+        Returns at the first event that cannot be forwarded; ``next_batch`` returns this event. Returns at once if
+        direct forwarding is not possible. Raises only on cancellation, because ``next_batch`` reports failures.
         """
         ...
 
@@ -106,7 +106,7 @@ class Backend(Protocol):
     """A model's server, or a delivery layer around another backend."""
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """Open the exchange; leaving the context releases the upstream at once.
+        """Start the exchange. Leaving the context releases the upstream connection at once.
 
         Raises a ``GatewayError`` on entry, never a foreign exception.
         """

@@ -1,7 +1,7 @@
 """The switch of all fast paths.
 
-A fast path is a second implementation of something, named ``fast_…`` beside its general form. It handles the cases that
-it knows completely and leaves all others to the general form, so switching it off changes speed and nothing else.
+A fast path is a second implementation of a function, named ``fast_…``. The fast path handles some common cases and
+leaves all others to the general implementation. So switching fast paths off changes the speed and nothing else.
 """
 
 from __future__ import annotations

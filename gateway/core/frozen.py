@@ -1,8 +1,8 @@
 """``dataclass`` for values that are created for every call or event: frozen for the type checker, plain at run time.
 
-A frozen dataclass sets each field through ``object.__setattr__``, and a call creates some forty values: unguarded
-fields save a fifth of its time in the gateway. Equality and hash are those of a frozen dataclass. With fast paths off
-the fields are guarded at run time too.
+A frozen dataclass sets each field through ``object.__setattr__``, and a call creates about forty values. Ordinary
+fields save a fifth of the call's time in the gateway. Equality and hash are the same as in a frozen dataclass. With
+fast paths off, the fields are frozen at run time too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool = False, **options: Any) -> Any:
-        """``dataclasses.dataclass``; ``frozen`` as this module defines it."""
+        """``dataclasses.dataclass``, with ``frozen`` as the module's docstring describes."""
         if frozen and fast_paths.ENABLED:
             return dataclasses.dataclass(unsafe_hash=True, **options)
         return dataclasses.dataclass(frozen=frozen, **options)

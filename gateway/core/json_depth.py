@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 MAX_DEPTH = 64
-"""Levels of objects and lists in a request's body, and in each JSON document of an answer."""
+"""The greatest nesting depth of a request body, and of each JSON document of an answer."""
 CONTAINERS = frozenset({dict, list})
 
 
@@ -24,5 +24,5 @@ def deeper_than(value: object, limit: int) -> bool:
 
 
 def count_brackets(data: bytes) -> int:
-    """The number of opening brackets in JSON; it nests no deeper, and has no more objects and lists."""
+    """The number of opening brackets in JSON, an upper limit of its depth and of its number of objects and lists."""
     return data.count(b"{") + data.count(b"[")

@@ -12,9 +12,9 @@ from gateway.core.frozen import dataclass
 Bos = Literal["none", "text", "engine"]
 """Origin of the begin-of-sequence token.
 
-``none``    the template does not define it; the engine's behaviour stands
-``text``    the template writes it as text; the engine must not add another
-``engine``  the engine is expected to add it
+``none``    the template does not define the BOS; the gateway leaves the engine's behaviour unchanged
+``text``    the template writes the BOS as text; the engine must not add another BOS
+``engine``  the engine is expected to add the BOS
 """
 
 
@@ -62,7 +62,7 @@ class Pieces:
 
     texts: tuple[str, ...] = ()
     marks: tuple[SegmentLabel | None, ...] = ()
-    """None: an empty piece without a segment."""
+    """The label of each piece; None for an empty piece, which has no segment."""
 
     def segments(self) -> Segments:
         """The pieces as segments."""
@@ -71,24 +71,24 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class DeferredSegments:
-    """Segments that are computed on request, because that takes more renderings."""
+    """Segments that are computed on request, because they need further renderings of the template."""
 
     segments: Callable[[], Segments] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMetadata:
-    """The fields that are equal in all prompts of one template with the same order of roles; created once per order."""
+    """The fields that are equal in all prompts of one template with the same order of roles. Created once per order."""
 
     stops: tuple[str, ...] = ()
     """The template's stop strings, in order of precedence."""
     stop_token_ids: tuple[int, ...] = ()
     bos: Bos = "none"
     bos_text: str = ""
-    """With ``bos: text``: the BOS as the template writes it."""
+    """The BOS as the template writes it, if ``bos`` is ``text``."""
     notices: tuple[Notice, ...] = ()
     opened: str = ""
-    """End of the text that belongs to the answer: the beginning of a call that ``tool_choice`` requires."""
+    """The end of the text that belongs to the answer: the beginning of a tool call required by ``tool_choice``."""
     segments_of: Callable[[Dialogue], Segments] | None = field(default=None, compare=False, repr=False)
     """Computes the segments of a dialogue's prompt, for prompts rendered without segments."""
 
@@ -101,7 +101,7 @@ class Prompt:
     """The exact string; ``""`` for message templates."""
     metadata: PromptMetadata = PromptMetadata()
     source: Dialogue | Pieces | DeferredSegments | Messages = field(default=Pieces(), hash=False)
-    """Pieces, deferred segments or messages; with a dialogue, ``metadata.segments_of`` computes the segments."""
+    """Pieces, deferred segments or messages; or a dialogue, whose segments ``metadata.segments_of`` computes."""
 
     @property
     def messages(self) -> Messages | None:

@@ -24,27 +24,27 @@ class Record:
     target: str = ""
     attempts: int = 0
     admission: float | None = None
-    """From the request's head to the parsed call."""
+    """Time from the request's head to the parsed call."""
     render: float | None = None
     upstream_first: float | None = None
-    """From opening the backend to its first content."""
+    """Time from opening the backend to the first content."""
     upstream: float | None = None
-    """From opening the backend to its end."""
+    """Time from opening the backend to the end of the answer."""
     first_token: float | None = None
-    """From the request's head to the first content written; streams only."""
+    """Time from the request's head to the first content written to the client; streams only."""
     gaps: tuple[float, ...] = ()
-    """Between neighbouring content events of a stream."""
+    """Times between consecutive content events of a stream."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     usage_source: str = ""
     stop_cuts: tuple[str, ...] = ()
-    """Source of each ``stop``: ``gateway`` or ``engine``."""
+    """Who ended each choice that finished with ``stop``: ``gateway`` or ``engine``."""
     role_rewrites: tuple[str, ...] = ()
-    """Rules of the template's notices."""
+    """The ``rule`` of each notice that the template made."""
     bos_anomaly: bool = False
     gone_phase: str = ""
-    """With ``client_gone``: ``before_first`` or ``mid_stream``; with ``client_stalled``: ``stalled``."""
+    """``before_first`` or ``mid_stream`` for ``client_gone``; ``stalled`` for ``client_stalled``."""
     tool_parser: str = ""
-    """The format in which tool calls were searched; empty: none."""
+    """The format of the tool calls that were searched for; empty if none were searched for."""
     tool_parse_failures: int = 0
-    """Texts that looked like a tool call and were none."""
+    """The number of texts that looked like a tool call but were not."""

@@ -1,7 +1,7 @@
-"""Forwarding of plain text from an engine's socket to a client's without waking the task of the call.
+"""Forwarding of plain text from an engine's socket to a client's socket without waking the task of the call.
 
-Before it, the layers set which text may not be forwarded; after it, they read how much was. Everything but plain text
-ends the forwarding and takes the general path.
+Before forwarding, the layers set which text must not be forwarded. After forwarding, they read how much text was
+forwarded. Anything but plain text ends the forwarding and is processed in the general way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from time import monotonic
 
 
 class ChoiceFrame:
-    """Frame around one choice's text in the client's stream."""
+    """The bytes around one choice's text in the client's stream."""
 
     __slots__ = ("after", "before", "forwarded")
 
@@ -20,16 +20,16 @@ class ChoiceFrame:
         self.before = before
         """Bytes of the frame before the text's JSON string."""
         self.after = after
-        """Bytes of the frame after it."""
+        """Bytes of the frame after the text's JSON string."""
         self.forwarded = 0
-        """Characters forwarded."""
+        """The number of characters forwarded."""
 
 
 class TextSplice:
     """One stretch of direct forwarding.
 
-    The edge creates it with a frame for each choice whose first frame is sent; ``ResponseStream`` removes frames and
-    sets ``halts``; the backend forwards text and records it.
+    ``gateway/edge`` creates the object with a frame for each choice whose first frame is sent. ``ResponseStream``
+    removes frames and sets ``halts``. The backend forwards text and records how much and when.
     """
 
     __slots__ = ("frames", "halts", "moments", "now", "write")
@@ -40,10 +40,10 @@ class TextSplice:
         self.write = write
         """Sends a frame to the client. Returns False, and sends nothing, while the client applies back-pressure."""
         self.frames = frames
-        """Frames by choice; text of other choices is not forwarded."""
+        """Frames by choice index; text of other choices is not forwarded."""
         self.now = now
-        """Monotonic seconds."""
+        """Returns the monotonic time in seconds."""
         self.halts: re.Pattern[str] | None = None
-        """Text in which this matches is not forwarded."""
+        """Text in which this expression matches is not forwarded."""
         self.moments: list[float] = []
-        """Times of forwarding, in order."""
+        """The time of each forwarding, in order."""

@@ -1,7 +1,7 @@
 """``speaks: embedded``: a model folder of Hugging Face, computed in this process on the CPU (``docs/embedded.md``).
 
-    backend        exchange → request to the engine; its output → events
-    request        one call in tokens, with checked parameters
+    backend        exchange → engine request; engine output → events
+    request        one call as tokens, with checked parameters
     cache          the loaded models
     engine         the task that computes all requests of one model
     generation     one choice, from its prompt to its last token

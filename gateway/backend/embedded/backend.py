@@ -1,4 +1,4 @@
-"""Backend of a model in this process: an exchange becomes a request to its engine, and the engine's output events."""
+"""Backend of a model in this process. It turns exchanges into engine requests, and the engine's output into events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gateway.backend.embedded.engine import Engine, RunningRequest
 
 MAX_CHOICES = 4096
-"""Prompts times ``n`` of one call."""
+"""The greatest number of prompts times ``n`` in one call."""
 
 
 class EmbeddedBackend:
@@ -40,9 +40,9 @@ class EmbeddedBackend:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """See ``Backend``; on exit the choices leave the engine before its next step."""
+        """See ``Backend``. On exit, the call's choices leave the engine before the engine's next step."""
         _check(exchange)
-        # A template that writes its own BOS gets no second one, whatever add_special_tokens says.
+        # If the template writes the BOS, no second BOS is added, whatever the value of add_special_tokens.
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
         running = self.engine.submit(await asyncio.to_thread(self._request, exchange, bos.fields))
         try:
@@ -72,7 +72,7 @@ class EmbeddedBackend:
         limit, size = self.engine.max_model_len, self.engine.vocabulary_size
         if isinstance(prompt, str):
             encoding = self.engine.vocabulary.encode(prompt, add_special_tokens)
-            # The mask is 1 for added tokens; those behind the prompt do not count.
+            # The mask is 1 for added tokens; added tokens after the prompt do not count.
             added = (*encoding.special_tokens_mask, 0).index(0) if add_special_tokens else 0
             tokens = tuple(encoding.ids)
         elif all(0 <= token < size for token in prompt):
@@ -81,9 +81,9 @@ class EmbeddedBackend:
             raise InvalidValue(f"token ids must lie between 0 and {size - 1}", param="prompt")
         if not tokens:
             raise InvalidValue("the prompt is empty, and this model's tokenizer adds nothing to it", param="prompt")
-        # At least one token must fit behind the prompt; the answer ends with "length" when the context is full.
+        # At least one token must fit after the prompt; the answer ends with "length" when the context is full.
         if len(tokens) + min(max_tokens, 1) > limit:
-            raise ContextLengthExceeded(  # vLLM's words, which clients search for
+            raise ContextLengthExceeded(  # vLLM's wording, which clients search for
                 f"This model's maximum context length is {limit} tokens, however you requested "
                 f"{len(tokens) + max_tokens} tokens ({len(tokens)} in your prompt; {max_tokens} for the completion). "
                 "Please reduce your prompt; or completion length.",

@@ -1,7 +1,7 @@
 """The models loaded into this process.
 
-Targets with the same folder share an engine, also across a reload. The cache keeps no model in memory: when the last
-backend that uses it is gone, its memory is freed.
+Targets with the same folder share an engine, also across a reload. The cache alone keeps no model in memory: when the
+last backend that uses a model is gone, the model's memory is freed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EngineCache:
         self._loading = threading.Lock()
 
     def get(self, target: TargetSpec) -> Engine:
-        """The engine of a target's folder; loading one blocks.
+        """The engine of a target's folder. Loading a new engine blocks.
 
         Raises ``ConfigError`` for problems of the folder, the options or the installed packages.
         """

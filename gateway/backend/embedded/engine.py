@@ -24,11 +24,11 @@ from gateway.core.errors import Overloaded, UpstreamError
 from gateway.core.events import Event, Finish, Usage
 
 MAX_RUNNING = 32
-"""Choices that are computed together."""
+"""The greatest number of choices that are computed together."""
 MAX_WAITING = 4096
-"""Choices that may wait."""
+"""The greatest number of choices that may wait."""
 MAX_STEP_TOKENS = 512
-"""Tokens of one step, over all choices: bounds the time until a hang-up takes effect."""
+"""The greatest number of tokens in one step, over all choices. It limits the time until a disconnect takes effect."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,9 +37,9 @@ class RunningRequest:
 
     request: EngineRequest
     outputs: asyncio.Queue[list[Event] | UpstreamError]
-    """The events of each step, the last of them ``Usage``; or an error that ends the request."""
+    """One list of events for each step, or an error that ends the request. The last event of a request is ``Usage``."""
     unfinished: int
-    """Choices that have not finished."""
+    """The number of choices that have not finished."""
     completion_tokens: int = 0
     cancelled: bool = False
 
@@ -55,9 +55,9 @@ class Engine:
         self.max_model_len = config.max_position_embeddings
         """The longest sequence, prompt and answer together, in tokens."""
         self.vocabulary_size = config.vocab_size
-        """Token ids are below this number."""
+        """Every token id is smaller than this number."""
         self._waiting: deque[tuple[RunningRequest, int]] = deque()
-        """Choices that have not started, by request and index."""
+        """The choices that have not started, each as (request, index of the choice)."""
         self._running: dict[Generation, RunningRequest] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -82,7 +82,7 @@ class Engine:
             requests = [self._running[choice] for choice in batch]
             try:
                 outputs = await asyncio.to_thread(self._step, batch)
-            except Exception as error:  # of any kind: all requests of the step end with an error
+            except Exception as error:  # after any exception, all requests of the step end with an error
                 logging.getLogger(__name__).error("the embedded engine failed", exc_info=error)
                 message = f"the embedded engine failed ({type(error).__name__}); the gateway's log has the reason"
                 for running in requests:
@@ -105,7 +105,7 @@ class Engine:
                     running.outputs.put_nowait(together)
 
     def _next_batch(self) -> list[Generation]:
-        """Remove cancelled choices, start waiting ones, and return those of the next step, prompts last."""
+        """Remove cancelled choices, start waiting choices, and return the choices of the next step, prompts last."""
         self._running = {choice: running for choice, running in self._running.items() if not running.cancelled}
         while self._waiting and len(self._running) < MAX_RUNNING:
             running, index = self._waiting.popleft()

@@ -21,7 +21,7 @@ from gateway.stream.stop_cutter import ChoiceCutter
 from gateway.stream.stop_search import stop_set
 
 PROMPT_CHUNK = 128
-"""Prompt tokens of one choice in one step. Fixed, so that other choices do not change its numbers."""
+"""Prompt tokens of one choice in one step. A constant, so that other choices do not change the scores of a choice."""
 
 
 class Generation:
@@ -42,7 +42,7 @@ class Generation:
         self._decoder = TokenDecoder(vocabulary, request.params.skip_special_tokens)
         self._cutter = ChoiceCutter(index, stop_set(exchange.stops))
         self._decoded = 0
-        """Characters of the text, including an echo."""
+        """The number of characters decoded, including an echo."""
         self.cache = KeyValueCache(config)
         self.generated = 0
         """Tokens chosen, including one that ended the answer."""
@@ -53,7 +53,7 @@ class Generation:
         return self._pending[:PROMPT_CHUNK]
 
     def wanted(self, states: Array) -> Array:
-        """Those of the step's states that need scores: all to score a prompt, the last to choose a token, or none."""
+        """The hidden states of a step that need scores: all to score a prompt, the last to choose a token, or none."""
         if self._scores_prompt:
             return states
         return states[-1:] if len(self._pending) <= PROMPT_CHUNK and self._limit else states[:0]
@@ -61,7 +61,7 @@ class Generation:
     def advance(self, logits: Array) -> list[Event]:
         """Process the scores of the wanted states; the last event is a ``Finish`` if the answer has ended."""
         if self._scores_prompt:
-            # Row i scores the token after it; the successor of the prompt's last token is not part of the prompt.
+            # Row i scores the token after token i. The token after the prompt's last token is not part of the prompt.
             following = self._prompt.tokens[len(self._prompt_entries) + 1 :]
             self._prompt_entries += [
                 self._entry(token, log_softmax(row)) for token, row in zip(following, logits, strict=False)
@@ -79,7 +79,7 @@ class Generation:
     def _echo(self) -> Delta:
         """The prompt without the tokens that the tokenizer added."""
         prompt, text, offsets = self._prompt, "", []
-        # For ids the decoder is the answer's own, so that a character may begin in the prompt and end in the answer.
+        # Prompt ids use the answer's decoder, because a character may begin in the prompt and end in the answer.
         decoder = self._decoder if prompt.text is None else TokenDecoder(self._vocabulary, False)
         shown = prompt.tokens[prompt.added :]
         for token in shown:
@@ -100,7 +100,7 @@ class Generation:
         if self._params.logprobs is not None:
             entries = (replace(self._entry(token, log_softmax(row)), offset=self._decoded),)
         if token in self._stop_token_ids or token in self._eos_token_ids:
-            # A token that ends the answer has no text. With echo, clients that score count one entry for it.
+            # A token that ends the answer has no text. With echo, clients that score texts count an entry for it.
             matched = token if token in self._stop_token_ids else None
             return self._end("stop", matched, entries if self._params.echo else None)
         self._pending = (token,)
@@ -112,12 +112,12 @@ class Generation:
     def _end(
         self, reason: str, matched: int | None = None, entries: tuple[TokenLogprob, ...] | None = None
     ) -> list[Event]:
-        """The end without a stop string: the text that was held is sent."""
+        """The events of an end without a stop string, with the text that was held back."""
         events = self._add(self._decoder.flush(), entries)
         return [*events, *self._cutter.end(Finish(self._index, reason, matched))]
 
     def _add(self, text: str, entries: tuple[TokenLogprob, ...] | None) -> list[Event]:
-        """The events of more text, up to a stop string."""
+        """The events of further text, up to a stop string."""
         self._decoded += len(text)
         events = self._cutter.add(Delta(self._index, text, entries)) if text or entries else []
         return [replace(event, source="engine") if isinstance(event, Finish) else event for event in events]

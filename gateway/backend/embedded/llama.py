@@ -1,7 +1,7 @@
 """Tokens → scores: a decoder of the Llama family in float32.
 
-One step takes new tokens of many sequences. Their rows are stacked for the matrix products, which cost nearly the same
-for one row as for ten, and separated for attention.
+One step computes new tokens of many sequences. The tokens' rows are stacked for the matrix products, which cost nearly
+the same for one row as for ten. For attention the rows are separated.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 from gateway.backend.embedded.model_folder import Array, ModelConfig
 
 MIN_CAPACITY = 256
-"""Positions for which a cache reserves memory at first."""
+"""The number of positions for which a new cache reserves memory."""
 
 
 class KeyValueCache:
-    """Keys and values of one sequence, in all layers; grows by doubling up to the context."""
+    """Keys and values of one sequence, in all layers. The memory grows by doubling, up to the context length."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._limit = config.max_position_embeddings
         shape = (2, config.num_hidden_layers, config.num_key_value_heads, 0, config.head_dim)
         self._rows: Array = np.empty(shape, np.float32)
         self.length = 0
-        """Positions filled."""
+        """The number of positions that are filled."""
 
     def reserve(self, count: int) -> None:
         """Make room for ``count`` more positions."""
@@ -43,21 +43,21 @@ class KeyValueCache:
 
 
 Span = tuple[Sequence[int], KeyValueCache]
-"""New tokens of one sequence, and the cache of those before them."""
+"""New tokens of one sequence, and the cache of the tokens before them."""
 
 
 class Llama:
-    """The weights and the computation; holds no state between steps."""
+    """The weights and the computation, without state between steps."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Array]) -> None:
-        """``weights``: those of ``tensor_shapes``."""
+        """``weights``: the tensors that ``tensor_shapes`` lists."""
         self._config = config
         self._weights = weights
         self._head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
         self._frequencies = np.array(config.rope_frequencies)
 
     def step(self, spans: Sequence[Span]) -> list[Array]:
-        """Hidden states (tokens, hidden) after the last block, per span; the caches grow by its tokens."""
+        """The hidden states (tokens, hidden) after the last block, for each span. The caches grow by these tokens."""
         for tokens, cache in spans:
             cache.reserve(len(tokens))
         x = self._weights["model.embed_tokens.weight"][[token for tokens, _ in spans for token in tokens]]
@@ -70,7 +70,7 @@ class Llama:
         return np.split(x, np.cumsum([len(tokens) for tokens, _ in spans])[:-1])
 
     def logits(self, hidden: Array) -> Array:
-        """Scores of every token after each of the given states."""
+        """The scores of all tokens of the vocabulary, for each of the given states."""
         scores: Array = self._normed(hidden, "model.norm") @ self._head.T
         return scores
 
@@ -128,10 +128,10 @@ def _rotated(x: Array, rotation: tuple[Array, Array]) -> Array:
 
 
 def _attend(q: Array, keys: Array, values: Array) -> Array:
-    """Attention of new rows (rows, heads, dim) over keys and values (kv heads, positions, dim), themselves included."""
+    """Attention of new rows (rows, heads, dim) over the keys and values (kv heads, positions, dim) of all rows."""
     rows, heads, dim = q.shape
     groups, length = keys.shape[0], keys.shape[1]
-    # Query heads that share a key head are stacked as more rows of it.
+    # Query heads that share a key head are stacked as further rows of this key head.
     stacked = q.reshape(rows, groups, heads // groups, dim).transpose(1, 2, 0, 3).reshape(groups, -1, dim)
     scores = stacked @ keys.swapaxes(1, 2) * np.float32(dim**-0.5)
     if rows > 1:

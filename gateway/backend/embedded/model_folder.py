@@ -1,7 +1,7 @@
 """A model folder of Hugging Face: ``config.json``, ``generation_config.json`` and ``model.safetensors``.
 
-A property that would change the numbers and is not implemented is refused by its key: an approximate model answers
-plausibly and wrongly. Problems are raised as ``ValueError``.
+If a key of the configuration would change the scores and is not implemented, the model is refused, because an
+approximate model gives plausible but wrong answers. Problems are raised as ``ValueError``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
     "attention_bias": (False, None),
     "mlp_bias": (False, None),
 }
-"""Keys of ``config.json`` → the values that are computed. An absent key is supported, except ``model_type``."""
+"""Key of ``config.json`` → the supported values. Every key except ``model_type`` may be absent."""
 SIZES = (
     "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size",
     "max_position_embeddings",
@@ -37,15 +37,15 @@ SIZES = (
 STORED: Mapping[str, str] = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Types of tensors in a safetensors file → numpy's."""
 MAX_HEADER = 100 * 1024 * 1024
-"""Bytes of a safetensors header; the limit of the format's own reference reader."""
+"""The greatest size of a safetensors header in bytes, as in the format's reference reader."""
 DERIVED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
-"""Tables that some exporters wrote although they follow from ``config.json``."""
+"""Tensors that some exporters wrote although their content follows from ``config.json``."""
 ELSEWHERE = "serve it with vLLM or llama.cpp and use speaks: completions"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Everything about a model but its weights; named as in ``config.json``."""
+    """Everything about a model except the weights. The fields have the names of the keys in ``config.json``."""
 
     model_type: str
     num_hidden_layers: int
@@ -130,14 +130,14 @@ def _rope_frequencies(config: Mapping[str, Any], head_dim: int) -> tuple[float, 
     if missing := [key for key in keys if key not in rope]:
         raise ValueError(f"config.json: rope_type llama3 needs {', '.join(missing)}")
     factor, low, high, length = (float(rope[key]) for key in keys)
-    # Slow pairs turn ``factor`` times slower, fast ones as before, those between by interpolation.
+    # Slow pairs turn ``factor`` times slower, fast pairs do not change, pairs between are interpolated.
     turns = length * np.array(plain) / (2 * math.pi)
     kept = np.clip((turns - low) / (high - low), 0, 1)
     return tuple(np.multiply(plain, kept + (1 - kept) / factor).tolist())
 
 
 def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """The tensors of ``model.safetensors`` as float32; they must be those in ``shapes`` and no others.
+    """The tensors of ``model.safetensors`` as float32. The file must have the tensors in ``shapes`` and no others.
 
     The format: eight bytes of header length, a JSON header, the raw tensors.
     """
@@ -150,7 +150,7 @@ def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
         try:
             header = json.loads(stream.read(min(length, MAX_HEADER)))
             stored = {name: tuple(header[name]["shape"]) for name in header if not name.endswith(unused)}
-            # With tensors that are not used, the model would not be the one that was trained.
+            # If tensors were left unused, the model would differ from the trained model.
             if others := sorted({name for name, _ in stored.items() ^ shapes.items()}):
                 listed = ", ".join(others[:3])
                 raise ValueError(f"its tensors are not those that config.json describes ({listed} …); {ELSEWHERE}")

@@ -1,6 +1,6 @@
-"""One call as the embedded engine takes it: prompts in tokens, and parameters checked one by one.
+"""One call for the embedded engine: prompts as tokens, and parameters checked one by one.
 
-Any other parameter is refused by name. Null counts as absent.
+Any other parameter is refused with an error that names the parameter. Null counts as absent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class CallParams:
     """The parameters of one call; the defaults are OpenAI's."""
 
     temperature: float = 1.0
-    """0 takes the likeliest token."""
+    """0: the likeliest token is chosen."""
     top_p: float = 1.0
     top_k: int = 0
     """0 or -1: no limit."""
@@ -34,7 +34,7 @@ class CallParams:
     """Alternatives per token; 0: the chosen token only; None: no log probabilities."""
     skip_special_tokens: bool = True
     add_special_tokens: bool | None = None
-    """None: as the template or the target has it."""
+    """None: the template or the target decides."""
 
 
 RANGES: Mapping[str, tuple[type, float, float]] = {
@@ -54,7 +54,7 @@ RANGES: Mapping[str, tuple[type, float, float]] = {
 """Parameter → its type, smallest and largest value."""
 KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 PARAMS = frozenset({*RANGES, "logit_bias", "user"})
-"""Every parameter of a call beside ``n``, the stops and the prompt."""
+"""Every parameter of a call except ``n``, the stop strings and the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class PromptTokens:
 
     tokens: tuple[int, ...]
     text: str | None
-    """As the client wrote it; None if it came as token ids."""
+    """The prompt as the client wrote it; None if the client sent token ids."""
     added: int = 0
     """Leading tokens that the tokenizer added (BOS); an echo does not show them."""
 

@@ -1,6 +1,6 @@
 """Scores → the next token.
 
-In vLLM's order: penalties and bias on the scores, temperature, the cuts (top_k, top_p), one draw. The random
+The steps, in vLLM's order: penalties and bias on the scores, temperature, top_k, top_p, one draw. The random
 stream of a seed depends on the seed and the copy's number only, not on other choices in the batch.
 """
 
@@ -15,7 +15,7 @@ from gateway.backend.embedded.model_folder import Array
 from gateway.backend.embedded.request import CallParams
 
 GREEDY_BELOW = 1e-5
-"""Temperatures up to this take the likeliest token, as in vLLM."""
+"""Up to this temperature the likeliest token is chosen, as in vLLM."""
 
 Scores = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Sampler:
         self._counts: Counter[int] = Counter()
 
     def choose(self, logits: Array) -> int:
-        """The next token, given the scores of all."""
+        """The next token, given the scores of all tokens."""
         params, scores = self._params, logits.astype(np.float64)
         for token, count in self._counts.items():
             scores[token] -= params.presence_penalty + params.frequency_penalty * count
@@ -61,7 +61,7 @@ class Sampler:
         weights = np.exp(scores[order] - scores[order[0]])
         weights /= weights.sum()
         if params.top_p < 1:
-            # The smallest set that reaches top_p: a token stays if the sum of those before it is below top_p.
+            # Keep the smallest set that reaches top_p: a token stays if the likelier tokens' sum is below top_p.
             order = order[np.cumsum(weights) - weights < params.top_p]
             weights = weights[: order.size]
         reach = np.cumsum(weights)

@@ -1,8 +1,8 @@
 """``tokenizer.json`` of a model folder: text ↔ tokens, and the bytes of each token.
 
-A token stands for bytes: a character may take three tokens, and a token may end inside a character. Two notations of
-bytes are read: byte-level BPE (a printable character for each byte) and byte fallback (``▁`` for blanks, ``<0xE4>``
-for single bytes).
+A token represents bytes: a character may need three tokens, and a token may end inside a character. Two notations of
+bytes are supported: byte-level BPE (a printable character for each byte) and byte fallback (``▁`` for blanks,
+``<0xE4>`` for single bytes).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gateway.backend.tokenizer import Tokenizer
 
-# Byte-level BPE prints a byte as itself if it is visible, the others in their order from U+0100 on.
+# Byte-level BPE writes a visible byte as its own character, and the other bytes, in order, from U+0100 on.
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = (byte for byte in range(256) if byte not in _VISIBLE)
 _ALPHABET = {chr(byte): byte for byte in _VISIBLE} | {chr(0x100 + at): byte for at, byte in enumerate(_HIDDEN)}
@@ -49,7 +49,7 @@ class Vocabulary(Tokenizer):
         self._added = self._tokenizer.get_added_tokens_decoder()
 
     def token_bytes(self, token: int, skip_special_tokens: bool = False) -> bytes:
-        """The bytes of a token; none for a special token if those are skipped."""
+        """The bytes of a token; empty for a special token if special tokens are skipped."""
         if (added := self._added.get(token)) is not None:
             return b"" if skip_special_tokens and added.special else added.content.encode()
         # A model may have more rows than the tokenizer has tokens; such ids have no text.

@@ -1,6 +1,6 @@
 """HTTP/1.1 client for the servers of models.
 
 client             HttpClient, connection pools, endpoints
-connection         one connection and the response being read from it
+connection         one connection and the response that is being read
 response_headers   the header fields of one response
 """

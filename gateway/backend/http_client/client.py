@@ -1,9 +1,9 @@
 """HTTP/1.1 client: endpoints to POST to, connections and their pools.
 
-One request at a time on a connection. A request is one write, head and body together; the part of the head that all
-requests to an endpoint share is formatted once. The body is read in the pieces in which it arrives; back-pressure
-pauses the socket.
-TLS verifies against the system's certificates. There are no redirects, proxies, compression, pipelining and no HTTP/2.
+A connection serves one request at a time. Head and body of a request are written together. The part of the head that
+all requests to an endpoint share is formatted once. A response body is read in the pieces in which it arrives, and
+back-pressure pauses the socket.
+TLS verifies against the system's certificates. The client has no redirects, proxies, compression, pipelining or HTTP/2.
 The connect timeout is the only timeout here; the others depend on content and live in ``policy/deliver``.
 """
 
@@ -30,16 +30,16 @@ from gateway.core.errors import (
 KEEPALIVE = 15.0
 """Seconds an idle connection stays in the pool."""
 DRAIN_TIMEOUT = 0.05
-"""Seconds that the end of a body may take after its last content, so that its connection can be pooled."""
+"""Seconds to wait for the end of a body after the last content, so that the connection can be pooled."""
 
 STALE = 0.1
-"""Seconds after a request within which a reused connection that closes without sending a byte counts as closed before
-the request.
+"""Seconds after a request. If a reused connection closes within this time without a byte of a response, the gateway
+assumes that the server closed the connection before the request.
 
 A server that closes an idle connection cannot know that a request is on its way; the close arrives within one round
 trip. A server that closes later received the request and may have worked on it. Go's ``net/http`` and nginx do not
 resend a POST once any of it is written. Model servers close idle connections after 5 s (uvicorn), so one repeat is
-worth it; ``policy/deliver`` makes it, and counts it as an attempt.
+useful: ``policy/deliver`` repeats the request and counts an attempt.
 """
 
 
@@ -54,10 +54,10 @@ class ConnectionPool:
         self.port = port
         self.tls = tls
         self.idle: deque[tuple[float, Connection]] = deque()
-        """(loop time since when it is idle, connection), the youngest last."""
+        """(event loop time since which the connection is idle, connection), the youngest last."""
 
     def take(self) -> Connection | None:
-        """Remove and return the youngest usable connection; closes expired ones."""
+        """Remove and return the youngest usable connection. Expired connections are closed."""
         idle = self.idle
         oldest = self.client.loop.time() - KEEPALIVE
         while idle and (idle[0][0] < oldest or idle[0][1].is_closed):
@@ -76,7 +76,7 @@ class ConnectionPool:
         self.idle.clear()
 
     def release(self, connection: Connection) -> None:
-        """End an exchange: pool the connection, wait for the end of its body, or close it."""
+        """End an exchange: pool the connection, wait for the end of the response body, or close the connection."""
         client = self.client
         if connection.is_reusable and not client.closed:
             self.idle.append((client.loop.time(), connection))
@@ -102,7 +102,7 @@ class HttpEndpoint:
     async def post(self, body: bytes, headers: Mapping[str, str] = EMPTY_MAPPING) -> Connection:
         """POST ``body`` once and return the connection when the response's headers are read.
 
-        The caller has to call ``Connection.release``. ``headers``: those of this request alone. Raises
+        The caller has to call ``Connection.release``. ``headers`` are for this request only. Raises
         ``UpstreamError``; if a pooled connection was closed before the request, the error is an
         ``UpstreamDisconnected`` that is ``stale``.
         """
@@ -123,7 +123,7 @@ class HttpEndpoint:
             connection.close()
             if connection is pooled and not pooled.response_begun and clock() - sent <= STALE:
                 error.stale = True
-                pool.clear()  # the server may have closed the others as well, so a repeat opens a new connection
+                pool.clear()  # the server may have closed them all, so a repeat opens a new connection
             raise
         except BaseException:
             connection.close()
@@ -131,7 +131,7 @@ class HttpEndpoint:
         return connection
 
     async def post_idempotent(self, body: bytes) -> Connection:
-        """POST a request that may be processed twice: repeated once if the pooled connection was stale."""
+        """POST a request that may be processed twice. It is repeated once if the pooled connection was stale."""
         try:
             return await self.post(body)
         except UpstreamDisconnected as error:
@@ -206,7 +206,7 @@ class HttpClient:
         return connection
 
     def drain(self, pool: ConnectionPool, connection: Connection) -> None:
-        """Pool a connection if nothing but the end of its body arrives within ``DRAIN_TIMEOUT``; else close it."""
+        """Pool a connection if only the end of the body arrives within ``DRAIN_TIMEOUT``; otherwise close it."""
         task = asyncio.create_task(self._drain(pool, connection))
         self._draining[task] = connection
         task.add_done_callback(self._draining.pop)

@@ -1,7 +1,7 @@
-"""One client connection to a model's server, and the response being read from it.
+"""One client connection to a model's server, and the response that is being read.
 
-An asyncio protocol around llhttp. The callbacks that llhttp calls most often are methods of lists, so they cost no
-Python call: a response in one read costs one ``data_received`` and one ``on_message_complete``.
+An asyncio protocol around llhttp. The callbacks that llhttp calls most often are methods of lists, which need no
+Python call. So a response in one read costs one ``data_received`` and one ``on_message_complete``.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from gateway.backend.http_client.response_headers import HTTP_FAULTS, MAX_HEADER
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
 
 MAX_FRAMING = 64 * 1024
-"""Bytes that may arrive in a row without a byte of a body: status line and headers, interim responses included, and a
-body's framing (chunk extensions, trailers)."""
+"""The greatest number of consecutive bytes without a byte of a body: status line and headers, also of interim
+responses, and a body's framing (chunk extensions, trailers)."""
 MIN_SEPARATE_BODY = 64 * 1024
-"""Bytes from which a request's body is not joined with its head."""
+"""A request body of at least this many bytes is not joined with its head."""
 HIGH_WATER = 256 * 1024
-"""Bytes of an unread body at which the socket is paused."""
+"""The socket is paused when this many bytes of a body are unread."""
 
 BODILESS = frozenset({204, 304})
-"""Statuses without a body. Completions are never answered so; a body sent all the same would be taken for the next
-response, so these connections are not reused."""
+"""Statuses without a body. No completion has such a status. If a server sent a body all the same, the body would be
+taken for the next response, so these connections are not reused."""
 
 NOT_HTTP = "the model's server does not answer in valid HTTP"
 CLOSED = "the model's server closed the connection"
 
 
 class Connection(asyncio.Protocol):
-    """One connection; ``status``, headers and body of the current response, whose body is read once."""
+    """One connection, with ``status``, headers and body of the current response. The body can be read once."""
 
     __slots__ = (
         "_body_pieces", "_chunks", "_failure", "_forward", "_framing_bytes", "_head_pieces", "_headers",
@@ -42,11 +42,11 @@ class Connection(asyncio.Protocol):
     )  # fmt: skip
 
     release: Callable[[], None]
-    """End the exchange: pools the connection if the body was read to its end, else closes it. Set by the client."""
+    """Pool the connection if the body was read to its end, otherwise close it. ``HttpClient`` sets this function."""
     content_complete: bool
-    """Set by a reader that needs no more of the body, for example after ``[DONE]``."""
+    """True: the reader needs no more of the body, for example after ``[DONE]``. The reader sets the value."""
     is_plain_success: bool
-    """The status is 2xx and the body is not encoded. False: look at ``status`` and the headers."""
+    """True: the status is 2xx and the body is not encoded. False: ``status`` and the headers must be checked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -59,19 +59,19 @@ class Connection(asyncio.Protocol):
         self._in_head: list[None] = []
         """Not empty until the headers are complete."""
         self._idle: list[None] = []
-        """Not empty if a response has ended and nothing followed it."""
+        """Not empty if a response has ended and no bytes followed."""
         self.is_closed = False
         self.status = 0
         """0 until the headers are complete."""
         self.response_complete = True
-        """The current response has arrived; true before the first request."""
+        """True: the current response has arrived, or there was no request yet."""
         self.response_begun = False
-        """A byte of the current response has arrived."""
+        """True: a byte of the current response has arrived."""
         self._keep_alive = False
         self._paused = False
         self._interim = False
         self._failure: UpstreamError | None = None
-        # llhttp looks these up once.
+        # llhttp looks these callbacks up once.
         self.on_body = self._chunks.append
         self.on_headers_complete = self._in_head.clear
         self.on_message_begin = self._idle.clear
@@ -81,13 +81,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Another request can be sent; False while some of the last request's body waits to be sent."""
+        """True: another request can be sent. False while a part of the last request's body waits to be sent."""
         if not (self.response_complete and self._keep_alive and self._idle) or self.is_closed or self._paused:
             return False
         return self._transport is not None and not self._transport.get_write_buffer_size()
 
     def send(self, head: bytes, body: bytes) -> asyncio.Future[None]:
-        """Send a request; the future is done when the response's head, or a failure, has arrived."""
+        """Send a request. The future is done when the response head has arrived or the connection has failed."""
         self._chunks.clear()
         self._idle.clear()
         self._in_head[:] = (None,)
@@ -95,11 +95,11 @@ class Connection(asyncio.Protocol):
         """Status line and headers as received; the last piece may contain some of the body."""
         self._headers: ResponseHeaders | None = None
         self._unread_bytes = 0
-        """Bytes received with body since the reader last took some."""
+        """Bytes received in pieces with body, since the reader last took a piece."""
         self._framing_bytes = 0
         """Bytes received since the last byte of a body."""
         self._body_pieces = 0
-        """Length of ``_chunks`` at the end of the response: later pieces are not its body."""
+        """The length of ``_chunks`` at the end of the response. Later pieces are not part of the response."""
         self._interim = self.response_begun = self._keep_alive = False
         self._failure = None
         self.status = 0
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         return data
 
     def read_rest(self) -> bytes | None:
-        """The unread body if its end has arrived; None: use ``read``."""
+        """The unread body if the end of the body has arrived; otherwise None, and ``read`` must be used."""
         if not self.response_complete or self._paused:
             return None
         chunks = self._chunks
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
         return data
 
     async def forward(self, take: Callable[[bytes], bool]) -> None:
-        """Call ``take`` with each piece of the body when it arrives, until it returns False or the body ends or fails.
+        """Call ``take`` with each piece of the body on arrival, until ``take`` returns False or the body ends or fails.
 
         A piece that ``take`` did not accept is left for ``read``.
         """
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
         return "" if value is None else media_type(value)
 
     def header(self, name: str) -> str | None:
-        """The first value of a header, not to be passed on to clients. ``name`` is in lower case."""
+        """The first value of a header, which must not be passed on to clients. ``name`` is in lower case."""
         return self._read_headers().get(name)
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is no subclass of Transport
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes have arrived."""
@@ -283,7 +283,7 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ called by llhttp
 
     def on_message_complete(self) -> None:
-        """llhttp: the response is complete. Only here does it know whether the connection stays open."""
+        """llhttp: the response is complete. Only now llhttp knows whether the connection stays open."""
         if self.response_complete:
             return
         if not self.status:

@@ -1,4 +1,4 @@
-"""The header fields of one response, parsed a second time from its head.
+"""The header fields of one response, parsed in a second pass over the response head.
 
 Most responses need no header at all (``Connection.is_plain_success``), so ``Connection`` does not collect them.
 """
@@ -10,7 +10,7 @@ from functools import lru_cache
 import httptools
 
 MAX_LINE = 8190
-"""Bytes of a status line, and of one header field."""
+"""The greatest size of a status line, and of one header field, in bytes."""
 MAX_HEADERS = 256
 HTTP_FAULTS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 """Errors of llhttp for bytes that are not a response to a POST."""
@@ -26,21 +26,21 @@ def media_type(value: str) -> str:
 
 
 class ResponseHeaders:
-    """The header fields of one response, without those of interim responses before it."""
+    """The header fields of one response, without the fields of interim responses."""
 
     __slots__ = ("_complete", "_fields", "_parser", "is_excessive")
 
     def __init__(self, head: bytes) -> None:
-        """``head`` is a head that llhttp has accepted; more bytes may follow in it."""
+        """``head`` begins with a response head that llhttp has accepted; more bytes may follow."""
         self._fields: list[tuple[bytes, bytes]] = []
         self._complete = False
         self.is_excessive = False
-        """More than ``MAX_HEADERS`` fields, or a field longer than ``MAX_LINE``."""
+        """True: there are more than ``MAX_HEADERS`` fields, or a field is longer than ``MAX_LINE``."""
         self._parser = httptools.HttpResponseParser(self)
         try:
             self._parser.feed_data(head)
         except HTTP_FAULTS:
-            assert self._complete  # a fault in the bytes behind the head, which the connection reports
+            assert self._complete  # an error in the bytes after the head, which the connection reports
 
     def get(self, name: str) -> str | None:
         """The first value of a header; ``name`` is in lower case."""
@@ -52,7 +52,7 @@ class ResponseHeaders:
 
     @property
     def is_delimited(self) -> bool:
-        """The end of the body is known without the end of the connection."""
+        """True: the headers define the end of the body, so that the connection need not end."""
         return any(name.lower() in _FRAMING for name, _ in self._fields)
 
     def on_header(self, name: bytes, value: bytes) -> None:

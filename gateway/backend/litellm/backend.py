@@ -1,6 +1,6 @@
 """Backend for providers whose API is not OpenAI's, through LiteLLM's SDK.
 
-LiteLLM retries, turns broken streams into successes, leaves upstreams running and invents finish reasons
+LiteLLM retries, turns broken streams into successes, leaves upstream requests open and invents finish reasons
 (``docs/spec/reliability.md`` 0, findings 2 to 5). So retries are off, every stream is closed, exceptions are mapped by
 the gateway's own tables, and an empty answer is an error.
 """
@@ -26,7 +26,7 @@ from gateway.core.exchange import Events, Exchange
 from gateway.stream.batches import IteratorEvents
 
 TIMEOUT = 3600.0
-"""Seconds given to LiteLLM, whose timeouts are not deadlines; the gateway's own surround this backend."""
+"""The timeout given to LiteLLM, in seconds. LiteLLM's timeouts are not deadlines; ``policy/deliver`` sets deadlines."""
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing a stream may take."""
 
@@ -46,7 +46,7 @@ class LiteLLMBackend:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """See ``Backend``; ``UnsupportedParameter`` for what the provider, or LiteLLM, would ignore."""
+        """See ``Backend``. Raises ``UnsupportedParameter`` for fields that the provider or LiteLLM would ignore."""
         embeds = exchange.endpoint == "embeddings"
         if exchange.endpoint == "completions":
             raise UnsupportedParameter("a litellm target takes messages, not a raw prompt", param="prompt")
@@ -67,7 +67,7 @@ class LiteLLMBackend:
                 yield IteratorEvents(events)
         finally:
             if exchange.stream:
-                # LiteLLM by itself lets the provider generate to the end.
+                # LiteLLM does not close the stream, so the provider would generate to the end.
                 await asyncio.shield(_close(reply))
 
     def _arguments(self, exchange: Exchange) -> dict[str, Any]:
@@ -76,9 +76,9 @@ class LiteLLMBackend:
         if exchange.n > 1:
             given["n"] = exchange.n
         if exchange.stops:
-            given["stop"] = list(exchange.stops[:OPENAI_STOPS])  # the strictest provider's number
+            given["stop"] = list(exchange.stops[:OPENAI_STOPS])  # the limit of the strictest provider
         if provider.openai_like:
-            given["allowed_openai_params"] = sorted(given)  # LiteLLM drops some for models that it does not know
+            given["allowed_openai_params"] = sorted(given)  # LiteLLM drops some fields for unknown models
         elif provider.params is not None:
             _refuse_others(given, provider.params)
         form = given.get("response_format")
@@ -93,13 +93,13 @@ class LiteLLMBackend:
             **self._address(),
             "messages": [dict(message) for message in exchange.messages],
             "stream": exchange.stream,
-            # Clients run their tools themselves: LiteLLM's own MCP gateway must not run them, nor be imported.
+            # Clients run their tools themselves, so LiteLLM's MCP gateway must not run tools nor be imported.
             "_skip_mcp_handler": True,
         }
 
     def _address(self) -> dict[str, Any]:
         target = self._target
-        # A private server needs no key; without one LiteLLM reads the environment.
+        # A private server needs no key, but without a key LiteLLM would read the environment.
         key = target.key.get_secret_value() if target.key is not None else "none" if target.url else None
         return {
             "model": target.model,
@@ -133,7 +133,7 @@ async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncG
             finished = finished or _has_finish_reason(reply)
             for event in reader.read(_as_json(chunk), surrogates=True):
                 if isinstance(event, Finish):
-                    finishes.append(event)  # held back, because LiteLLM may have invented it
+                    finishes.append(event)  # held back, as LiteLLM may have invented the reason
                     continue
                 has_content = has_content or isinstance(event, Delta)
                 yield event
@@ -147,7 +147,7 @@ async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncG
     for event in finishes:
         yield event
     for usage in counted:
-        # If the provider sent no counts, LiteLLM's wrapper counts by itself without a sign of it.
+        # If the provider sent no token counts, LiteLLM's wrapper counts and does not mark these counts.
         yield usage if not stream or _has_usage(reply) else replace(usage, source="estimated")
 
 
@@ -156,16 +156,16 @@ async def _only(reply: Any) -> AsyncIterator[Any]:
 
 
 def _has_finish_reason(reply: Any) -> bool:
-    """True if the provider sent a finish reason; without one LiteLLM's wrapper ends the stream with its own.
+    """True if the provider sent a finish reason. If not, LiteLLM's wrapper ends the stream with an invented reason.
 
-    The wrapper notes the reason of a chunk that also has text (Gemini's last) as an intermittent one, until the next
-    chunk.
+    If a chunk has text and a finish reason (Gemini's last chunk), the wrapper stores the reason as intermittent until
+    the next chunk.
     """
     return any(getattr(reply, name, "unknown") for name in ("received_finish_reason", "intermittent_finish_reason"))
 
 
 def _has_usage(reply: Any) -> bool:
-    """True if one of the chunks that the wrapper kept has usage, or if it keeps none."""
+    """True if a chunk that the wrapper kept has token counts, or if the wrapper keeps no chunks."""
     chunks = getattr(reply, "chunks", None)
     return not chunks or any(getattr(chunk, "usage", None) for chunk in chunks)
 

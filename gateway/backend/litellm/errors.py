@@ -1,9 +1,9 @@
 """LiteLLM's exceptions → the gateway's errors.
 
-A refused connection, a reset, an invalid answer and a 529 all surface as LiteLLM's own 500; a status may be the string
-"overloaded", and an exhausted account has the class of a rate limit (``docs/spec/reliability.md`` 5). So the causes
-come before the class, and the provider's own HTTP reply, which is at the root of the chain, before LiteLLM's
-interpretation. Classes are known by name; nothing of LiteLLM is imported.
+LiteLLM reports a refused connection, a reset, an invalid answer and a 529 all as status 500. A status may be the string
+"overloaded", and an exhausted account has the class of a rate limit (``docs/spec/reliability.md`` 5). So an exception's
+causes are checked before its class, and the provider's HTTP reply, the root of the chain, before LiteLLM's
+interpretation. Classes are compared by name, so that LiteLLM need not be imported.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ LOG = logging.getLogger("gateway.litellm")
 MAX_TEXT = 4096
 """Characters of an exception's message that are read."""
 
-# LiteLLM's prefix of a provider's own words: ``litellm.BadRequestError: GeminiException BadRequestError - ``.
+# LiteLLM's prefix of a provider's message: ``litellm.BadRequestError: GeminiException BadRequestError - ``.
 _CLASS_NAMES = re.compile(r"(?:(?:litellm\.)?\w{1,64}(?:Error|Exception)\b[\s:-]{0,4})+")
 
-# By the name of a class in the chain of causes, the innermost first.
+# Class name → error, for each class in the chain of causes, the innermost first.
 _CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
     "gaierror": (UpstreamDnsError, "the name of the provider's server does not resolve"),
     "ClientConnectorDNSError": (UpstreamDnsError, "the name of the provider's server does not resolve"),
@@ -54,11 +54,11 @@ _CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
     "ServerDisconnectedError": (UpstreamDisconnected, "the provider closed the connection"),
     "ClientPayloadError": (UpstreamDisconnected, "the provider closed the connection inside its answer"),
     "ConnectionResetError": (UpstreamDisconnected, "the provider closed the connection"),
-    # LiteLLM 1.109 makes an error of a stream that ends without a finish reason.
+    # LiteLLM 1.109 raises this error for a stream that ends without a finish reason.
     "StopAsyncIteration": (UpstreamIncomplete, "the provider ended its answer without a finish_reason"),
 }
 
-# By the name of LiteLLM's own class.
+# Name of LiteLLM's exception class → error.
 _CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
     "ContextWindowExceededError": (
         ContextLengthExceeded,
@@ -70,9 +70,9 @@ _CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
 
 
 def gateway_error(error: Exception, sent: Collection[str] = ()) -> GatewayError:
-    """The gateway's error for an exception: by its causes, its class, the provider's reply, its code, its status.
+    """The gateway's error for an exception, by the causes, the class, the provider's reply, the code, the status.
 
-    ``sent``: the names of the call's parameters; LiteLLM's own refusals name one of them in their text.
+    ``sent``: the names of the call's parameters; a refusal by LiteLLM itself names one of these in its text.
     """
     if isinstance(error, GatewayError):
         return error
@@ -123,7 +123,7 @@ def _of_reply(error: Any) -> GatewayError:
 
 
 def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
-    """LiteLLM's own refusal of a parameter; nothing was sent."""
+    """The error for a parameter that LiteLLM itself refused; nothing was sent to the provider."""
     quoted = re.findall(r"['\[](\w{1,64})['=\]]|\b(\w{1,64})=", text)  # a bare word may belong to the model's name
     names = [*(first or second for first, second in quoted), *re.findall(r"\w{1,64}", text)]
     param = next((name for name in names if name in sent), None)
@@ -147,6 +147,6 @@ def _body(chain: list[BaseException]) -> dict[str, Any]:
         ):
             if isinstance(code, str) and not code.isdigit():
                 return {"error": {"message": "", "code": code}}
-    # The provider's message is at the root; a single word, such as Anthropic's "Overloaded", is a code.
+    # The innermost exception has the provider's message; a single word, such as Anthropic's "Overloaded", is a code.
     text = str(getattr(chain[-1], "message", ""))
     return {"error": {"message": "", "code": text}} if re.fullmatch(r"\w{1,64}", text) else {}

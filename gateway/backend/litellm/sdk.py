@@ -1,6 +1,6 @@
 """LiteLLM's SDK, imported with telemetry, logs and downloads off, and its data about a target's provider.
 
-The import takes seconds and 200 MB. It happens when a configuration with a litellm target is assembled, in that thread.
+The import takes seconds and 200 MB. It runs in the thread that assembles a configuration with a litellm target.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, MediaNotAllowed, Problem
 
 OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
-"""Providers with OpenAI's own API, where no parameter is translated."""
+"""Providers that have OpenAI's API, so that LiteLLM translates no parameter."""
 PASSES_ADDRESSES = OPENAI_LIKE | {
     "anthropic", "azure", "azure_ai", "databricks", "fireworks_ai", "groq", "mistral", "openrouter", "perplexity",
     "together_ai", "xai",
 }  # fmt: skip
-"""Providers to which LiteLLM passes the address of an image (observed at 1.106.2). For others it downloads the image,
-or leaves it out."""
+"""Providers to which LiteLLM passes the address of an image (observed at 1.106.2). For others, LiteLLM downloads
+the image or leaves the image out."""
 
 JSON_FORMATS: tuple[dict[str, Any], ...] = (
     {"type": "json_object"},
@@ -50,13 +50,13 @@ class Provider:
     passes_addresses: bool
     """Addresses of media in messages reach the provider."""
     params: frozenset[str] | None
-    """The chat parameters that it accepts; None: all."""
+    """The chat parameters that the provider accepts; None: all."""
     dropped_formats: frozenset[str]
     """Types of ``response_format`` that LiteLLM accepts and then leaves out of the request."""
 
 
 def provider_of(target: TargetSpec) -> Provider:
-    """The provider of a target's model; raises ``ConfigError`` if LiteLLM has none, or a package is missing."""
+    """The provider of a target's model. Raises ``ConfigError`` if LiteLLM knows no such provider or lacks a package."""
     try:
         litellm = load()
     except ImportError as error:
@@ -85,7 +85,7 @@ def provider_of(target: TargetSpec) -> Provider:
 
 @cache
 def load() -> Any:
-    """The SDK; raises ``ImportError`` if it is not installed."""
+    """Load and return the SDK. Raises ``ImportError`` if the SDK is not installed."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import httpx
@@ -93,7 +93,7 @@ def load() -> Any:
     from litellm.litellm_core_utils import url_utils
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-    # LiteLLM's own transport without redirects, which would send the key to any server that a provider names.
+    # LiteLLM's transport, without redirects: a redirect would send the key to any server that a provider names.
     litellm.aclient_session = httpx.AsyncClient(
         transport=AsyncHTTPHandler.create_async_transport(), follow_redirects=False, trust_env=False
     )
@@ -104,7 +104,7 @@ def load() -> Any:
     litellm.turn_off_message_logging = True
     for callbacks in ("callbacks", "success_callback", "failure_callback", "input_callback"):
         setattr(litellm, callbacks, [])
-    # It warns of its own use of pydantic, which readers of the gateway's log cannot change.
+    # LiteLLM's use of pydantic causes warnings about which readers of the gateway's log can do nothing.
     for module in ("litellm", "pydantic._internal._generate_schema"):
         warnings.filterwarnings("ignore", module=module)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
@@ -113,14 +113,14 @@ def load() -> Any:
         logger.setLevel(logging.CRITICAL)
     _keep_missing_finish_reasons()
     copy_context().run(_import_lazy_modules, litellm)
-    # Half a million permanent objects: without this each full collection would traverse them and delay every call.
+    # LiteLLM has half a million permanent objects. Without this, each full collection would traverse all of them.
     gc.collect()
     gc.freeze()
     return litellm
 
 
 def switch_logging_off() -> None:
-    """Mark the calls of this context as internal: LiteLLM prepares no data for callbacks, a sixth of a call's cost."""
+    """Mark this context's calls as internal: LiteLLM then prepares no callback data, a sixth of a call's cost."""
     from litellm._internal_context import is_internal_call
 
     is_internal_call.set(True)
@@ -137,7 +137,7 @@ def _import_lazy_modules(litellm: Any) -> None:
 
 
 def _keep_missing_finish_reasons() -> None:
-    """Stop LiteLLM from adding the reason "stop" to a Gemini stream, also to one that was cut off."""
+    """Stop LiteLLM from adding the finish reason "stop" to Gemini streams, even to a stream that was cut off."""
     from litellm.llms.vertex_ai.gemini.vertex_and_google_ai_studio_gemini import VertexGeminiConfig
 
     config: Any = VertexGeminiConfig
@@ -150,5 +150,5 @@ def _keep_missing_finish_reasons() -> None:
 
 
 def _refuse_download(url: str) -> tuple[str, str]:
-    """Replaces LiteLLM's check of an address that it is about to download, for example for a token count."""
+    """Replaces the check that LiteLLM makes before it downloads an address, for example for a token count."""
     raise MediaNotAllowed("the gateway does not fetch addresses; send the media as a data: URI")

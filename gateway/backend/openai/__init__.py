@@ -1,9 +1,9 @@
 """Backends for OpenAI-compatible servers.
 
 base, completions, chat   the backends; each makes the body of a request
-request_body, bos         what both bodies share; the begin-of-sequence token
+request_body, bos         the fields that both bodies share; the begin-of-sequence token
 control_fields            fields by which a request could steer an engine
-upstream_request          one request: sent, refused or answered, released
+upstream_request          one request, from sending to the release of the connection
 response_body             a response body → events, for JSON and for streams
 events, fast_stream       a chunk → events; plain text of a stream, forwarded unparsed
 embeddings                the response of the embeddings endpoint

@@ -22,7 +22,7 @@ class OpenAIBackend(ABC):
     """One target at an OpenAI-compatible address."""
 
     path: ClassVar[str]
-    """Of completions, below the target's URL."""
+    """The path of the completions endpoint, below the target's URL."""
     format: ClassVar[ChoiceFormat]
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
@@ -35,7 +35,7 @@ class OpenAIBackend(ABC):
         self._client = client
         self._connect_timeout = connect_timeout
         self._endpoints: dict[tuple[str, bool], HttpEndpoint] = {}
-        """By path, and whether a stream is requested."""
+        """The endpoints by (path, whether a stream is requested)."""
 
     @abstractmethod
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -53,7 +53,7 @@ class OpenAIBackend(ABC):
         return BodyEvents(endpoint, serialise(body), exchange.request_id, self._label, self.format, choices, notices)
 
     def _endpoint(self, path: str, stream: bool) -> HttpEndpoint:
-        """The endpoint, created by the first request: an invalid address fails calls, not the configuration."""
+        """Create the endpoint at the first request: an invalid address must fail calls, not the configuration."""
         url = self._target.url.rstrip("/") + path
         accept = EVENT_STREAM if stream else "application/json"
         endpoint = open_endpoint(self._client, self._target, url, self._connect_timeout, accept)

@@ -11,12 +11,12 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BosRule:
-    """The changes by which the model reads exactly one BOS."""
+    """The changes of a request after which the model reads exactly one BOS."""
 
     fields: Mapping[str, bool]
-    """For the body: the engine's switch, where it has one."""
+    """Fields for the request body: the engine's BOS switch, if the engine has a switch."""
     strip: str = ""
-    """Removed from the start of each string prompt, because the engine adds it."""
+    """The BOS to remove from the start of each string prompt, because the engine adds a BOS."""
     notices: tuple[str, ...] = ()
 
 
@@ -25,16 +25,16 @@ UNVERIFIED = BosRule(fields={}, notices=("bos: not verified, not known whether t
 MISSING = BosRule(fields={}, notices=("bos: missing, the template expects it from the engine",))
 
 
-# The template's ``bos`` / the engine:
-#               has a switch      adds it           adds none         not known
+# Rows: the template's ``bos``. Columns: the engine.
+#               has a switch      adds a BOS        adds none         not known
 #   text        switch off        strip the text    unchanged         unverified
 #   engine      switch on         unchanged         missing           unverified
 #   none        unchanged
 def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> BosRule:
     """The rule for one exchange; prompts of token ids are never changed.
 
-    ``switch``: the field that turns the engine's BOS off and on. ``adds_bos``: what it does by default; None: not
-    known. Notices that begin with ``bos:`` are counted as anomalies.
+    ``switch``: the field that turns the engine's BOS off and on. ``adds_bos``: the engine adds a BOS by default;
+    None: not known. Notices that begin with ``bos:`` are counted as anomalies.
     """
     if exchange.bos == "none" or str not in map(type, exchange.prompts):
         return UNCHANGED
@@ -53,7 +53,7 @@ def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> B
 
 @cache
 def _switched(switch: str, wanted: bool, conflict: bool) -> BosRule:
-    """``conflict``: the client has set the switch otherwise."""
+    """The rule for an engine with a switch. ``conflict``: the client has set the switch to the other value."""
     return BosRule({switch: wanted}, "", (f"bos: {switch} is set by the template",) if conflict else ())
 
 

@@ -1,4 +1,4 @@
-"""Backend for OpenAI-compatible servers that take messages and render them with their own template."""
+"""Backend for OpenAI-compatible servers that accept messages and render the prompt themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChatBackend(OpenAIBackend):
         self._known = CHAT_PARAMS | self.capabilities.sampling | self.capabilities.chat
 
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """See ``OpenAIBackend``; ``UnsupportedParameter`` for a raw prompt."""
+        """See ``OpenAIBackend``. Raises ``UnsupportedParameter`` for a raw prompt."""
         if not exchange.messages:
             raise UnsupportedParameter("this model's target takes messages, not a prompt", param="prompt")
         max_stops = self.capabilities.chat_stops

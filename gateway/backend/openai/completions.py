@@ -1,4 +1,4 @@
-"""Backend for OpenAI-compatible servers that take a rendered prompt: the exact string, or token ids."""
+"""Backend for OpenAI-compatible servers that accept a rendered prompt: the exact string, or token ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HAS_NO_EFFECT: Mapping[str, Callable[[Any], bool]] = {
     "logprobs": lambda value: value is False,  # 0 requests the log probabilities of the chosen tokens
     "presence_penalty": lambda value: value == 0,
 }
-"""The values with which a field may be sent to an engine that ignores it."""
+"""Field → true for the values with which the field may be sent to an engine that ignores the field."""
 
 SKIP_SPECIAL = "skip_special_tokens"
 """The field of vLLM and SGLang that keeps special tokens in the text, or removes them."""
@@ -41,7 +41,7 @@ class CompletionsBackend(OpenAIBackend):
         self._known = COMPLETIONS_PARAMS | self.capabilities.sampling
 
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """See ``OpenAIBackend``; ``UnsupportedParameter`` for messages and for what the engine would ignore."""
+        """See ``OpenAIBackend``. Raises ``UnsupportedParameter`` for messages and for fields that would be ignored."""
         prompts: Sequence[RawPrompt] = exchange.prompts
         capabilities = self.capabilities
         if not prompts:

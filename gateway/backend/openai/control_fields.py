@@ -1,8 +1,8 @@
-"""Fields by which a request steers an engine instead of its completion; refused unless the policy allows them.
+"""Fields with which a request controls an engine instead of a completion; refused unless the policy allows them.
 
-They choose adapters, workers, cache entries and queue places, name hosts to connect to, load code, or circumvent the
-limits of a policy. Collected from the public sources of each engine, at the versions named. A field of one engine is
-refused for all, because an engine may stand behind a router or a server that is not declared.
+These fields choose adapters, workers, cache entries and queue places, name hosts to connect to, load code, or bypass
+the limits of a policy. The lists come from each engine's public sources, at the versions named below. A field of one
+engine is refused for all engines, because an undeclared engine may run behind a router or another server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
             "media_io_kwargs priority prompt_embeds request_id session_id vllm_xargs watermarking"
         ),
         # python/sglang/srt/entrypoints/openai/protocol.py, main of 2026-11 (004c82e0), and the fields of
-        # managers/io_struct.py:GenerateReqInput that routers hand on. custom_logit_processor is pickled code.
+        # managers/io_struct.py:GenerateReqInput that routers pass on. custom_logit_processor is pickled code.
         "SGLang": words(
             "audio_data bootstrap_host bootstrap_pair_key bootstrap_port bootstrap_room cache_salt conversation_id "
             "custom_labels custom_logit_processor custom_params data_parallel_rank decode_tp_size "
@@ -33,8 +33,8 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
             "priority require_reasoning rid routed_dp_rank router_hint routing_key sampling_params session_id "
             "session_params trace_headers video_data"
         ),
-        # tools/server/README.md and server-task.cpp, b7800 to b8900 (00dc8057, 00efb3e1). n_predict and n_cmpl win over
-        # max_tokens and n; the parsers and triggers are those that the server makes of its chat template.
+        # tools/server/README.md and server-task.cpp, b7800 to b8900 (00dc8057, 00efb3e1). n_predict and n_cmpl override
+        # max_tokens and n; the server itself derives the parsers and triggers from its chat template.
         "llama.cpp": words(
             "adapters backend_sampling chat_format chat_parser generation_prompt grammar_lazy grammar_triggers id_slot "
             "image_data lora n_cache_reuse n_cmpl n_predict parse_tool_calls preserved_tokens slot_id "
@@ -52,11 +52,11 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
         # lib/llm/src/protocols/openai/nvext.rs: workers, ranks, priorities and raw prompts, all under one field.
         "Dynamo and NIM": words("nvext"),
-        # Containers under which servers take fields of the engine behind them.
+        # Objects in which servers accept fields for the engine that they call.
         "several servers": words("engine_args extra_args"),
     }
 )
-"""Engine → its fields."""
+"""Engine → control fields."""
 
 STEERING: frozenset[str] = frozenset().union(*CONTROL_FIELDS.values())
 """The fields of all engines."""

@@ -1,4 +1,4 @@
-"""The response of the embeddings endpoint: read whole, and passed on as a document."""
+"""The response of the embeddings endpoint, read as a whole and passed on as a document."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Counts of an engine's own tokenizer, where no tokenizer here counts: how many tokens a prompt leaves for its answer.
+"""Token counts by the engine, if the gateway has no tokenizer of the model: the tokens left for the answer.
 
-vLLM and SGLang refuse a request whose prompt and ``max_tokens`` exceed the context, also if the gateway chose that
-limit. Both have ``POST /tokenize`` beside ``/v1``, which returns ``count`` and ``max_model_len``.
+vLLM and SGLang refuse a request whose prompt and ``max_tokens`` exceed the context, even if the gateway chose
+``max_tokens``. Both engines have ``POST /tokenize`` outside ``/v1``, which returns ``count`` and ``max_model_len``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gateway.core.errors import (
 LOG = logging.getLogger("gateway.room")
 
 TIMEOUT = 2.0
-"""Seconds that a count may take; then the call continues without it."""
+"""Seconds that a count may take; after that the call continues without the count."""
 VALID_FOR = 60.0
 """Seconds for which a context length is reused, and for which an engine that does not count is not asked again."""
 NEVER_COUNTS = (UpstreamUnreachable, UpstreamConnectTimeout, UpstreamDnsError, UpstreamModelMissing)
@@ -38,10 +38,10 @@ MAX_ADDED = 16
 
 
 class EngineTokenizer:
-    """The context of one engine, and the tokens of prompts for it."""
+    """The context length of one engine, and the token counts of prompts for this engine."""
 
     def __init__(self, target: TargetSpec, client: HttpClient, max_model_len: int | None = None) -> None:
-        """``max_model_len``: the context in tokens as configured; a shorter one of the engine replaces it."""
+        """``max_model_len``: the configured context in tokens. A shorter context of the engine replaces this value."""
         self._target = target
         self._client = client
         self._configured = max_model_len
@@ -56,7 +56,7 @@ class EngineTokenizer:
     async def remaining(self, prompt: str, wanted: int) -> int | None:
         """Tokens left for the answer, at least 1 and at most ``wanted``; None: not known.
 
-        If the engine does not count, a configured context still bounds the result: a prompt has at least one token.
+        If the engine does not count, a configured context still limits the result: a prompt has at least one token.
         """
         now = time.monotonic()
         # No token is shorter than a byte, so most prompts are known to fit without being counted.
@@ -80,7 +80,7 @@ class EngineTokenizer:
         return max(min(wanted, self.length - count), 1)
 
     async def _tokenize(self, prompt: str) -> tuple[int, int]:
-        """The tokens of the prompt, and those of the context."""
+        """The number of tokens of the prompt, and of the context."""
         if self._endpoint is None:
             root = self._target.url.rstrip("/").removesuffix("/v1")
             self._endpoint = open_endpoint(self._client, self._target, f"{root}/tokenize", TIMEOUT)

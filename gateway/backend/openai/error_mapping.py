@@ -5,8 +5,8 @@ Bodies have many forms: ``{"error": {…}}`` with a string or a numeric code, ``
 error. Only a refusal of the *request* passes on a line of the server's own words, made safe by ``one_safe_line``,
 because a client has to learn what to change.
 
-A client can choose these words, if a server echoes its request. So each expression searches at most ``MAX_SEARCHED``
-characters: some need quadratic time.
+If a server echoes the request, a client can choose these words. So each expression searches at most ``MAX_SEARCHED``
+characters, because some expressions need quadratic time.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ MAX_ERROR_BODY = 64 * 1024
 MAX_SEARCHED = 500
 """Characters of a message, a code or a type that expressions search."""
 MIN_ANYWHERE = 8
-"""Characters from which a private text is also removed inside words."""
+"""A private text with at least this many characters is also removed inside words."""
 MAX_LINE = 200
 """Characters of a server's message that reach a client."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamErrorBody:
-    """A server's error in one form."""
+    """A server's error, in one form for all servers."""
 
     message: str = ""
     code: str = ""
@@ -129,7 +129,7 @@ def error_for_status(
     target: str = "",
     private: tuple[str, ...] = (),
 ) -> GatewayError:
-    """The error for a response without success.
+    """The error for an unsuccessful response.
 
     ``target``: the target's label, shown if the response has no usable reason. ``private``: see ``one_safe_line``.
     """
@@ -139,7 +139,7 @@ def error_for_status(
 
 
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
-    """The error inside a JSON object that came with status 200; None if there is none. ``private``: see above."""
+    """The error inside a JSON object of a 200 response, or None. ``private``: see ``one_safe_line``."""
     parsed = _from_json(value)
     if parsed is None:
         return None
@@ -167,7 +167,7 @@ def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: 
 
 
 def read_error_body(body: bytes, content_type: str = "") -> UpstreamErrorBody:
-    """An error body; empty if nothing of it is usable."""
+    """The parsed error body; empty if nothing in the body is usable."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -185,7 +185,7 @@ def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
     line = begun.splitlines()[0] if begun else ""
     if line.startswith(("<", "Traceback", "{", "[")):
         return ""
-    if len(line) > MAX_SEARCHED:  # without the last word: a part of a key does not match the expressions for keys
+    if len(line) > MAX_SEARCHED:  # drop the last word: the expressions for keys do not find a part of a key
         line = line[: max(line.rfind(" "), 0)] + " …"
     line = "".join(character for character in line if character.isprintable())
     for pattern in (*map(_private, private), *_PRIVATE):
@@ -195,7 +195,7 @@ def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
 
 
 def _private(text: str) -> re.Pattern[str]:
-    """Matches a short text only as a whole word: a host may be called ``a``."""
+    """Matches a private text; a short text only as a whole word, because a host may be called ``a``."""
     escaped = re.escape(text)
     return re.compile(escaped if len(text) >= MIN_ANYWHERE else rf"(?<!\w){escaped}(?!\w)", re.IGNORECASE)
 
@@ -206,7 +206,7 @@ _PRIVATE = (
     re.compile(r"\b(?:localhost|[a-z0-9]+(?:[.-][a-z0-9]+)+):\d{2,5}\b", re.IGNORECASE),  # a host and its port
     re.compile(r"\b(?:[a-z0-9-]+\.)+(?:internal|intranet|local|localdomain|lan|corp|svc)\b", re.IGNORECASE),
     re.compile(r"(?<![\w/])(?:/[\w.@+-]+){2,}"),  # file paths
-    # Keys: by their issuers' prefixes, after the word, and long words of letters and digits.
+    # Keys: words with an issuer's prefix, words after "Bearer" or "api key", long words of letters and digits.
     re.compile(r"\b(?:sk|pk|rk|key|hf|api|gsk|xai|nvapi|fw|r8|gh[opsu])[-_][\w*.-]{6,}", re.IGNORECASE),
     re.compile(r"\b(?:AIza|ya29\.|AKIA|ASIA|eyJ)[\w*.-]{8,}"),
     re.compile(r"\bBearer\s+\S+|\bapi[ _-]?key\s*[:=]\s*\S+", re.IGNORECASE),

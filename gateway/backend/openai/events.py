@@ -36,9 +36,9 @@ class ChoiceFormat:
     """The form of a choice at one endpoint."""
 
     message: Callable[[Mapping[str, Any]], tuple[object, Mapping[str, Any]]] | None
-    """Choice → (text, other fields of its delta or message); None: the key ``text`` and no fields."""
+    """Choice → (text, other fields of its delta or message); None: the key ``text``, no fields."""
     plain_text: Callable[[Mapping[str, Any]], Any]
-    """Choice of a stream → its text if its delta holds nothing else; anything but a string otherwise."""
+    """Choice of a stream → the text if the delta has nothing else; otherwise a value that is not a string."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
     keys: frozenset[str]
     """The keys of a choice that are read; the others are extras."""
@@ -49,7 +49,7 @@ def _chat_message(choice: Mapping[str, Any]) -> tuple[object, Mapping[str, Any]]
     if message is None:
         message = choice.get("message") or {}
         if isinstance(message, dict) and isinstance(message.get("tool_calls"), list):
-            # A message numbers its calls by position, a delta by index; events have the form of deltas.
+            # Tool calls have a position in a message and an index in a delta; events have the form of deltas.
             calls = [{"index": at, **call} for at, call in enumerate(message["tool_calls"]) if isinstance(call, dict)]
             message = {**message, "tool_calls": calls}
     if not isinstance(message, dict):
@@ -101,9 +101,9 @@ class ChunkReader:
         private: tuple[str, ...] = (),
         invalid: type[UpstreamError] = UpstreamInvalidStream,
     ) -> None:
-        """``choices``: the number requested. ``private``: see ``error_mapping.one_safe_line``.
+        """``choices``: the requested number of choices. ``private``: see ``error_mapping.one_safe_line``.
 
-        ``invalid``: the error for what cannot be read.
+        ``invalid``: the error for a chunk that cannot be read.
         """
         self._format = format
         self._target = target
@@ -112,26 +112,26 @@ class ChunkReader:
         self._private = private
         self._invalid = invalid
         self._keys: frozenset[str] | None = None
-        """The keys that were read, or passed on with the first chunk; None before it."""
+        """``RESPONSE_KEYS`` and the keys of the first chunk; None before the first chunk."""
         self._open: dict[int, SurrogateJoiner | None] = {}
-        """The choices that have begun and not finished; a joiner once half a character may have arrived."""
+        """The choices that have begun and not finished; with a joiner once half a character may have arrived."""
         self._finished: set[int] = set()
         self._usage: Usage | None = None
 
     @property
     def finished(self) -> bool:
-        """Every choice that began has finished, and at least one has."""
+        """True: every choice that began has finished, and at least one choice began."""
         return bool(self._finished) and not self._open
 
     @property
     def has_choices(self) -> bool:
-        """At least one choice has begun."""
+        """True: at least one choice has begun."""
         return bool(self._open or self._finished)
 
     def read(self, chunk: object, *, surrogates: bool = False) -> list[Event]:
         """The events of one chunk.
 
-        ``surrogates``: its strings may hold lone surrogates. Raises the error that the chunk reports, or ``invalid``.
+        ``surrogates``: the chunk may have lone surrogates. Raises the error that the chunk reports, or ``invalid``.
         """
         if not isinstance(chunk, dict):
             raise self._invalid("the model's server sent JSON that is not an object")
@@ -157,9 +157,9 @@ class ChunkReader:
         return events
 
     def fast_text_delta(self, chunk: object) -> Delta | None:
-        """The event of a chunk that holds nothing but more text of one choice; None: use ``read``.
+        """The event of a chunk that has only further text of one choice; otherwise None, and ``read`` must be used.
 
-        Chunks with a key that is new, or a value that is not null beside the text, are left to ``read``.
+        Chunks with a new key, or with another value that is not null, are left to ``read``.
         """
         if type(chunk) is not dict or self._keys is None or not chunk.keys() <= self._keys:
             return None
@@ -169,7 +169,7 @@ class ChunkReader:
         if type(choices) is not list or len(choices) != 1:
             return None
         choice = choices[0]
-        # Beside the index and the text everything is null: no end, no log probabilities, no extras.
+        # Except the index and the text everything is null: no end, no log probabilities, no extras.
         if type(choice) is not dict or list(choice.values()).count(None) != len(choice) - 2:
             return None
         index, text = choice.get("index"), self._format.plain_text(choice)
@@ -179,7 +179,7 @@ class ChunkReader:
         return Delta(index, text) if joiner is None or not joiner.pending else None
 
     def end(self) -> list[Event]:
-        """The events at the end of the response; ``UpstreamIncomplete`` if a choice has not finished."""
+        """The events at the end of the response. Raises ``UpstreamIncomplete`` if a choice has not finished."""
         if not self._finished and not self._open:
             raise UpstreamIncomplete("the model's server ended its answer without any content")
         if self._open:
@@ -233,7 +233,7 @@ class ChunkReader:
 def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStream) -> Usage | None:
     """The counts of a ``usage`` object; None if they are missing, negative or not integers.
 
-    Raises ``invalid`` for a count beyond ``MAX_COUNT``: it would stay in every sum.
+    Raises ``invalid`` for a count above ``MAX_COUNT``, which would distort every sum of counts.
     """
     if not isinstance(usage, dict):
         return None
@@ -246,7 +246,7 @@ def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStre
 
 
 def _other_keys(value: Mapping[str, Any], known: frozenset[str]) -> Mapping[str, Any]:
-    """The entries beside the known keys, in their order; null values, which engines write for absent ones, left out."""
+    """The entries with unknown keys, in order, without null values, which engines write for absent entries."""
     if value.keys() <= known:
         return EMPTY_MAPPING
     for key, item in value.items():

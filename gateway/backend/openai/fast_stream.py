@@ -1,10 +1,10 @@
-"""Fast path of streams: events that hold nothing but more text are written to the client without being parsed.
+"""Fast path of streams: events that have only further text are written to the client without being parsed.
 
-The events of a stream differ in their text alone. An event that was parsed once gives the bytes before and after its
-text; an event with the same bytes around one JSON string without escapes needs no parsing, and its text is copied into
-the client's frame. Every other event is parsed, and the first one that is not plain text ends the forwarding.
+Most events of a stream differ only in their text. One parsed event gives the bytes before and after the text. If an
+event has the same bytes around one JSON string without escapes, the string is copied into the client's frame without
+parsing. Every other event is parsed, and the first event that is not plain text ends the forwarding.
 
-The general form is ``BodyEvents.next_batch``.
+The general implementation is ``BodyEvents.next_batch``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from gateway.stream.surrogates import maybe_lone
 _match_string = re.compile(rb'"[^"\\\x00-\x1f]+"').fullmatch
 """Matches a JSON string that is not empty and has no escapes; ``orjson`` writes it with the same bytes."""
 _PREFIX, _SUFFIX = len(b"data: "), len(b"\n\n")
-"""Around the JSON of an event that ``SseParser.fast_feed`` accepts."""
+"""The numbers of bytes before and after the JSON of an event that ``SseParser.fast_feed`` accepts."""
 Sample = tuple[bytes, Delta]
-"""An event as received, and what it says."""
+"""The bytes of an event, and the delta parsed from these bytes."""
 PROBE = "\N{WHITE SQUARE}"
-"""Appended to a text to obtain another one."""
+"""Appended to a text to obtain a different text."""
 MAX_PLACES = 4
-"""Places tried, if the text's string occurs several times in an event."""
+"""The greatest number of places that are tried if the text's string occurs several times in an event."""
 ATTEMPTS = 4
-"""Consecutive events that may differ from the one before; then no further event is learned from."""
+"""After this many consecutive events that differ from the event before, the splicer stops learning from events."""
 
 
 class SseSplicer:
-    """Forwards pieces of a body while each is one event with nothing but text."""
+    """Forwards pieces of a body while each piece is one event that has only text."""
 
     __slots__ = (
         "_after", "_attempts", "_before", "_first", "_frame", "_head", "_last", "_now", "_parser", "_reader",
@@ -44,7 +44,7 @@ class SseSplicer:
     def __init__(
         self, reader: ChunkReader, parser: SseParser, splice: TextSplice, sample: Sample | None = None
     ) -> None:
-        """``parser`` holds no part of an event. ``sample``: an event of this response that was parsed."""
+        """``parser`` must not hold a part of an event. ``sample``: a parsed event of this response."""
         self._reader = reader
         self._parser = parser
         self._splice = splice
@@ -53,7 +53,7 @@ class SseSplicer:
         self._now = splice.now
         self._record = splice.moments.append
         self._frame: ChoiceFrame | None = None
-        """The frame of events that begin with ``_head`` and end with ``_tail``; None: no event was learned from."""
+        """The frame of events that begin with ``_head`` and end with ``_tail``; None: no such bytes are known yet."""
         self._attempts = ATTEMPTS
         if sample is not None:
             data, delta = sample
@@ -62,7 +62,7 @@ class SseSplicer:
                 self._learn(data, delta, frame)
 
     def take(self, data: bytes) -> bool:
-        """Forward a piece of the body; False, and nothing done, if it is anything but text that may pass."""
+        """Forward a piece of the body. Does nothing and returns False if the piece is not text that may pass."""
         frame = self._frame
         if frame is None or not (data.startswith(self._head) and data.endswith(self._tail)):
             return self._take_parsed(data)
@@ -110,7 +110,7 @@ class SseSplicer:
             return None
 
     def _learn(self, data: bytes, delta: Delta, frame: ChoiceFrame) -> None:
-        """Find the bytes around the text: another text in its place has to give another delta, equal otherwise."""
+        """Find the bytes around the text: a different text between these bytes must change the delta's text only."""
         text, other = orjson.dumps(delta.text), delta.text + PROBE
         probe = orjson.dumps(other)[1:-1]
         at = data.find(text)

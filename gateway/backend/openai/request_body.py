@@ -1,4 +1,4 @@
-"""The fields that the bodies of both endpoints share, and notices about the others."""
+"""The fields that the request bodies of both endpoints share, and notices about other fields."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gateway.core.errors import InvalidUnicode, InvalidValue, UnsupportedParamet
 from gateway.core.exchange import Exchange
 
 MAX_NAMED = 8
-"""Fields named in one notice."""
+"""The greatest number of fields that one notice names."""
 
 
 def add_common_fields(
     body: dict[str, Any], exchange: Exchange, capabilities: EngineCapabilities, max_stops: int | None = None
 ) -> None:
-    """Add the fields that both endpoints share to a body; ``InvalidValue`` for invalid ``stop_token_ids``."""
+    """Add the fields that both endpoints share to a body. Raises ``InvalidValue`` for invalid ``stop_token_ids``."""
     body["stream"] = exchange.stream
     if exchange.n > 1:
         body["n"] = exchange.n
@@ -32,7 +32,7 @@ def add_common_fields(
 
 
 def stops_notice(exchange: Exchange, max_stops: int | None) -> tuple[str, ...]:
-    """The notice for stops beyond those that the target accepts; the gateway cuts at all of them."""
+    """The notice for more stop strings than the target accepts. The gateway cuts at all stop strings itself."""
     more = len(exchange.stops) - max_stops if max_stops is not None else 0
     return (f"stops_enforced_here: {more}",) if more > 0 else ()
 
@@ -46,14 +46,14 @@ def unverified_notice(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
 
 
 def refuse_stream_options(exchange: Exchange) -> None:
-    """For targets without stream options; ``include_usage`` is never among the client's."""
+    """Refuse stream options for a target without them; ``exchange.stream_options`` never has ``include_usage``."""
     for key in exchange.stream_options:
         name = f"stream_options.{_printable(key)}"
         raise UnsupportedParameter(f"this model's target does not take {name}; leave it out", param=name)
 
 
 def serialise(body: Mapping[str, Any]) -> bytes:
-    """A body as JSON; ``InvalidUnicode`` or ``InvalidValue`` for what JSON in UTF-8 cannot express."""
+    """A body as JSON. Raises ``InvalidUnicode`` or ``InvalidValue`` for values that JSON in UTF-8 cannot express."""
     try:
         return orjson.dumps(body, default=_as_dict)
     except TypeError as error:
@@ -70,7 +70,7 @@ def _as_dict(value: object) -> object:
 
 
 def _stop_token_ids(exchange: Exchange) -> list[int]:
-    """The template's, then the client's own, as with stop strings."""
+    """The template's stop token ids, then the client's, in the same order as stop strings."""
     if "stop_token_ids" not in exchange.params:
         return list(exchange.stop_token_ids)
     own = exchange.params["stop_token_ids"]

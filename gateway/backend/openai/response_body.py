@@ -1,6 +1,6 @@
 """The body of a successful response → events, whether it is JSON or a stream.
 
-Servers send one for the other and mislabel both, so the body itself decides. A stream may end in these ways:
+Servers send JSON for a stream or a wrong content type, so the body itself decides. A stream may end in these ways:
 
     ``[DONE]`` or end of body, every choice finished   normal
     ``[DONE]`` or end of body, a choice unfinished     UpstreamIncomplete
@@ -43,19 +43,19 @@ EVENT_STREAM = "text/event-stream"
 NOT_JSON = "the model's server sent an event that is not JSON"
 STREAM_ERROR = "the model's server reported an error in its stream"
 MAX_BLANK = 64 * 1024
-"""Bytes of blanks that a body may begin with."""
+"""The greatest number of blank bytes at the start of a body."""
 MAX_SAMPLE = 4096
-"""Bytes of an event that is kept as a sample."""
+"""The greatest size of an event that is kept as a sample, in bytes."""
 MAX_CONTAINERS = 500_000
-"""Objects and lists in one JSON document: more would hold the event loop for too long."""
+"""The greatest number of objects and lists in one JSON document. More would block the event loop for too long."""
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MIN_DETECT = 64
-"""Bytes after which a body whose first byte decides nothing is not waited for any more."""
+"""Bytes after which a decision is made, if the start of a body does not show whether the body is a stream."""
 
 
 class BodyEvents(UpstreamRequest):
-    """A completion request and its events; all that has arrived becomes one batch."""
+    """A completion request and the events of its response. Everything that has arrived becomes one batch."""
 
     __slots__ = ("_choices", "_failure", "_format", "_notices", "_parser", "_reader", "_sample", "exhausted")
 
@@ -70,7 +70,7 @@ class BodyEvents(UpstreamRequest):
         notices: tuple[str, ...],
     ) -> None:
         """See ``UpstreamRequest``, then ``ChunkReader``."""
-        # Not by super().__init__(): one such object is made for each call.
+        # super().__init__() is not called, to save time in every call.
         self._endpoint = endpoint
         self._content = content
         self._request_id = request_id
@@ -85,7 +85,7 @@ class BodyEvents(UpstreamRequest):
         self._sample: Sample | None = None
         """The first event with text that names no role; the events that follow usually look like it."""
         self._failure: GatewayError | None = None
-        """Raised once the events before it have been returned."""
+        """The error to raise after the events before the error have been returned."""
         self.exhausted = False
         """See ``Events``."""
 
@@ -132,9 +132,9 @@ class BodyEvents(UpstreamRequest):
             await self._http.forward(SseSplicer(self._reader, parser, splice, self._sample).take)
 
     async def _read_first(self, body: bytes | None, events: list[Event]) -> None:
-        """Read until it is known whether the body is a stream; JSON is read to its end.
+        """Read until it is known whether the body is a stream. JSON is read to the end.
 
-        ``body``: all of it, if its end has arrived.
+        ``body``: the whole body, if the end has arrived.
         """
         http = self._http
         first, ended = body or b"", body is not None
@@ -160,7 +160,7 @@ class BodyEvents(UpstreamRequest):
         self.exhausted = True
 
     def _read_json(self, body: bytes) -> list[Event]:
-        """The events of a response that is not a stream; an incomplete one has none."""
+        """The events of a response that is not a stream. Raises an error if the response is incomplete."""
         reader = ChunkReader(
             self._format, self._target, self._choices, self._notices, self._endpoint.private, UpstreamInvalidResponse
         )
@@ -182,7 +182,7 @@ class BodyEvents(UpstreamRequest):
             events += self._read_event(event)
 
     def _fast_read_lines(self, lines: list[bytes], data: bytes, events: list[Event]) -> None:
-        """Read the data of unnamed events without lone surrogates; ``data`` is the piece they came in."""
+        """Read the data of unnamed events without lone surrogates; ``data``: the piece with these events."""
         reader = self._reader
         for line in lines:
             if len(line) < 16 and _is_done(line):
@@ -227,14 +227,14 @@ class BodyEvents(UpstreamRequest):
                 raise UpstreamError(STREAM_ERROR) from None
             raise UpstreamInvalidStream(NOT_JSON) from None
         _refuse_deep(count_brackets(event.data), chunk, UpstreamInvalidStream)
-        if event.event == "error":  # an error, whatever form its data have
+        if event.event == "error":  # an error, whatever the data are
             error = error_in_body(chunk, self._endpoint.private) if isinstance(chunk, dict) else None
             raise error or UpstreamError(STREAM_ERROR)
         return self._reader.read(chunk, surrogates=maybe_lone(event.data))
 
 
 def parse_json(body: bytes) -> Any:
-    """The JSON in a body; ``UpstreamInvalidResponse`` if it is invalid, too deep or has too many values."""
+    """The JSON in a body. Raises ``UpstreamInvalidResponse`` if it is invalid, too deep or has too many values."""
     brackets = count_brackets(body)
     if brackets > MAX_CONTAINERS:
         raise UpstreamInvalidResponse(f"the model's server sent JSON with more than {MAX_CONTAINERS} objects and lists")
@@ -247,13 +247,13 @@ def parse_json(body: bytes) -> Any:
 
 
 def _refuse_deep(brackets: int, value: object, invalid: type[UpstreamError]) -> None:
-    """Raise ``invalid`` for JSON that nests deeper than ``MAX_DEPTH``; it has at least as many brackets."""
+    """Raise ``invalid`` for JSON nested deeper than ``MAX_DEPTH``. Such JSON has more than ``MAX_DEPTH`` brackets."""
     if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
         raise invalid(f"the model's server sent JSON nested deeper than {MAX_DEPTH} levels")
 
 
 def _is_stream(first: bytes, http: Connection, *, ended: bool) -> bool | None:
-    """Decided by the first bytes of the body, else by the content type; None: more bytes are needed."""
+    """True for a stream, by the first bytes of the body, or else by the content type. None: more bytes are needed."""
     if first.startswith(b"data:"):
         return True
     head = first.lstrip(_BLANKS)

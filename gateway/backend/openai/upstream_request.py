@@ -1,4 +1,4 @@
-"""One request to a model's server: sent on entry, its connection released on exit."""
+"""One request to a model's server, as a context: sent on entry, and the connection is released on exit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.backend.openai.error_mapping import MAX_ERROR_BODY, error_for_statu
 from gateway.core.errors import GatewayError, UpstreamError, UpstreamInvalidResponse, UpstreamTooLarge
 
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of a response that is read whole."""
+"""The greatest size of a response that is read as a whole, in bytes."""
 
 
 class UpstreamRequest:
-    """One request; entered when a successful response can be read. Subclasses turn the response into events."""
+    """One request. Entry ends when a successful response can be read. Subclasses turn the response into events."""
 
     __slots__ = ("_content", "_endpoint", "_http", "_request_id", "_target")
 
@@ -25,7 +25,7 @@ class UpstreamRequest:
     """Set on entry."""
 
     def __init__(self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str) -> None:
-        """``target``: its label."""
+        """``target``: the target's label."""
         self._endpoint = endpoint
         self._content = content
         self._request_id = request_id
@@ -50,7 +50,7 @@ class UpstreamRequest:
         self._http.release()
 
     async def _error(self, http: Connection) -> GatewayError:
-        """The error for a response without success; if its body cannot be read, for its status alone."""
+        """The error for an unsuccessful response. If the body cannot be read, only the status is used."""
         retry_after = parse_retry_after(http.header("retry-after"), http.header("retry-after-ms"))
         try:
             refuse_encoded(http)
@@ -68,7 +68,7 @@ _DIGITS = re.compile(r"(?:req_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0
 def upstream_id(request_id: str) -> str:
     """The ``x-request-id`` sent to a model's server: always a UUID, because llama-cpp-python accepts nothing else.
 
-    An id of the gateway's own, or a UUID sent by the client, keeps its digits; any other id becomes its UUID of
+    An id made by the gateway, or a UUID sent by the client, keeps its digits. Any other id is converted to a UUID of
     version 5 in the namespace for object identifiers (RFC 9562, 6.6).
     """
     digits = _DIGITS(request_id.lower())
@@ -76,14 +76,14 @@ def upstream_id(request_id: str) -> str:
 
 
 def refuse_encoded(http: Connection) -> None:
-    """Raise ``UpstreamInvalidResponse`` for a compressed body: none was accepted, and inflating may fill the memory."""
+    """Raise ``UpstreamInvalidResponse`` for a compressed body: none was accepted; inflating may fill the memory."""
     encoding = http.header("content-encoding")
     if encoding is not None and encoding.strip().lower() not in ("", "identity"):
         raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not requested")
 
 
 async def read_body(http: Connection, limit: int = MAX_BODY, first: bytes = b"") -> bytes:
-    """The whole body; ``first`` is what was read of it before. ``UpstreamTooLarge`` beyond ``limit`` bytes."""
+    """The whole body; ``first`` was read before. Raises ``UpstreamTooLarge`` for more than ``limit`` bytes."""
     pieces = [first] if first else []
     size = len(first)
     while piece := await http.read():
