@@ -1,16 +1,16 @@
-"""The composition root: wires one configuration.
+"""Builds the objects that serve one configuration, and connects them (the composition root).
 
-The delivery layers of each model, from the client's side to the model's:
+The delivery layers of each model, from the client to the engine:
 
-    SplitCalls      one call after another, one for each choice, where an engine takes no lists or ignores ``n``;
-                    outside the timeouts, so that each call has its own idle time
-    Timeouts        bounds the total time and the idle time; outside failover, so that it bounds all attempts together
-    Failover        another target, or the same one again, until an answer begins
-    FirstTokenGate  open once the first content has arrived (one per target), so that failures before it are retried
-    a backend       completions, chat, litellm, embedded or scripted (one per target)
+    SplitCalls      one call for each choice, in sequence, where an engine accepts no list of prompts or ignores ``n``;
+                    outside the timeouts, so that the idle time is measured for each call separately
+    Timeouts        limits the total time and the idle time; outside failover, so that one limit covers all attempts
+    Failover        tries another target, or the same target again, until an answer begins
+    FirstTokenGate  waits for the first content, so that an earlier failure can be retried (one gate per target)
+    a backend       completions, chat, litellm, embedded or scripted (one backend per target)
 
-Embedded models take lists and ``n`` themselves, so their stack has no ``SplitCalls``. A new layer is one line in
-``_delivery``; state that must outlive a reload is a field of ``SharedResources``.
+Embedded models accept lists and ``n``, so they have no ``SplitCalls``. To add a layer, add one line to
+``_delivery``. State that must survive a reload is a field of ``SharedResources``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from gateway.template.registry import build
 
 @dataclass(frozen=True, slots=True)
 class SharedResources:
-    """Owner of all state that outlives a reload: connections, loaded engines, metrics."""
+    """Owns all state that survives a reload of the configuration: connections, loaded engines, metrics."""
 
     client: HttpClient
     engines: EngineCache
@@ -58,13 +58,13 @@ class SharedResources:
 
 
 def open_shared_resources(metrics: Metrics) -> SharedResources:
-    """New resources for one process."""
+    """Create the shared resources of one process."""
     return SharedResources(HttpClient(), EngineCache(), metrics)
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One configuration, wired. A call keeps the stack with which it began."""
+    """The objects that serve one configuration. A call uses the same stack until it ends, even after a reload."""
 
     snapshot: Snapshot
     routes: Mapping[str, Route]
@@ -72,9 +72,9 @@ class Stack:
 
 
 def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
-    """Wire a snapshot; also load its engines: the snapshot is refused if one of them cannot be loaded.
+    """Build the stack for a configuration snapshot, and load its embedded engines.
 
-    Raises ``ConfigError`` with the problems of all models.
+    Raises ``ConfigError`` with the problems of all models; an engine that cannot be loaded is such a problem.
     """
     problems = _Problems()
     routes = {name: _route(model, shared, problems) for name, model in snapshot.models.items()}
@@ -83,7 +83,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
 
 
 def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
-    """The problems that would keep a snapshot from serving. Loads everything that serving would load, and drops it."""
+    """The problems that would prevent serving with a snapshot. Loads everything that serving needs, then frees it."""
     try:
         assemble(snapshot, open_shared_resources(Metrics()))
     except ConfigError as error:
@@ -92,27 +92,27 @@ def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
 
 
 class _Problems:
-    """Problems found while wiring, each once and with its place in the files."""
+    """Problems found while the stack is built. Each problem appears once, with its place in the files."""
 
     def __init__(self) -> None:
         self._found: dict[Problem, None] = {}
 
     @contextmanager
     def of(self, model: ModelSpec, position: int = 0) -> Iterator[None]:
-        """Collect a ``ConfigError`` raised inside, for one target of a model."""
+        """A context manager that collects a ``ConfigError`` raised in its block, for one target of a model."""
         try:
             yield
         except ConfigError as error:
             self._found |= dict.fromkeys([locate(problem, model, position) for problem in error.problems])
 
     def end(self) -> None:
-        """Raise the collected problems, if there are any."""
+        """Raise ``ConfigError`` with the collected problems, if there are any."""
         if self._found:
             raise ConfigError(tuple(self._found))
 
 
 def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
-    """The route of a model for commands that render prompts and send nothing; its backend is a placeholder."""
+    """The route of a model for commands that only render prompts. The backend is a placeholder: nothing is sent."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template = build(model.template)
@@ -146,7 +146,7 @@ def _route(model: ModelSpec, shared: SharedResources, problems: _Problems) -> Ro
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse")
-    with problems.of(model):  # the first target's engine also counts and cuts
+    with problems.of(model):  # may load the first target's engine, which then also counts tokens
         route = bare_route(model, shared.engines)
         return replace(
             route, backend=backend, engine_tokenizer=_engine_tokenizer(model, shared), media=MediaRule(media)
@@ -175,7 +175,7 @@ def _delivery(
 
 
 def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
-    """The input that all targets of a model accept in one call; unknown if unknown for one of them."""
+    """The input that all targets of a model accept in one call; unknown if it is unknown for any target."""
     return UpstreamCapabilities(
         lists=_all([row.lists for row in rows]),
         choices=_all([row.choices for row in rows]),
@@ -197,14 +197,14 @@ def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
 
 
 def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
-    """The text of the template's ``eos_token_id``, for engines that take no ids."""
+    """The text of the template's ``eos_token_id``, for engines that accept only strings as stops."""
     eos = model.template.eos_token_id
     text = tokens.detokenize([eos]) if tokens is not None and eos is not None else ""
     return (text,) if text.strip() else ()
 
 
 def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokenizer | None:
-    """Counts with the first target's engine, for a model whose tokenizer or context length is not configured."""
+    """Counts tokens with the first target's engine, for a model without a configured tokenizer or context length."""
     first = model.targets[0]
     counted = model.tokenizer is not None and model.max_model_len is not None
     if counted or BACKEND_KINDS[first.speaks].form != "text" or not declared_capabilities(first).renders:
@@ -213,7 +213,7 @@ def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokeni
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:
-    """The context in tokens: as configured, or that of the embedded engine."""
+    """The context length in tokens, from the configuration or else from the embedded engine."""
     first = model.targets[0]
     if model.max_model_len is None and BACKEND_KINDS[first.speaks].in_process:
         return engines.get(first).max_model_len

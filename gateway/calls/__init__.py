@@ -1,10 +1,10 @@
 """The steps of one call.
 
-``route``       one configured model, wired
-``prepare``     checks and rendering before a backend is opened
-``run``         the open backend
+``route``       one configured model, with all that serves it
+``prepare``     the checks and the rendering before a backend is opened
+``run``         the call while its backend is open
 ``response``    the events on their way to the client
 ``explain``     the explanation of a call: prompt, parameters, notices
-``timeline``    times and counts of the call
+``timeline``    the times and counts of the call
 ``python_api``  templates, prompts and answers for Python programs, without a server
 """

@@ -57,7 +57,7 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
     prepared = await prepare(route, call)
     prompt, segments, ids = prepared.prompt, None, None
     if prompt is not None:
-        # Finding the origin of each segment may take further renderings of a long conversation.
+        # To find the origin of each segment, a long conversation may have to be rendered several times.
         ready = not isinstance(prompt.source, DeferredSegments | Dialogue)
         segments = prompt.segments if ready else await asyncio.to_thread(lambda: prompt.segments)
     if prompt is not None and segments is not None and route.tokens is not None:

@@ -1,4 +1,4 @@
-"""Preparation of a call: all steps before a backend is opened; ``/v1/render`` shows their result."""
+"""Preparation of a call: all steps before a backend is opened. ``/v1/render`` shows the result of these steps."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RENDERER_ARGUMENTS = frozenset({
     "messages", "padding", "return_assistant_tokens_mask", "return_dict", "return_tensors", "tokenize",
     "tokenizer_kwargs", "tools", "truncation",
 })  # fmt: skip
-"""Arguments of ``apply_chat_template`` of ``transformers``, which renders at a target: under ``chat_template_kwargs``
-they would choose the template or its messages (vLLM CVE-2025-61620)."""
+"""Arguments of ``apply_chat_template`` in ``transformers``, with which an engine renders. A client that sent them in
+``chat_template_kwargs`` could replace the template or the messages (vLLM CVE-2025-61620)."""
 MAX_PROMPT = 2_000_000
-"""Characters (or token ids) of one prompt; a longer one would keep a tokenizer busy for seconds."""
+"""Maximum characters (or token ids) of one prompt; a longer prompt would keep a tokenizer busy for seconds."""
 
 CONTINUE_FINAL = {"continue_final_message": True, "add_generation_prompt": False}
-"""Engines' names of the option that leaves the last turn open in the target's own template."""
+"""The fields that make an engine continue the last message, when the engine renders the prompt template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class Prepared:
 
     exchange: Exchange
     prompt: Prompt | None
-    """None for raw completions and embeddings, which are never templated."""
+    """None for raw completions and embeddings, which use no prompt template."""
     notices: tuple[Notice, ...]
     top_logprobs: int | None = None
     render_seconds: float | None = None
     parsing: ParserOptions | None = None
-    """None: all text of the answer is content."""
+    """How the answer is parsed; None: all text of the answer is content."""
 
     @property
     def prompt_sha256(self) -> str:
-        """SHA-256 of exactly what the model is given; of a prompt, before a BOS that its engine adds is removed."""
+        """SHA-256 of the model's exact input. A prompt is hashed with its BOS, even if the engine adds the BOS."""
         exchange = self.exchange
         prompts = exchange.prompts
         if len(prompts) == 1 and isinstance(prompts[0], str):
@@ -63,7 +63,7 @@ class Prepared:
 
 
 def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
-    """Check and render a call; raises a ``RequestError`` for what this model cannot do."""
+    """Check and render a call. Raises a ``RequestError`` if this model cannot do what the client requests."""
     return _PREPARE[call.endpoint](route, call)
 
 
@@ -93,7 +93,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         params = {**params, **CONTINUE_FINAL}
     stops = metadata.stops
     if call.stops or route.eos_stops:
-        # The template's own come first; the client's are added and never replace them.
+        # The template's stops come first. The client's stops are added to the template's and never replace them.
         stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
     exchange = Exchange(
         endpoint="completions" if text else "chat",
@@ -121,7 +121,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
 
 
 async def _limit_to_context(route: Route, prompt: Prompt, effective: EffectiveParameters) -> EffectiveParameters:
-    """Replace the default ``max_tokens`` by the tokens left in the context, where that is known."""
+    """Replace the default ``max_tokens`` by the number of tokens left in the context, if that number is known."""
     parameters, room = route.parameters["chat"], None
     if route.tokens is not None and route.max_model_len is not None:
         room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
@@ -154,7 +154,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     )
     notices = effective.notices
     if call.params.get("echo") and call.stops:
-        # The echoed prompt may hold a stop string; where the prompt ends is not known for every engine.
+        # The echoed prompt may contain a stop string, and not every engine shows where the prompt ends.
         notices = (*notices, Notice("stop_not_enforced", "echo"))
     return Prepared(exchange=exchange, prompt=None, notices=notices)
 
@@ -172,11 +172,11 @@ _PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] =
     "completions": _prepare_completion,
     "embeddings": _prepare_embedding,
 }
-"""Preparation by endpoint."""
+"""The function that prepares a call, by endpoint."""
 
 
 def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> None:
-    """Raise ``ForbiddenParameter`` unless the targets accept these variables for their own templates."""
+    """Raise ``ForbiddenParameter`` unless the targets accept these variables for their chat templates."""
     if not route.passes_template_kwargs:
         raise ForbiddenParameter(
             f"model {route.spec.name} has no chat template that takes variables; targets with speaks: chat take them "

@@ -26,35 +26,35 @@ from gateway.wire.requests import read_chat
 
 @dataclass(frozen=True)
 class RenderedPrompt:
-    """What a model is given for a conversation."""
+    """The input of a model for one conversation: a prompt, or messages."""
 
     text: str
     """The prompt; empty for templates that send messages."""
     messages: tuple[Mapping[str, Any], ...]
-    """The messages as they are sent; empty for templates that make a string."""
+    """The messages that are sent to the engine; empty for templates that make a string."""
     segments: tuple[Segment, ...]
-    """The parts of ``text`` in order, each with its role, its origin, and whether it is scaffold or content."""
+    """The parts of ``text`` in order, each with its role, its origin, and whether it is scaffold (template text)."""
     stops: tuple[str, ...]
-    """The strings at which an answer ends: the template's, then the request's."""
+    """The strings at which an answer ends: first the template's stops, then the stops of the request."""
     stop_token_ids: tuple[int, ...]
     notices: tuple[str, ...]
-    """Every rewrite of the conversation, such as a role that the template does not have."""
+    """Every change to the conversation, such as the replacement of a role that the template does not have."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of a model, cut at its stops and parsed."""
+    """A model's answer, cut at the first stop string and parsed."""
 
     content: str
     reasoning: str
-    """Empty for templates without ``thinking``."""
+    """The reasoning; empty for templates without ``thinking``."""
     tool_calls: tuple[Mapping[str, Any], ...]
-    """In OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``."""
+    """The tool calls in OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``."""
     finish_reason: str
 
 
 class PromptTemplate:
-    """A template, made by ``load_template``; threads may share it."""
+    """A prompt template, made by ``load_template``. Several threads may use the same object."""
 
     def __init__(self, template: Template, output: OutputParsing | None) -> None:
         self._template = template
@@ -68,7 +68,7 @@ class PromptTemplate:
     def render(self, messages: Sequence[Mapping[str, Any]], **fields: Any) -> RenderedPrompt:
         """Render a conversation. ``fields``: further fields of a chat request (``tools``, ``stop`` …).
 
-        Raises ``GatewayError`` as the server would refuse the request: an unknown role, an invalid field.
+        Raises ``GatewayError`` where the server would refuse the request, such as for an unknown role.
         """
         call, _, prompt = self._render(messages, fields)
         segments = prompt.segments or ()
@@ -86,7 +86,7 @@ class PromptTemplate:
     ) -> Answer:
         """Cut and parse the text that a model wrote after ``render(messages, **fields)``.
 
-        Tool calls are parsed for the tools in ``fields``. ``finish_reason``: why the model ended, such as ``length``.
+        Only calls of the tools in ``fields`` are parsed. ``finish_reason``: why the model ended, such as ``length``.
         """
         call, dialogue, prompt = self._render(messages, fields)
         cutter = StopCutter(tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))))
@@ -125,10 +125,10 @@ def load_template(name: str | Path) -> PromptTemplate:
 
 
 def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> int:
-    """The number of tokens of a text. ``tokenizer``: a ``tokenizer.json``, or the folder that holds one.
+    """The number of tokens of a text. ``tokenizer``: a ``tokenizer.json`` file, or the folder that contains it.
 
-    ``special``: count the special tokens that the tokenizer adds, such as a BOS. Needs ``meta-gateway[embedded]``;
-    raises ``ConfigError`` without it, or if the file cannot be read.
+    ``special``: also count the special tokens that the tokenizer adds, such as a BOS. Raises ``ConfigError`` if
+    ``meta-gateway[embedded]`` is not installed, or if the file cannot be read.
     """
     return len(_tokenizer(Path(tokenizer)).tokenize(text, special))
 

@@ -1,4 +1,4 @@
-"""The events of one call on their way to the client: cut at stops, parsed, checked against the request, recorded."""
+"""Processes the events of one call for the client: cuts at stops, parses, checks against the request, records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gateway.stream.stop_cutter import StopCutter
 from gateway.stream.stop_search import stop_set
 
 Count = Callable[[str], Awaitable[Usage]]
-"""Counts the tokens of a call, given all its text, where the upstream sent no counts."""
+"""Counts the tokens of a call from its complete text. Used where the upstream sent no counts."""
 
 MAX_COUNTED = 16 * 1024 * 1024
-"""Characters kept for ``Count``; a longer answer has no counts."""
+"""Maximum characters of an answer that are kept for ``Count``; the tokens of a longer answer are not counted."""
 
 
 class ResponseStream:
@@ -40,7 +40,7 @@ class ResponseStream:
         count: Count | None,
         parser: OutputParser | None = None,
     ) -> None:
-        """``count``: None where the gateway cannot count. ``parser``: None where all text is content."""
+        """``count``: None if the gateway cannot count tokens. ``parser``: None if all text is content."""
         completes = exchange.endpoint != "embeddings"
         params = exchange.params
         logprobs = params.get("logprobs")
@@ -52,25 +52,25 @@ class ResponseStream:
         self._choices = len(exchange.prompts) * exchange.n or exchange.n
         self._stops = exchange.stops if "echo" not in params or not params["echo"] else ()
         self._cutter: StopCutter | None = None
-        """Created when first needed."""
+        """Created when it is first needed."""
         self._unfinished: set[int] | None = None if completes else set()
-        """Choices without an end; None: all of them, because no event has been processed."""
+        """Choices without a finish; None: no event has been processed, so no choice has a finish."""
         self._wants_logprobs = completes and logprobs is not None and logprobs is not False  # 0 requests them too
         self._plain = completes and not self._wants_logprobs and count is None and parser is None
-        """The only processing is cutting at stops."""
+        """True: the events are only cut at stops, not parsed or checked."""
         self._parsing: asyncio.Future[list[Event]] | None = None
         """The batch that is being parsed in a thread."""
         self._first: Sequence[Event] = ()
         """The first batch, if ``whole`` has received it."""
         self._pending: Sequence[Event] = ()
-        """The last batch, while held text or counts that belong behind it are awaited."""
+        """The last batch, while the call waits for token counts or held text that must follow this batch."""
         self._count_room = MAX_COUNTED
-        """Characters that ``_count_texts`` may still take; negative once the answer is too long to count."""
+        """Characters that may still be added to ``_count_texts``; negative if the answer is too long to count."""
         self._count_texts: list[str] = []
         self._failure: UpstreamError | None = None
-        """Raised once all events before it have been returned."""
+        """The error to raise after all earlier events have been returned."""
         self._over = False
-        """The upstream is not read any more."""
+        """True: no more events are read from the upstream."""
         self.exhausted = False
         """See ``Events``."""
 
@@ -88,7 +88,7 @@ class ResponseStream:
                 batch = await self._finish()
             else:
                 batch = await self._process(batch, ended=ended)
-                if ended and self._count is None and not self._over:  # saves another call of the upstream
+                if ended and self._count is None and not self._over:  # saves another ``next_batch`` of the upstream
                     self._pending = batch
                     batch = [*batch, *held] if (held := await self._finish()) else batch
                     self._pending = ()
@@ -103,7 +103,7 @@ class ResponseStream:
             batch = await self._events.next_batch()
 
     async def whole(self) -> Completion | Document:
-        """The whole answer, for a client that does not stream; call once, instead of ``next_batch``."""
+        """The whole answer, for a client that does not stream. Call ``whole`` once, and never call ``next_batch``."""
         self._first = batch = await self._events.next_batch()
         if self._plain and not self._streams and self._events.exhausted and self._choices == 1:
             completion = fast_completion(batch)
@@ -118,7 +118,7 @@ class ResponseStream:
         while batch:
             for event in batch:
                 if type(event) is Document:
-                    document = event  # its usage may follow
+                    document = event  # the usage may follow the last finish
                 else:
                     builder.add(event)
             batch = await self.next_batch()
@@ -143,14 +143,14 @@ class ResponseStream:
                 cutter.choice(index).received += frame.forwarded
 
     async def take_pending(self) -> Sequence[Event]:
-        """Return the text still held when a call fails, without finish events. Call once, last."""
+        """Return the text still held back when a call fails, without finish events. Must be the last method called."""
         pending, parsed = self._pending, () if self._parsing is None else await self._parsing
         held = [event for event in (*pending, *parsed, *await self._take_held()) if not isinstance(event, Finish)]
         self._timeline.events_received(held)
         return held
 
     def _has_no_stop(self, choice: Choice) -> bool:
-        """True: the text holds no character that a stop begins with, so there is nothing to cut."""
+        """True: no stop string begins with a character of the text, so there is nothing to cut."""
         if choice.index or choice.logprobs is not None:
             return False
         return not self._stops or stop_set(self._stops).first.search(choice.text) is None
@@ -166,7 +166,7 @@ class ResponseStream:
         return self._cutter
 
     async def _process(self, batch: Sequence[Event], *, ended: bool) -> Sequence[Event]:
-        """Check, cut and parse a batch. ``ended``: the upstream has sent all."""
+        """Check, cut and parse a batch. ``ended``: the upstream has sent all its events."""
         if self._wants_logprobs:
             batch = self._check_logprobs(batch)
         if self._stops:
@@ -180,7 +180,7 @@ class ResponseStream:
             if type(event) is not Delta:
                 batch = self._drop_repeated_ends(batch)
                 break
-        # An engine that runs past the stop is closed at once; one that noticed the stop may still send its counts.
+        # If the engine missed the stop, its stream is closed at once. If not, it may still send its token counts.
         if self._streams and not ended:
             done = (self._cutter is not None and self._cutter.done) or (parser is not None and parser.done)
             cut = any(isinstance(event, Finish) and event.source == "gateway" for event in batch)
@@ -189,7 +189,7 @@ class ResponseStream:
         return batch
 
     def _check_logprobs(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The batch; if its first text has no log probabilities although requested, only the events before it."""
+        """The batch, or only the events before its first text if requested log probabilities are missing there."""
         for at, event in enumerate(batch):
             if isinstance(event, Delta) and event.text:
                 self._wants_logprobs = False
@@ -203,7 +203,7 @@ class ResponseStream:
         return batch
 
     def _drop_repeated_ends(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The batch without a second end of a choice (row C30)."""
+        """The batch without repeated finishes of a choice (row C30 of ``docs/spec/reliability.md``)."""
         passed: list[Event] = []
         unfinished = self._unfinished
         assert unfinished is not None
@@ -216,7 +216,7 @@ class ResponseStream:
         return passed
 
     async def _finish(self) -> Sequence[Event]:
-        """The upstream has ended: what is still held. Sets the failure if a choice has no end."""
+        """The events still held back when the upstream has ended. Sets the failure if a choice has no finish."""
         self._over = True
         nothing_held = self._parser is None and (self._cutter is None or self._cutter.done)
         held = () if nothing_held else self._drop_repeated_ends(await self._take_held())
@@ -225,14 +225,14 @@ class ResponseStream:
         return held
 
     async def _take_held(self) -> Sequence[Event]:
-        """Remove and return the events that cutter and parser hold."""
+        """Remove and return the events that the stop cutter and the parser hold back."""
         held: Sequence[Event] = self._cutter.close() if self._cutter is not None else ()
         if self._count is not None:
             self._keep_for_count(held)
         return held if self._parser is None else await self._parse(self._parser.close, held)
 
     async def _parse(self, parse: Callable[[Sequence[Event]], list[Event]], batch: Sequence[Event]) -> list[Event]:
-        """Parse a batch; a long text in a thread, so that other calls go on, and to its end even if cancelled."""
+        """Parse a batch. A long text is parsed in a thread, so that other calls continue. No cancellation stops it."""
         assert self._parser is not None
         if self._parser.is_heavy(batch):
             self._parsing = asyncio.ensure_future(asyncio.to_thread(parse, batch))
@@ -252,7 +252,7 @@ class ResponseStream:
             self._count_texts.clear()
 
     async def _counted(self, batch: Sequence[Event]) -> Usage | None:
-        """Counts of an answer that ended without them; ``batch`` is its last."""
+        """The token counts of an answer for which the upstream sent none. ``batch``: the last batch of the answer."""
         if self._count is None or self._count_room < 0 or self._timeline.usage is not None:
             return None
         if any(isinstance(event, Usage) for event in batch):

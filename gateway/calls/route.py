@@ -1,4 +1,4 @@
-"""One configured model, wired: its template, its admission rules, its backend and its tokenizer."""
+"""One configured model: its prompt template, its rules for requests, its backend and its tokenizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.template.base import Template
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One model, ready to serve."""
+    """One configured model with everything that a call needs."""
 
     spec: ModelSpec
     form: Form
@@ -29,18 +29,18 @@ class Route:
     """The parameter policy of each endpoint."""
     media: MediaRule
     template_id: str
-    """``name@sha256:12hex``, for ``x-gateway-template``."""
+    """The template's name and hash, ``name@sha256:12hex``, for the header ``x-gateway-template``."""
     eos_stops: tuple[str, ...] = ()
     """The text of the template's ``eos_token_id``, if the tokenizer has it."""
     tokens: Tokenizer | None = None
-    """The model's tokenizer, when the gateway has it."""
+    """The model's tokenizer; None when the gateway has no copy of it."""
     max_model_len: int | None = None
-    """The context in tokens; None when unknown."""
+    """The context length in tokens; None when unknown."""
     engine_tokenizer: EngineTokenizer | None = None
-    """Counts with the engine's tokenizer; None where the gateway counts itself, or the engine cannot."""
+    """Counts tokens at the engine; None if the gateway counts itself, or if the engine cannot count."""
     passes_template_kwargs: bool = False
-    """All targets render themselves, and accept ``chat_template_kwargs``."""
+    """True if all targets render the chat template themselves and accept ``chat_template_kwargs``."""
     output_parsing: OutputParsing | None = None
-    """The parsers of answers to chat requests; None: all text is content."""
+    """Chooses the parser for the answer to a chat request; None: all text is content."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
-    """Renders in place of ``template.render``: a chat template, which may run in a process of its own."""
+    """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""

@@ -1,4 +1,4 @@
-"""One call at its backend: opened, its events processed, closed."""
+"""One call at its backend: opens the backend, processes the events and closes the backend."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gateway.stream.output_parser import OutputParser
 POLICY_SECTIONS = {
     "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
 }  # fmt: skip
-"""Rule of a notice → section of the policy file that caused it."""
+"""The rule that a notice names → the section of the policy file that contains the rule."""
 
 
 class CallRun:
-    """A context manager: entered when the answer has begun; leaving closes the upstream."""
+    """A context manager for one call. Entering waits until the answer has begun; leaving closes the upstream."""
 
     __slots__ = ("_opened", "_prepared", "_route", "_timeline")
 
@@ -71,7 +71,7 @@ class CallRun:
 
 
 def _policy_changes(policy: PolicySpec, notices: Sequence[Notice]) -> str:
-    """For the error of a refused request: the parameters that the policy changed; empty if none."""
+    """A text for the error of a refused request: the parameters that the policy changed; empty if none."""
     changes = []
     for notice in notices:
         section = POLICY_SECTIONS.get(notice.rule)

@@ -1,4 +1,4 @@
-"""Times and counts of one call, collected by its task and frozen into a ``Record`` at the end."""
+"""Times and counts of one call. The call's task collects them, and makes a ``Record`` of them at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CallTimeline:
         self.tool_parse_failures = 0
         self.stream = self.cut_by_gateway = self.bos_anomaly = False
         self.attempt_log = AttemptLog()
-        """The exchange's own, once there is an exchange."""
+        """Replaced by the log of the exchange when the exchange has been created."""
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
@@ -47,19 +47,19 @@ class CallTimeline:
         self.role_rewrites: tuple[str, ...] = ()
 
     def admitted(self) -> None:
-        """The body is parsed and checked."""
+        """Call when the body of the client's request is parsed and checked."""
         self.admission = self._now() - self._received
 
     def backend_opening(self) -> None:
-        """The backend is about to be opened."""
+        """Call before the backend is opened."""
         self._opened = self._now()
 
     def backend_closed(self) -> None:
-        """The backend is closed."""
+        """Call after the backend is closed."""
         self._upstream_end = self._now()
 
     def events_written(self, events: Sequence[Event]) -> None:
-        """A batch of a stream was written to the client's connection; content written together has no gaps."""
+        """A batch of a stream was written to the client. No gaps are recorded between contents of the same batch."""
         count = 0
         for event in events:
             if type(event) is not Finish and ((type(event) is Delta and event.text) or is_content(event)):
@@ -67,11 +67,11 @@ class CallTimeline:
         self._written += [self._now()] * count
 
     def text_forwarded(self, moments: Sequence[float]) -> None:
-        """Text was forwarded directly at these times."""
+        """Call after text was forwarded directly to the client. The argument: the time of each write."""
         self._written += moments
 
     def events_received(self, events: Sequence[Event]) -> None:
-        """A batch of the upstream, cut and parsed, is about to go to the client."""
+        """Call before a batch of the upstream, already cut and parsed, is sent to the client."""
         for event in events:
             if type(event) is Delta:
                 if self._upstream_first is None and (event.text or is_content(event)):
@@ -86,34 +86,34 @@ class CallTimeline:
                 for notice in event.notices:
                     self.delivery_notices.append(notice)
                     self.bos_anomaly = self.bos_anomaly or notice.startswith("bos:")
-            elif self._upstream_first is None:  # a document
+            elif self._upstream_first is None:  # a ``Document``: a whole answer
                 self._upstream_first = self._now()
 
     @property
     def target(self) -> str:
-        """Label of the target of the latest attempt; empty before the first."""
+        """Label of the target of the latest attempt; empty before the first attempt."""
         return self.attempt_log.target
 
     @property
     def attempts(self) -> int:
-        """Upstream attempts so far."""
+        """Number of attempts at an upstream so far."""
         return self.attempt_log.count
 
     @property
     def begun(self) -> bool:
-        """True: content was written to the client."""
+        """True: content has been written to the client."""
         return bool(self._written)
 
     def elapsed(self) -> float:
-        """Seconds since the request's head."""
+        """Seconds since the head of the client's request was received."""
         return self._now() - self._received
 
     def overhead(self) -> float:
-        """Seconds of ``elapsed`` that were not spent waiting for the upstream."""
+        """The part of ``elapsed`` in which the call did not wait for the upstream, in seconds."""
         return self.elapsed_and_overhead()[1]
 
     def elapsed_and_overhead(self) -> tuple[float, float]:
-        """``elapsed`` and ``overhead`` at the same moment."""
+        """``elapsed`` and ``overhead``, both from one reading of the clock."""
         now = self._now()
         elapsed, opened = now - self._received, self._opened
         if opened is None:

@@ -1,1 +1,1 @@
-"""Policies: ``admit`` decides what is sent upstream, ``deliver`` how it is delivered."""
+"""Policies: ``admit`` decides what is sent to an engine; ``deliver`` decides how the answer is obtained."""

@@ -9,7 +9,7 @@ from gateway.core.text_splice import TextSplice
 
 
 class IteratorEvents:
-    """``Events`` whose batches hold one event each."""
+    """``Events`` whose batches contain one event each."""
 
     __slots__ = ("_events",)
 

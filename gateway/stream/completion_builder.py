@@ -1,8 +1,8 @@
-"""One ``Completion`` from a call's events, for clients that do not stream.
+"""Joins the events of a call into one ``Completion``, for clients that do not stream.
 
-Under the same key of ``fields`` strings and lists are joined, under the same key of ``extras`` lists. Of other values
-the last one that is not null stands. Tool calls are joined by their index. Pieces are joined once, at the end, so the
-work is linear; their size is bounded by ``MAX_COMPLETION``.
+Values with the same key are joined: strings and lists in ``fields``, only lists in ``extras``. For other values the
+last value that is not null is used. Tool calls are joined by their index. All pieces are joined once, at the end, so
+the work is linear. ``MAX_COMPLETION`` limits their size.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 
 MAX_COMPLETION = 16 * 1024 * 1024
-"""Characters of one answer, all choices together; each piece and each value counts as ``PIECE`` more. Equals the bytes
-that an answer without a stream may have."""
+"""Maximum characters of one answer with all its choices. Each piece and each value counts as ``PIECE`` more. The number
+equals the maximum bytes of an answer without a stream."""
 PIECE = 8
 
 WHOLE = frozenset({"role", "id", "type", "name"})
-"""Strings that arrive whole, possibly again in each delta; never joined."""
+"""Keys whose strings are never joined: each delta that has the key contains the whole string."""
 OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
-"""Objects that arrive in fragments; their strings are joined in turn."""
+"""Keys whose objects arrive in fragments. The strings inside the fragments are joined."""
 
 
 def fast_completion(batch: Sequence[Event]) -> Completion | None:
-    """The completion of an answer with one choice in one text and nothing else; None for every other answer."""
+    """The completion of an answer with one choice and one piece of text; None for every other answer."""
     if not fast_paths.ENABLED:
         return None
     begun = delta = finish = usage = None
@@ -51,7 +51,7 @@ def fast_completion(batch: Sequence[Event]) -> Completion | None:
 
 
 class CompletionBuilder:
-    """Collects events one by one."""
+    """Collects the events of a call one by one."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _Parts] = {}
@@ -60,9 +60,9 @@ class CompletionBuilder:
         self._begun: Begun | None = None
 
     def add(self, event: Event) -> None:
-        """Of several finishes of a choice the first stands, of several usages the last (row C30).
+        """Add an event. The first finish of a choice is kept, and the last usage of the call (row C30).
 
-        Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``. A ``Document`` is a whole answer: it is not passed here.
+        Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``. Do not pass a ``Document``, which is a whole answer.
         """
         if isinstance(event, Delta):
             self._size += PIECE + len(event.text)
@@ -81,7 +81,7 @@ class CompletionBuilder:
             self._begun = self._begun or event
 
     def result(self) -> Completion:
-        """The answer. Raises ``UpstreamIncomplete`` without a choice, or for one without a finish."""
+        """The answer. Raises ``UpstreamIncomplete`` if there is no choice, or if a choice has no finish."""
         if not self._choices:
             raise UpstreamIncomplete("the model's server ended its answer without a choice")
         choices = tuple(self._choices[index].choice() for index in sorted(self._choices))
@@ -95,7 +95,7 @@ class CompletionBuilder:
 
 
 class _Parts:
-    """Pieces of one choice."""
+    """The collected pieces of one choice."""
 
     __slots__ = ("extras", "fields", "finish", "index", "logprobs", "text")
 
@@ -146,7 +146,7 @@ def _gather(into: dict[str, list[Any]], values: Mapping[str, Any]) -> None:
 
 
 def _joined(key: str, values: list[Any]) -> Any:
-    """The values of one key as one value."""
+    """Join the values of one key into one value."""
     values = [value for value in values if value is not None]
     if not values:
         return None
@@ -177,7 +177,7 @@ def _object(fragments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _tool_calls(fragments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Calls in order of their index. Without an index a new ``id`` begins a call, else the fragment joins the last."""
+    """The calls in order of index. A fragment without index begins a call if its ``id`` is new, or joins the last."""
     calls: dict[int, list[dict[str, Any]]] = {}
     ids: dict[str, int] = {}
     last = highest = -1

@@ -1,7 +1,7 @@
-"""Engines' finish reasons, translated to OpenAI's five.
+"""Translates engines' finish reasons to OpenAI's five finish reasons.
 
 Letter case, ``-`` and ``_`` make no difference. A reason that means "aborted" is an error, because ``stop`` would be
-wrong; an unknown reason is an error for the same cause, until it has a row here.
+wrong. An unknown reason is an error too, until the table in this file has a row for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FINISH_REASONS = {
     # the model's end of text, or a stop string
     **dict.fromkeys(("eos", "eos_token", "end", "end_turn", "complete", "completed"), "stop"),
     **dict.fromkeys(("stop_sequence", "stop_str", "stop_token"), "stop"),
-    # limit reached
+    # a length limit was reached
     **dict.fromkeys(("max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "context_length"), "length"),
     "model_context_window_exceeded": "length",
     **dict.fromkeys(("tool_call", "tool_use"), "tool_calls"),
@@ -29,7 +29,7 @@ ABORTED: dict[str, type[UpstreamError]] = {
 
 
 def finish_reason(raw: object) -> str | None:
-    """OpenAI's finish reason for an engine's; None while the choice goes on (null, or ``""``).
+    """OpenAI's finish reason for an engine's finish reason; None while the choice continues (null, or ``""``).
 
     Raises ``UpstreamIncomplete`` or ``UpstreamError`` for an aborted answer, ``UpstreamInvalidResponse`` for a reason
     that is not a string or not in the table.

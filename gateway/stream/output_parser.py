@@ -1,15 +1,15 @@
-"""Parsing of an answer's text into content, reasoning and tool calls, as OpenAI's deltas.
+"""Parses an answer's text into content, reasoning and tool calls, and returns them as OpenAI's deltas.
 
-Runs behind the stop cutter, for templates that declare tools or thinking. For each choice:
+The parser runs after the stop cutter, for templates that declare tools or thinking. For each choice:
 
 - A call is sent when it is complete: ``index``, ``id``, ``type`` and the name in one delta, the arguments in the next.
-- Where the engine reports ``stop`` after a call, ``finish_reason`` is ``tool_calls``. Every other reason stands: with
-  ``length`` complete calls are calls, and the incomplete one is text.
-- With ``one_call`` the answer ends with its first call.
-- Text that the prompt has written for the model (the beginning of a required call) is parsed first; only calls come of
-  it.
-- Log probabilities, fields and extras are sent with the delta they came with, or at once where its text is held back:
-  they cover all that the model wrote, markers included.
+- If the engine reports ``stop`` after a call, ``finish_reason`` is ``tool_calls``. Every other reason is kept. With
+  ``length``, complete calls are sent as calls, and an incomplete call is sent as text.
+- With ``one_call`` the answer ends after its first call.
+- If the prompt contains the beginning of a required call, that beginning is parsed before the model's text. It is never
+  sent as content.
+- Log probabilities, fields and extras are never held back, even if the text of their delta is. So log probabilities
+  cover all that the model wrote, including markers.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, Unparsed
 from gateway.stream.tool_calls.scanner import Scanner
 
 HEAVY = 16 * 1024
-"""Characters; parsing so many takes up to 30 ms, and handing them to a thread 0.1 ms."""
+"""Maximum characters parsed in the event loop, in up to 30 ms. The use of a thread instead costs 0.1 ms."""
 
 
 def call_id() -> str:
-    """A new id of a tool call; clients send it back with the result."""
+    """A new id for a tool call. The client sends the id back with the result of the tool."""
     return f"call_{secrets.token_hex(12)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ParserOptions:
-    """The parsing of one call's answer: reasoning markers, tool-call format."""
+    """How the answer to one request is parsed: the reasoning markers and the tool-call format."""
 
     thinking: Thinking | None = None
     calls: Format | None = None
-    """None: no tools may be called, and text that looks like a call is text."""
+    """The tool-call format. None: no tool may be called, so text that looks like a call is content."""
     names: frozenset[str] = frozenset()
-    """The tools that may be called."""
+    """The names of the tools that may be called."""
     one_call: bool = False
     opened: str = ""
-    """The part of the answer that the prompt has written."""
+    """The beginning of the answer, if the prompt already contains it."""
     foreign_stops: frozenset[str] = frozenset()
-    """Stops of the client: an answer that ends at one of them does not complete a call."""
+    """The client's stops. A call at which such a stop ended the answer is not complete."""
 
 
 class OutputParser:
-    """Parses the events of one call."""
+    """Parses the events of the answer to one request."""
 
     def __init__(self, options: ParserOptions, choices: int = 1, new_id: Callable[[], str] = call_id) -> None:
-        """``choices``: the number expected, with indexes from 0."""
+        """``choices``: the expected number of choices; their indexes start at 0."""
         self._options = options
         self._new_id = new_id
         self._choices: dict[int, _ChoiceParser] = {}
@@ -62,22 +62,22 @@ class OutputParser:
 
     @property
     def done(self) -> bool:
-        """True: every expected choice has been ended by the parser."""
+        """True: the parser has ended every expected choice."""
         return all(index in self._choices and self._choices[index].ended for index in range(self._expected))
 
     @property
     def failures(self) -> int:
-        """Number of texts that looked like a call and were none."""
+        """Number of texts that looked like a tool call but could not be parsed."""
         return sum(choice.failures for choice in self._choices.values())
 
     def is_heavy(self, batch: Sequence[Event]) -> bool:
-        """True if parsing the batch, with the text held, would block an event loop for too long."""
+        """True if parsing the batch and the held text would block the event loop for too long."""
         size = sum(len(event.text) for event in batch if isinstance(event, Delta))
-        # most often held text only waits for more, and a thread has its price
+        # held text often only waits for more text, and then a thread would be wasted
         return size + sum(choice.waiting // 4 for choice in self._choices.values()) > HEAVY
 
     def read(self, batch: Sequence[Event]) -> list[Event]:
-        """The events that can be sent now."""
+        """Parse a batch. Returns the events that can be sent now."""
         out: list[Event] = []
         for event in batch:
             if isinstance(event, Delta):
@@ -89,7 +89,7 @@ class OutputParser:
         return out
 
     def close(self, last: Sequence[Event] = ()) -> list[Event]:
-        """The upstream has ended: ``last`` and the text still held, choice by choice, without new finish events."""
+        """Call when the upstream has ended. Returns ``last`` parsed and all held text, without new finish events."""
         out = self.read(last)
         return out + [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
@@ -101,7 +101,7 @@ class OutputParser:
 
 
 class _ChoiceParser:
-    """Parser state of one choice."""
+    """The parser's state for one choice."""
 
     __slots__ = (
         "_has_text", "_index", "_made", "_new_id", "_opened_calls", "_options", "_prompt_held", "_reasoning",
@@ -115,23 +115,23 @@ class _ChoiceParser:
         self._reasoning = None if options.thinking is None else Reasoning(options.thinking)
         self._scanner = None if options.calls is None else Scanner(options.calls, options.names)
         self._made = 0
-        """Calls so far."""
+        """Number of tool calls so far."""
         self.ended = False
         self.failures = 0
         self._has_text = False
-        """The model has written text: a call that only the prompt has begun is not a failure."""
+        """True: the model has written text. Until then, a call that the prompt began is not counted as a failure."""
         self._prompt_held = 0
-        """Characters of the held text that the prompt has written, not the model."""
+        """Number of held characters that come from the prompt, not from the model."""
         self._opened_calls: list[Event] = [
             event for event in self._text(options.opened) if isinstance(event, Delta) and "tool_calls" in event.fields
         ]
-        """Calls that the prompt has written, to be sent with the first event of the model."""
+        """Calls that the prompt already contains. They are sent with the first event of the model."""
         if options.opened and self._scanner is not None:
             self._prompt_held = self._scanner.held
 
     @property
     def waiting(self) -> int:
-        """Characters held of an incomplete call."""
+        """Number of characters of an incomplete call that are held."""
         return 0 if self._scanner is None else self._scanner.waiting
 
     def add(self, delta: Delta) -> list[Event]:
@@ -150,7 +150,7 @@ class _ChoiceParser:
     def end(self, finish: Finish) -> list[Event]:
         if self.ended:
             return []
-        # Few engines report which stop matched; at one of the client the model has not ended its call.
+        # At a client's stop the model has not ended its call. Few engines report which stop matched.
         foreign, matched = self._options.foreign_stops, finish.matched
         may_be_foreign = bool(foreign) and (matched is None or matched in foreign)
         events = self.flush(stopped=finish.reason == "stop" and not may_be_foreign)
@@ -159,7 +159,7 @@ class _ChoiceParser:
         return events if events and isinstance(events[-1], Finish) else [*events, finish]
 
     def flush(self, *, stopped: bool = False) -> list[Event]:
-        """All held text; ends the choice. ``stopped``: see ``Scanner.end``."""
+        """Return all held text, and end the choice. ``stopped``: see ``Scanner.end``."""
         if self.ended:
             return []
         events, self._opened_calls = self._opened_calls, []

@@ -1,13 +1,13 @@
-"""Splitting of one choice's text into reasoning and answer, at any slicing.
+"""Splits one choice's text into reasoning and answer; the text may arrive in pieces of any length.
 
-All characters but the two markers are kept, as vLLM's parsers do; SGLang strips white space from whole answers, not
-from streams. The rules:
+All characters except the two markers are kept, as in vLLM. (SGLang removes white space around whole answers, but not
+in streams.) The rules:
 
-- Reasoning begins with the begin marker at the start of the text. White space before it belongs to the reasoning, up to
-  ``MAX_BLANK`` characters. A begin marker further on is text.
-- With ``open`` the prompt has begun the reasoning; a begin marker that the model repeats is dropped.
-- Everything up to the end marker is reasoning, everything behind it (line breaks included) is the answer.
-- Reasoning without an end marker is all reasoning, and the answer is empty.
+- The begin marker begins the reasoning only at the start of the text. White space before the marker belongs to the
+  reasoning, up to ``MAX_BLANK`` characters. A later begin marker is text.
+- With ``open`` the prompt has already begun the reasoning. If the model repeats the begin marker, it is dropped.
+- All text before the end marker is reasoning. All text after the end marker, including line breaks, is the answer.
+- If the reasoning has no end marker, all text is reasoning, and the answer is empty.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ MAX_BLANK = 64 * 1024
 
 
 class Reasoning:
-    """Splits the text of one choice."""
+    """Splits the text of one choice into reasoning and answer."""
 
     __slots__ = ("_blank", "_end", "_head", "_thinking")
 
     def __init__(self, thinking: Thinking) -> None:
         self._thinking = thinking
         self._blank = ""
-        """White space at the start."""
+        """White space at the start of the text."""
         self._head: str | None = ""
-        """Text behind it that may still become the begin marker; None once that is decided."""
+        """Text after that white space that may become the begin marker; None once this is decided."""
         self._end: StopScanner | None = None
-        """Finds the end marker; set during the reasoning."""
+        """Finds the end marker; set only while the text is reasoning."""
 
     def feed(self, text: str) -> tuple[str, str]:
-        """More of the reasoning, and more of the answer, as far as they are certain now."""
+        """Add text. Returns the reasoning and the answer text that are certain now."""
         if self._head is not None:
             return self._begin(self._head + text)
         if self._end is None:
@@ -46,7 +46,7 @@ class Reasoning:
         return thought, text[len(thought) - held + len(marker) :]
 
     def end(self) -> tuple[str, str]:
-        """The text still held, when the choice has ended."""
+        """Call when the choice has ended. Returns the text still held, as reasoning and answer."""
         if self._head is not None:
             held, self._head = self._blank + self._head, None
             return (held, "") if self._thinking.open else ("", held)

@@ -1,11 +1,11 @@
 """An incremental parser of ``text/event-stream``, after the grammar of the HTML standard (section 9.2.6).
 
-Bytes may be sliced anywhere. Line ends are LF, CR or CRLF; a BOM at the start, comments, ``data:`` without a space and
-several data lines are accepted; ``id``, ``retry`` and unknown fields are ignored. There are two departures, so that no
-text is lost (``docs/spec/reliability.md`` C11, C14): an event that lacks only its blank line is delivered at the end of
-the stream, and invalid UTF-8 in data is an error.
+Bytes may arrive in pieces of any length. Lines end with LF, CR or CRLF. A BOM at the start, comments, ``data:``
+without a space and several data lines are accepted. ``id``, ``retry`` and unknown fields are ignored. So that no text
+is lost, the parser differs from the standard in two points (``docs/spec/reliability.md`` C11, C14). An event that lacks
+only its blank line is delivered at the end of the stream. Invalid UTF-8 in data is an error.
 
-The work is linear: an unfinished line is kept in pieces and joined once, when its end arrives.
+The work is linear, because the pieces of an unfinished line are joined only once, when the line ends.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ class SseEvent:
     """One event; ``data`` stays bytes, because the JSON reader takes bytes."""
 
     event: str
-    """``message`` when the stream gives no name."""
+    """The name of the event; ``message`` if the stream gives no name."""
     data: bytes
-    """Valid UTF-8; data lines are joined by LF. May be empty."""
+    """The data lines, joined by LF. Always valid UTF-8, and possibly empty."""
 
 
 class SseParser:
-    """Bytes in, events out.
+    """Turns the bytes of a stream into events.
 
-    ``max_event`` bounds the data of one event and the length of one line, in bytes, and so the memory held. A fault
-    raises ``UpstreamInvalidStream``: at once if the same bytes held no whole event before it, else on the next call, so
-    that good events are not lost. Every later call raises it again.
+    ``max_event``: maximum bytes in the data of one event and in one line; this also limits the memory. A fault raises
+    ``UpstreamInvalidStream``. If the same bytes contain complete events before the fault, ``feed`` returns these events
+    first, and the next call raises the error. Every later call raises the error again.
     """
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max_event = max_event
         self._max_line = max_event + len(b"data: ")
         self._head: bytes | None = b""
-        """Bytes that may still become a BOM; None once that is decided."""
+        """Bytes at the start that may become a BOM; None once this is decided."""
         self._line: list[bytes] = []
         """The pieces of an unfinished line."""
         self._line_size = 0
         self._after_cr = False
-        """The last byte was a CR: a LF that follows belongs to the same line end."""
+        """True: the last byte was a CR, so a following LF belongs to the same line end."""
         self._data: list[bytes] = []
         self._data_size = 0
         self._event = ""
         self._fault: UpstreamInvalidStream | None = None
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """The events that these bytes complete."""
+        """Add bytes. Returns the events that are now complete."""
         events: list[SseEvent] = []
         try:
             if self._fault is not None:
@@ -65,9 +65,9 @@ class SseParser:
         return events
 
     def fast_feed(self, data: bytes) -> list[bytes] | None:
-        """The data of the events that ``feed`` would return, if all are whole, unnamed and of one ``data: `` line.
+        """The data of the events that ``feed`` would return, if each is complete, unnamed and one ``data: `` line.
 
-        None, and nothing done, for all other bytes.
+        For all other bytes it returns None and changes nothing.
         """
         if not fast_paths.ENABLED or not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
             return None
@@ -81,12 +81,12 @@ class SseParser:
 
     @property
     def idle(self) -> bool:
-        """True: no part of an event is held, and there was no fault."""
+        """True: the parser holds no part of an event, and there was no fault."""
         held = self._line or self._data or self._event or self._head or self._after_cr
         return not held and self._fault is None
 
     def close(self) -> list[SseEvent]:
-        """The last event, if it lacks only its line ends. Call at a regular end, not after a broken connection."""
+        """The last event, if only its line ends are missing. Do not call after the connection broke."""
         if self._fault is not None:
             raise self._fault
         events: list[SseEvent] = []
@@ -109,7 +109,7 @@ class SseParser:
         if self._after_cr and data[0] == 0x0A:
             data = data[1:]
         self._after_cr = data.endswith(b"\r")
-        lines = data.splitlines()  # of bytes: at LF, CR and CRLF only
+        lines = data.splitlines()  # ``splitlines`` of bytes splits only at LF, CR and CRLF
         unfinished = lines.pop() if lines and not data.endswith((b"\n", b"\r")) else b""
         if lines and self._line:
             lines[0] = b"".join([*self._line, lines[0]])
@@ -139,7 +139,7 @@ class SseParser:
             self._event = _decoded(value.removeprefix(b" "))
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        """A blank line ends an event, unless there was no data line."""
+        """End the event at a blank line. Without a data line there is no event."""
         if self._data:
             data = b"\n".join(self._data)
             if not data.isascii():

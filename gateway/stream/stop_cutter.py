@@ -1,17 +1,17 @@
-"""Cutting of events at stop strings: every choice's text, and its log probabilities with it.
+"""Cuts events at stop strings: the text of every choice, and the log probabilities of that text.
 
-For each choice, at any slicing of its deltas:
+The rules for each choice, whose text may arrive in deltas of any length:
 
 - Only text that may still become a stop is held; the rest is sent at once.
-- A complete stop ends the choice: the text before it, then one ``Finish`` with ``source="gateway"``. Later events of
-  the choice are dropped. When every choice is ``done``, the upstream can be closed.
-- The upstream's own finish releases the held text first, as does the end of the stream.
-- Deltas keep their order; one comes out unchanged, or later, or in two parts, never merged with another. ``fields`` and
-  ``extras`` are never changed or dropped; they are sent once all text before their delta is sent.
-- A token's log probability follows the token's first character: kept if that lies before the stop, dropped if not.
-  ``token_alignment.py`` places tokens on the text.
+- A complete stop ends the choice: the text before the stop is sent, then one ``Finish`` with ``source="gateway"``.
+  Later events of the choice are dropped. When every choice is ``done``, the upstream can be closed.
+- Before a finish of the upstream, and at the end of the stream, the held text is sent.
+- Deltas keep their order. A delta may be delayed or split in two, but is never joined with another delta. ``fields``
+  and ``extras`` are never changed or dropped; they are sent once all text before their delta is sent.
+- The log probability of a token is kept only if the first character of the token is before the stop.
+  ``token_alignment.py`` finds the position of each token in the text.
 
-``Begun``, ``Usage`` and ``Document`` pass at once.
+``Begun``, ``Usage`` and ``Document`` are passed on at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from gateway.stream.token_alignment import TokenAligner
 
 
 class StopCutter:
-    """Enforces stop strings on the events of one call."""
+    """Cuts the events of one call at stop strings."""
 
     def __init__(self, stops: tuple[str, ...], choices: int = 1) -> None:
-        """``choices``: the number expected, with indexes from 0."""
+        """``choices``: the expected number of choices; their indexes start at 0."""
         self.stops = stop_set(stops)
         self._choices: dict[int, ChoiceCutter] = {}
         self._open = set(range(choices))
@@ -38,7 +38,7 @@ class StopCutter:
         return not self._open
 
     def cut(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The events that can be sent now."""
+        """Cut a batch. Returns the events that can be sent now."""
         out: list[Event] = []
         for event in batch:
             if isinstance(event, (Delta, Finish)):
@@ -51,11 +51,11 @@ class StopCutter:
         return out
 
     def close(self) -> list[Event]:
-        """The upstream has ended: the text still held, choice by choice, without new finish events."""
+        """Call when the upstream has ended. Returns the held text of each choice, without new finish events."""
         return [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
     def choice(self, index: int) -> ChoiceCutter:
-        """The state of one choice."""
+        """The cutter of one choice."""
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = ChoiceCutter(index, self.stops)
@@ -63,7 +63,7 @@ class StopCutter:
 
 
 class ChoiceCutter:
-    """StopCutter state of one choice; positions count its characters from the start."""
+    """Cuts the text of one choice. A position is the number of characters since the start of the choice."""
 
     __slots__ = ("_index", "_scanner", "_search", "_tokens", "_waiting", "ended", "received")
 
@@ -73,14 +73,14 @@ class ChoiceCutter:
         self._scanner = StopScanner(stops)
         self._search = stops.first.search
         self._tokens: TokenAligner | None = None
-        """Created with the first log probabilities; most calls have none."""
+        """Created when the first log probabilities arrive; most calls have none."""
         self.received = 0
         self._waiting: list[tuple[int, Delta]] = []
-        """Held deltas in order: (position of its first character, the delta or the rest of it)."""
+        """Held deltas in order, each as (position of the first character, the delta or its unsent part)."""
 
     @property
     def clear(self) -> bool:
-        """True: nothing is held, so text without the first character of any stop can be sent unscanned."""
+        """True: nothing is held, so text that contains no first character of a stop can be sent without a search."""
         return not (self._waiting or self.ended or self._scanner.node or self._tokens is not None)
 
     def add(self, delta: Delta) -> Sequence[Event]:
@@ -97,7 +97,7 @@ class ChoiceCutter:
         if tokens and self._tokens is None:
             self._tokens = TokenAligner(start)
         if stop is None and until == self.received and not self._waiting:
-            # Tokens of reasoning or a tool call do not spell text; they go with their fields.
+            # Tokens of reasoning or of a tool call are not part of the text, so they stay with the fields.
             elsewhere = not delta.text and bool(delta.fields) and (self._tokens is None or self._tokens.idle)
             if elsewhere or self._tokens is None or self._tokens.passes(delta.text, tokens):
                 return (delta,)
@@ -107,7 +107,7 @@ class ChoiceCutter:
         events = self._release(until)
         if stop is not None:
             self.ended = True
-            for _, after in self._waiting:  # their text belongs to the stop or follows it
+            for _, after in self._waiting:  # the text of these tokens belongs to the stop or follows the stop
                 if after.fields or after.extras:
                     events.append(Delta(self._index, fields=after.fields, extras=after.extras))
             events.append(Finish(self._index, "stop", matched=stop, source="gateway"))
@@ -119,7 +119,7 @@ class ChoiceCutter:
         return [*self.flush(finish.matched if isinstance(finish.matched, str) else None), finish]
 
     def flush(self, engine_stop: str | None = None) -> list[Event]:
-        """All held text; ends the choice. ``engine_stop``: the stop that the engine reported and removed."""
+        """Return all held text, and end the choice. ``engine_stop``: the stop that the engine reported and removed."""
         if self.ended:
             return []
         self.ended = True
@@ -130,7 +130,7 @@ class ChoiceCutter:
         return events
 
     def _release(self, until: int) -> list[Event]:
-        """The held deltas up to a position; the last one may be split there."""
+        """Remove and return the held deltas up to a position. A delta that crosses the position is split."""
         events: list[Event] = []
         taken = 0
         for start, delta in self._waiting:

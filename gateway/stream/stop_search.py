@@ -1,12 +1,12 @@
 """Search for stop strings in text that arrives in pieces.
 
-The stop that is complete first ends the answer; of two that are complete at the same character the longer one, because
-it begins earlier and none of it may be sent. So of ``ab`` and ``abc`` always ``ab`` is found, one character sooner.
-The result depends on the text alone, not on its slicing nor on the order of the stops.
+The answer ends at the first stop that is complete. If two stops are complete at the same character, the longer stop is
+used, because it begins earlier and none of its text may be sent. With the stops ``ab`` and ``abc``, ``ab`` is always
+found first. The result does not depend on how the text is divided into pieces, nor on the order of the stops.
 
-The algorithm is Aho and Corasick's ("Efficient string matching", 1975). Its state is the prefix of a stop that the text
-ends with; the held text is that prefix, so it need not be stored. The work is linear in the text, and text without a
-stop's first character is skipped in one search.
+The algorithm is Aho and Corasick's ("Efficient string matching", 1975). The state of the search is the longest prefix
+of a stop with which the text ends. Exactly this prefix is held back, so the held text need not be stored. The work is
+linear in the text. Text that contains no first character of a stop is skipped in one search.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache
 
 
 class StopSet:
-    """The automaton of some stop strings; immutable, shared by all choices.
+    """The search automaton for a set of stop strings. It never changes, and all choices share it.
 
     Node 0 is the empty text. Every other node is a prefix of a stop.
     """
@@ -28,17 +28,17 @@ class StopSet:
         self.step: list[dict[str, int]] = [{}]
         self.depth = [0]
         self.prefix_of = [""]
-        """A stop that the node is a prefix of; ``prefix_of[node][:depth[node]]`` is the node's text."""
+        """For each node, a stop that begins with it; ``prefix_of[node][:depth[node]]`` is the node's text."""
         self.ends: list[str | None] = [None]
-        """The longest stop that is complete at the node."""
+        """For each node, the longest stop with which its text ends."""
         self.fallback = [0]
-        """The longest other node that the node's text ends with."""
+        """For each node, the longest other node with which its text ends."""
         for stop in stops:
-            if stop:  # an empty stop would match everywhere
+            if stop:  # an empty stop would match at every position
                 self._add(stop)
         self._link()
         self.first = re.compile("[" + "".join(map(re.escape, self.step[0])) + "]" if self.step[0] else r"(?!)")
-        """Finds the next character with which a stop begins."""
+        """Matches any character with which a stop begins."""
 
     def _add(self, stop: str) -> None:
         node = 0
@@ -56,7 +56,7 @@ class StopSet:
         self.ends[node] = stop
 
     def _link(self) -> None:
-        """Fill ``fallback`` and ``ends`` in order of depth, as each needs those of shorter nodes."""
+        """Fill ``fallback`` and ``ends``, shorter nodes first, because longer nodes use the values of shorter nodes."""
         queue = deque(self.step[0].values())
         while queue:
             node = queue.popleft()
@@ -71,18 +71,18 @@ class StopSet:
 
 
 CACHED, CACHED_LENGTH = 64, 1024
-"""Number of cached sets, and characters of one at most (300 bytes of memory and 0.6 µs a character)."""
+"""Maximum number of cached sets, and of characters in a set (each costs 300 bytes of memory and 0.6 µs)."""
 
 _cached = lru_cache(maxsize=CACHED)(StopSet)
 
 
 def stop_set(stops: tuple[str, ...]) -> StopSet:
-    """The set for these stops. Long sets are not cached, because clients choose stops and could fill the memory."""
+    """The ``StopSet`` of these stops. A long set is not cached, because clients could fill the memory with stops."""
     return _cached(stops) if len(stops) + sum(map(len, stops)) <= CACHED_LENGTH else StopSet(stops)
 
 
 class StopScanner:
-    """Search state of one choice; holds only text that may still become a stop."""
+    """Searches the text of one choice for stops, and holds back only text that may become a stop."""
 
     __slots__ = ("_set", "node")
 
@@ -92,13 +92,13 @@ class StopScanner:
 
     @property
     def held(self) -> int:
-        """Characters held; always fewer than the longest stop has."""
+        """Number of characters held back; always smaller than the length of the longest stop."""
         return self._set.depth[self.node]
 
     def feed(self, text: str) -> tuple[str, str | None]:
-        """The text that can be sent now, and the stop if this text completes one.
+        """Add text. Returns the text that can be sent now, and the stop if a stop is complete.
 
-        The stop and the text behind it are dropped. Must not be called after a stop was found.
+        The stop and the text after it are dropped. ``feed`` must not be called after a stop was found.
         """
         machine, held = self._set, self._held_text
         node, at, end = self.node, 0, len(text)
@@ -122,7 +122,7 @@ class StopScanner:
         return (held + text)[: len(held) + end - machine.depth[node]], None
 
     def flush(self) -> str:
-        """The held text, when the text has ended."""
+        """Call when the text has ended. Returns the held text."""
         held, self.node = self._held_text, 0
         return held
 

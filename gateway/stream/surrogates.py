@@ -1,7 +1,7 @@
-"""Lone UTF-16 surrogates in JSON strings: halves of a character, joined across deltas or replaced by U+FFFD.
+"""Joins lone UTF-16 surrogates (halves of a character) across deltas, or replaces them by U+FFFD.
 
 An engine that streams UTF-16 units sends ``"\\ud83d"`` in one delta and ``"\\ude00"`` in the next
-(``docs/spec/reliability.md`` C13). orjson refuses such input, so it is parsed with the standard library.
+(``docs/spec/reliability.md`` C13). orjson refuses such input, so the standard library parses it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _UNIT = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
 
 
 def maybe_lone(data: bytes) -> bool:
-    """True if this JSON may hold a lone surrogate, which only an escape can express."""
-    return b"\\" in data and (b"\\ud" in data or b"\\uD" in data)  # most bodies have no escape: one quick scan
+    """True if this JSON may contain a lone surrogate, which can only be written as an escape."""
+    return b"\\" in data and (b"\\ud" in data or b"\\uD" in data)  # most bodies have no escape, so test that first
 
 
 def loads(data: bytes) -> Any:
-    """The JSON value in ``data``, lone surrogates included; numbers are read by orjson in any case.
+    """The JSON value in ``data``, in which lone surrogates are allowed. Numbers are always read by orjson.
 
-    Raises ``ValueError``; ``json.JSONDecodeError`` is one.
+    Raises ``ValueError``, which includes ``json.JSONDecodeError``.
     """
     try:
         return orjson.loads(data)
@@ -39,7 +39,7 @@ def loads(data: bytes) -> Any:
 
 
 def replace_lone(value: Any) -> Any:
-    """The same JSON value with every lone surrogate replaced; for strings that no later delta completes."""
+    """A copy of a JSON value with all lone surrogates replaced, for strings that no later delta completes."""
     if isinstance(value, str):
         joiner = SurrogateJoiner()
         return joiner.feed(value) + joiner.flush()
@@ -60,11 +60,11 @@ class SurrogateJoiner:
 
     @property
     def pending(self) -> bool:
-        """True: a high surrogate is held, so the next text must be fed too."""
+        """True: a high surrogate is held, so the next text must be passed to ``feed``."""
         return bool(self._held)
 
     def feed(self, text: str) -> str:
-        """``text`` with whole characters only; a high surrogate at its end is held for the next call."""
+        """``text`` with whole characters only. A high surrogate at the end of ``text`` is held for the next call."""
         if not text or (not self._held and (text.isascii() or not _SURROGATE.search(text))):
             return text
         text = self._held + text
@@ -72,12 +72,12 @@ class SurrogateJoiner:
         return _UNIT.sub(_whole, text[:-1] if self._held else text)
 
     def flush(self) -> str:
-        """The held high surrogate, replaced, when the text has ended."""
+        """Call when the text has ended. Returns U+FFFD if a high surrogate is held."""
         held, self._held = self._held, ""
         return REPLACEMENT if held else ""
 
 
 def _whole(match: re.Match[str]) -> str:
-    """A surrogate pair's character, or the replacement of a lone surrogate."""
+    """The character of a surrogate pair, or U+FFFD for a lone surrogate."""
     units = match.group()
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if len(units) == 2 else REPLACEMENT

@@ -1,14 +1,14 @@
-"""Positions of tokens in the text of a choice, needed to cut log probabilities with the text.
+"""Finds the positions of tokens in the text of a choice, so that log probabilities can be cut with the text.
 
-There are three cases, the first by far the most common:
+There are three cases; the case "exact" is by far the most common:
 
 exact    the tokens of a delta spell its text
-ahead    the engine holds text back (for its own stop strings) but not the tokens, which spell text still to come
+ahead    the engine sends tokens before their text, because it holds text back to search for stop strings
 odd      the tokens do not spell the text: ``<0xE2>``, U+FFFD, raw vocabulary pieces, hidden special tokens
 
-Where a token has bytes, these are its spelling; so a character made of several tokens begins with the first.
-After odd tokens the next matching one is searched a little further on. A token that cannot be placed stands where the
-one before it ended, so it is kept. A token of no width goes with the character before it.
+If a token has bytes, its text is decoded from the bytes. A character made of several tokens begins at the first token.
+After odd tokens, the next token is searched within a short distance. A token that is not found gets the position where
+the previous token ended, so it is kept. An empty token gets the position of the previous character.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from collections.abc import Sequence
 from gateway.core.events import TokenLogprob
 
 MAX_AHEAD = 1024
-"""Characters; tokens that are ahead of the text by more than a stop's length do not belong to it."""
+"""Maximum characters by which tokens may be ahead; no stop is longer, so tokens further ahead are odd."""
 _SEARCH = 256
-"""Characters searched for a token after odd ones; bounded, so that the work stays linear."""
+"""Maximum distance in characters of the search after odd tokens; the limit keeps the work linear."""
 
 
 class TokenAligner:
-    """Places the tokens of one choice; positions count the characters of its whole text."""
+    """Finds the positions of the tokens of one choice, counted in characters from the start of its text."""
 
     __slots__ = ("_ahead", "_decoder", "_end", "_placed")
 
     def __init__(self, start: int = 0) -> None:
-        """``start``: characters of text before the first token."""
+        """``start``: number of characters before the first token."""
         self._placed: deque[tuple[int, TokenLogprob]] = deque()
-        """(position of the first character, token) in the engine's order; not yet taken."""
+        """Tokens not yet returned, in the engine's order, each as (position of the first character, token)."""
         self._ahead = ""
-        """Text that the tokens spell beyond the text received."""
+        """Text of tokens that are ahead: the tokens have arrived, but this text has not."""
         self._end = start
-        """Characters of text so far."""
+        """Number of characters of text so far."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
@@ -46,14 +46,14 @@ class TokenAligner:
         return not self._placed and not self._ahead
 
     def passes(self, text: str, tokens: Sequence[TokenLogprob]) -> bool:
-        """True: no token waits and these spell exactly this text, which is then counted. False: nothing is done."""
+        """True if no token waits and ``tokens`` spell ``text``; then ``text`` is counted. False: nothing changes."""
         spelled = self.idle and (not tokens or "".join([token.token for token in tokens]) == text)
         if spelled:
             self._end += len(text)
         return spelled
 
     def feed(self, text: str, tokens: Sequence[TokenLogprob]) -> None:
-        """Place the tokens that came with this text."""
+        """Find the positions of the tokens that came with this text."""
         start = self._end
         self._end += len(text)
         if not tokens and self.idle:
@@ -73,14 +73,14 @@ class TokenAligner:
             self._place_again(text, start)
 
     def take(self, until: int) -> tuple[TokenLogprob, ...]:
-        """Remove and return the tokens that begin before this character."""
+        """Remove and return the tokens that begin before position ``until``."""
         taken = []
         while self._placed and self._placed[0][0] < until:
             taken.append(self._placed.popleft()[1])
         return tuple(taken)
 
     def rest(self, stop: str | None = None) -> tuple[TokenLogprob, ...]:
-        """Remove and return all other tokens, except those of a ``stop`` that the engine cut from the text."""
+        """Remove and return all remaining tokens, except the tokens of a ``stop`` that the engine cut from the text."""
         left = self.take(self._end) if stop and self._ahead.startswith(stop) else tuple(t for _, t in self._placed)
         self._placed.clear()
         self._ahead = ""
@@ -93,7 +93,7 @@ class TokenAligner:
         return self._decoder.decode(bytes(token.bytes))
 
     def _place_again(self, text: str, start: int) -> None:
-        """Search ``text`` for each token from ``start`` on, because together they do not spell it."""
+        """Search ``text`` for each token from ``start`` on, because the tokens together do not spell ``text``."""
         again: deque[TokenLogprob] = deque()
         while self._placed and self._placed[-1][0] >= start:
             again.appendleft(self._placed.pop()[1])

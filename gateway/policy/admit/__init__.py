@@ -1,7 +1,7 @@
 """Rules for requests.
 
-``api_keys``        client keys and their models
-``media``           media in messages
+``api_keys``        client keys, and the models that each key may use
+``media``           media in messages (images, audio, video, files)
 ``parameters``      request parameters
 ``output_parsing``  how the answer is parsed
 """

@@ -1,7 +1,7 @@
 """Client keys, stored as SHA-256 digests, and the models each key may use.
 
 A key is looked up by the digest of what the client sent, so no secret is compared (``docs/spec/reliability.md`` 3.2).
-Without configured keys everything is allowed; the configuration accepts that on loopback only.
+Without configured keys every request is allowed; such a configuration is accepted on a loopback address only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Keyring:
     def __init__(self, keys: tuple[KeySpec, ...], now: Callable[[], float] = time.time) -> None:
         self._by_digest = {bytes.fromhex(key.sha256): key for key in keys}
         self._allowed: dict[str, set[str]] = {key.sha256: set() for key in keys}
-        """Digest → configured models that the key's patterns have matched; bounded by the number of models."""
+        """Digest → configured models that the key's patterns have matched; never more than the configured models."""
         self._now = now
         self.needed = bool(keys)
         """False: no keys are configured."""
@@ -37,7 +37,7 @@ class Keyring:
         return key
 
     def allows(self, key: KeySpec | None, model: str) -> bool:
-        """True if a pattern of the key matches this configured model, or there is no key."""
+        """True if a pattern of the key matches this configured model, or if no keys are configured."""
         if key is None:
             return True
         allowed = self._allowed[key.sha256]

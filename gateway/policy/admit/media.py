@@ -1,9 +1,9 @@
-"""Media in messages to a target: a table of the fields that may hold media, and strict forms of addresses.
+"""Checks the media in messages: which fields may contain media, and which addresses are allowed.
 
-The gateway fetches nothing, but a target fetches what it receives: an address inside its network, a ``file:``, a path
-(row A19 of ``docs/spec/reliability.md``; vLLM CVE-2025-6242). So each string of a message stands in one of three kinds
-of slots: text, media (a ``data:`` URI, or an ``https`` address in strict form), or a plain word, which no parser takes
-for an address or a path. The strict forms hold nothing that a parser would strip or skip, so nothing is normalised.
+The gateway fetches no address, but a target may fetch an address inside its network, a ``file:`` URI or a path (row
+A19 of ``docs/spec/reliability.md``; vLLM CVE-2025-6242). So each string of a message must be text, or media (a
+``data:`` URI, or an ``https`` address in strict form), or a plain word, which no parser reads as an address or a path.
+An address with characters that a parser would remove or skip is refused, so addresses are never rewritten.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gateway.core.errors import MediaNotAllowed
 HTTPS = re.compile(
     r"https://(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)\.?(?::[0-9]{1,5})?(?:[/?#]|$)"
 )
-"""The beginning of an address in lower case, without a user."""
+"""Matches the beginning of an ``https`` address that was converted to lower case and has no user name."""
 ODD_IN_ADDRESS = re.compile(r"[^!-\[\]-~]")
-"""A blank, a control character, a backslash or anything outside ASCII: parsers of addresses differ about these."""
+"""Matches blanks, control characters, backslashes and non-ASCII, which address parsers treat differently."""
 MAX_ADDRESS = 8192
-"""Characters of an address."""
+"""Maximum characters of an address."""
 DATA = re.compile(r"data:([a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127})[;,]")
 MAX_HEAD = 256
-"""Characters within which a ``data:`` URI names its type."""
+"""The media type of a ``data:`` URI must end within this number of characters."""
 BASE64_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,128}")
 LOCAL_NAMES = frozenset({
@@ -39,20 +39,20 @@ LOCAL_NAMES = frozenset({
 NUMBERS = frozenset({int, float, bool, type(None)})
 
 TEXT: Final = "text"
-"""A slot for text in any structure; neither a target nor LiteLLM reads addresses from it."""
+"""The slot of a field that contains text, in any structure. Neither a target nor LiteLLM reads addresses there."""
 BASE64: Final = "base64"
-"""A slot for media in base64."""
+"""The slot of a field that contains media in base64."""
 IMAGE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 VIDEO: Final = ("video/mp4", "video/webm", "video/mpeg")
 AUDIO: Final = ("audio/wav", "audio/mpeg", "audio/mp3", "audio/ogg")
 FILE: Final = ()
-"""Slots for media: the types of a ``data:`` URI, which may stand under ``url``. A file has any type and no address."""
+"""Slots for media: the types allowed in a ``data:`` URI. A file may have any type, but must not be an address."""
 
 Slot = str | tuple[str, ...] | Mapping[str, Any]
-"""Content of a field; a mapping has a slot for each field of an object."""
+"""The kind of content that a field may have. For an object: a mapping with a slot for each field."""
 
 PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
-    # Type of a part → its fields: OpenAI's, and those that vLLM and SGLang add.
+    # Type of a content part → its fields, both OpenAI's fields and the fields that vLLM and SGLang add.
     "text": {"text": TEXT, "citations": TEXT},
     **{kind: {"text": TEXT} for kind in ("input_text", "output_text", "summary_text")},
     "refusal": {"refusal": TEXT},
@@ -67,14 +67,14 @@ PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
 }
 
 FIELDS: Final[Mapping[str, Slot]] = {
-    # Fields of a message except its content; clients send back the fields of answers.
+    # Fields of a message except ``content``. Some are fields of answers, which clients send back.
     **dict.fromkeys(
         ("role", "name", "refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking",
          "tool_call_id", "tool_calls", "tool_name", "function_call", "tools", "annotations", "citations",
          "extra_content", "id", "model", "timestamp"),
         TEXT,
     ),
-    # LiteLLM copies these into the blocks of an Anthropic message, so each block is checked.
+    # LiteLLM copies thinking blocks into an Anthropic message, so each field of a block is checked.
     "thinking_blocks": {"type": TEXT, "thinking": TEXT, "signature": TEXT, "data": TEXT},
     "audio": {"data": BASE64, "transcript": TEXT},
 }  # fmt: skip
@@ -88,7 +88,7 @@ class MediaRule:
         self._data = policy.data == "allow"
 
     def check(self, messages: Sequence[Message]) -> None:
-        """Raise ``MediaNotAllowed`` for the first string that may not be sent to a target."""
+        """Raise ``MediaNotAllowed`` if a string of the messages may not be sent to a target."""
         for number, message in enumerate(messages):
             for field, value in message.raw.items():
                 if field != "content":
@@ -100,14 +100,14 @@ class MediaRule:
     def _part(self, part: Mapping[str, Any], where: str) -> None:
         slots = PARTS.get(part["type"], {})
         for field, slot in slots.items():
-            if field in part or isinstance(slot, tuple):  # a media part must have its media
+            if field in part or isinstance(slot, tuple):  # a media part without media is refused
                 self._check(part.get(field), slot, f"{where}.{field}")
         for field, value in part.items():
             if field not in slots:
                 self._check(value, None, where)
 
     def _check(self, value: object, slot: Slot | None, where: str) -> None:
-        """One value in its slot; the recursion is bounded by the depth of a body."""
+        """Check one value against its slot. The depth of the request body limits the recursion."""
         if slot == TEXT:
             return
         if isinstance(slot, tuple) or slot == BASE64:
@@ -161,7 +161,7 @@ class MediaRule:
 def refuse_unsafe_address(url: str, where: str) -> None:
     """Raise ``MediaNotAllowed`` unless ``url`` is a strict ``https`` address of a host that may be public.
 
-    Names are not resolved: the target must refuse a public name that leads into a private network.
+    Host names are not resolved: the target must refuse a public name with an address in a private network.
     """
     found = HTTPS.match(url.lower()) if len(url) <= MAX_ADDRESS else None
     if found is None or ODD_IN_ADDRESS.search(url) is not None:
@@ -181,9 +181,9 @@ def _is_local(host: str) -> bool:
     try:
         address = ip_address(host)
     except ValueError:
-        # Some parsers read a last label that begins with a digit as IPv4: 127.1, 0x7f.1, 2130706433.
+        # If the last label begins with a digit, some parsers read the host as IPv4: 127.1, 0x7f.1, 2130706433.
         labels = host.split(".")
         return len(labels) == 1 or "" in labels or labels[-1] in LOCAL_NAMES or labels[-1][0].isdigit()
-    # Of IPv6 only global unicast, 2000::/3, without tunnels: the others may hold an IPv4 address.
+    # The only IPv6 allowed is global unicast (2000::/3) without tunnels: others may contain an IPv4 address.
     tunnel = isinstance(address, IPv6Address) and (address.packed[0] >> 5 != 1 or address.sixtofour is not None)
     return tunnel or not address.is_global or address.is_multicast

@@ -1,4 +1,4 @@
-"""The choice of parsers for an answer, made with the request from the template and the client's parameters."""
+"""Chooses how an answer is parsed, from the prompt template and the client's request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.template.tools import ToolChoice, choice_of, name_of
 
 
 class OutputParsing:
-    """The parts beside content that answers of one template may hold: reasoning, tool calls."""
+    """Makes the parser options for requests with one template, which may declare reasoning and tool calls."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
@@ -26,13 +26,13 @@ class OutputParsing:
 
     @property
     def parser(self) -> str:
-        """The declared format of calls; empty without one."""
+        """The name of the tool-call format that the template declares; empty if it declares none."""
         return "" if self._tools is None else self._tools.parser
 
     def of(self, dialogue: Dialogue, prompt: Prompt, stops: Sequence[str] = ()) -> ParserOptions | None:
-        """The options for one request with these ``stops`` of the client; None: all text is content.
+        """The parser options for one request; None: all text is content. ``stops``: the client's stop strings.
 
-        Raises InvalidValue for a tool that the format cannot name.
+        Raises InvalidValue for a tool whose name cannot be written in the tool-call format.
         """
         choice = choice_of(dialogue)
         thinking = self._thinking
@@ -65,12 +65,12 @@ class OutputParsing:
                 )
 
     def _format(self, names: frozenset[str]) -> Format:
-        assert self._tools is not None  # without it, the template has refused the tools
+        assert self._tools is not None  # a template without tools has refused the request
         return FORMATS[self._tools.parser](self._tools.tokens, names)
 
 
 def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
-    """None for a template that declares neither tools nor thinking."""
+    """The options of a template; None if the template declares neither tools nor thinking."""
     return None if spec.tools is None and spec.thinking is None else OutputParsing(spec)
 
 
@@ -81,7 +81,7 @@ def _callable_names(dialogue: Dialogue, choice: ToolChoice) -> frozenset[str]:
 
 
 def _continued(thinking: Thinking, text: str) -> Thinking | None:
-    """The options for a message that is continued: its text so far may hold the begin or the end of the reasoning."""
+    """The reasoning markers for a message that the model continues. ``text``: the message so far."""
     stripped = text.lstrip()
     if thinking.open or stripped.startswith(thinking.begin):
         return None if thinking.end in text else replace(thinking, open=True)

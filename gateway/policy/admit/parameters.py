@@ -1,8 +1,9 @@
-"""Parameters of a request as its target receives them: the client's, changed by the policy, in the endpoint's names.
+"""Applies a policy to the parameters of a client's request, and renames them for the target's endpoint.
 
-In order: unknown fields are passed or dropped, defaults filled in, bounds applied, forced values set, and parameters
-that the targets refuse left out. Every change gives a notice. A text target receives the names of the completions
-endpoint; a parameter that cannot be expressed there is refused by name.
+The steps: pass or drop unknown fields, fill in defaults, apply upper limits, set forced values, remove parameters that
+the targets refuse. Every change gives a notice. A chat parameter that a text target cannot receive is an error. Fields
+forbidden for everyone are refused in wire/request_fields.py. The engines' control fields, refused here unless the
+policy allows them, are listed in backend/openai/control_fields.py.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from gateway.core.prompt import Notice
 from gateway.wire.error_object import plain
 
 LIMITS = ("max_completion_tokens", "max_tokens")
-"""Two names of the same parameter; the newer one stands first."""
+"""Two names of the same parameter; the newer name is first."""
 
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""OpenAI's values of absent fields; sent explicitly with ``params.explicit``."""
+"""OpenAI's default values. They are sent explicitly if the policy sets ``params.explicit``."""
 
 CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
-    # Fields the completions endpoint does not have → True for a value that means the same as its absence.
+    # Field that the completions endpoint does not have → True for a value that has no effect.
     "tools": lambda value: not value,
     "functions": lambda value: not value,
     "tool_choice": lambda value: value in ("none", "auto"),
     "function_call": lambda value: value in ("none", "auto"),
-    "parallel_tool_calls": lambda value: True,  # has a meaning only beside tools, which are refused
+    "parallel_tool_calls": lambda value: True,  # has an effect only with tools, which are refused
     "response_format": lambda value: value == {"type": "text"},
     "modalities": lambda value: value == ["text"],
     "service_tier": lambda value: value in ("auto", "default"),
@@ -49,14 +50,14 @@ CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
 }
 
 OLD_NAMES = {"functions": "tools", "function_call": "tool_choice"}
-"""Deprecated fields of OpenAI's API → their successors."""
+"""Deprecated field of OpenAI's API → the field that replaced it."""
 
 IN_PROMPT: Mapping[str, Any] = {"tools": None, "tool_choice": "auto", "parallel_tool_calls": True}
-"""Fields that a template with tools writes into the prompt, or applies to the answer → their value when absent."""
+"""Field that a template with tools writes into the prompt, or applies to the answer → its default value."""
 
 NOT_AT: Mapping[EndpointName, frozenset[str]] = {
-    # Parameters of a policy that the endpoint has no field for. Fields beyond OpenAI's go to chat and completions,
-    # because engines accept them at both.
+    # Parameters of a policy that do not exist at the endpoint. Fields that OpenAI does not have are not listed,
+    # because engines accept them at both endpoints.
     "chat": frozenset({"best_of", "dimensions", "echo", "encoding_format", "suffix"}),
     "completions": frozenset({"dimensions", "encoding_format", "top_logprobs", *CHAT_ONLY} - {"response_format"}),
 }
@@ -67,23 +68,23 @@ Form = Literal["text", "messages"]
 """The form of input that the targets of a model receive."""
 
 Row = tuple[str, Any, tuple[str, ...], Notice]
-"""(name, value, every name of the parameter, notice of the change)"""
+"""A default or forced value: (name, value, every name of the parameter, notice of the change)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveParameters:
-    """The parameters as they are sent, and what was changed."""
+    """The parameters that are sent to the engine, and the notices of what was changed."""
 
     params: Mapping[str, Any]
     notices: tuple[Notice, ...] = ()
     top_logprobs: int | None = None
-    """Alternatives per token that the client requested; None: as many as the target returns."""
+    """Number of alternatives per token that the client requested; None: all that the target returns are kept."""
     default_limit: bool = False
-    """True: ``max_tokens`` is the policy's default, so the space left in the context may replace it."""
+    """True: ``max_tokens`` is the policy's default, so the number of tokens left in the context may replace it."""
 
 
 class ParameterPolicy:
-    """A policy for one endpoint, one form of target and one engine; built once per route."""
+    """A policy's rules for parameters, for one endpoint, one form of input and one engine; built once per route."""
 
     def __init__(
         self,
@@ -95,8 +96,8 @@ class ParameterPolicy:
         tools: bool = False,
         omit: tuple[str, ...] = (),
     ) -> None:
-        """``engine_defaults``: values that mean OpenAI's defaults at this engine, for a policy with ``explicit``; a
-        field that is None is left out. None instead of a mapping: the provider's own defaults stand.
+        """``engine_defaults``: this engine's values for OpenAI's defaults, for a policy with ``explicit``. A field with
+        the value None is not sent. None instead of a mapping: no default is sent.
 
         ``tools``: the template writes a request's tools into the prompt. ``omit``: parameters that the targets refuse.
         """
@@ -113,7 +114,7 @@ class ParameterPolicy:
         self._message_limits = limits if endpoint == "chat" and form == "messages" else []
         self._max_limits = [int(bound) for bound, _ in limits]
         self.limit = min([policy.max_tokens, *self._max_limits])
-        """``max_tokens`` where the client sets none and the space left in the context is unknown."""
+        """``max_tokens`` if the client sets none and the number of tokens left in the context is unknown."""
         self._limit_notice = Notice("default_parameter", f"max_tokens={self.limit}")
         self._explicit: dict[str, Any] = {}
         if policy.explicit and engine_defaults is not None and endpoint != "embeddings":
@@ -122,7 +123,7 @@ class ParameterPolicy:
         self._omitted = frozenset(omit)
 
     def check(self, call: Call) -> None:
-        """Raise ``ForbiddenParameter`` or ``UnsupportedParameter`` for a field that the policy refuses."""
+        """Raise ``ForbiddenParameter`` or ``UnsupportedParameter`` if the policy refuses a field of the request."""
         if self._forbidden:
             sent = call.given - _without_effect(call)
             for name in self._forbidden:
@@ -146,7 +147,7 @@ class ParameterPolicy:
             )
 
     def effective(self, call: Call) -> EffectiveParameters:
-        """The parameters sent for a call that ``check`` has passed."""
+        """The parameters to send for a call. Call ``check`` first."""
         params = dict(call.params)
         notices: list[Notice] = []
         if call.unknown:
@@ -178,7 +179,7 @@ class ParameterPolicy:
         )
 
     def _change(self, params: dict[str, Any], notices: list[Notice]) -> None:
-        """Fill in defaults, apply bounds, set forced values."""
+        """Fill in defaults, apply upper limits, set forced values."""
         for name, value, aliases, notice in self._defaults:
             if params.keys().isdisjoint(aliases):
                 params[name] = value
@@ -187,7 +188,7 @@ class ParameterPolicy:
             for alias in aliases:
                 value = params.get(alias)
                 if isinstance(value, int | float) and not isinstance(value, bool) and value > bound:
-                    # A whole bound for a whole number: servers refuse ``max_tokens: 4096.0``.
+                    # An integer must stay an integer: servers refuse ``max_tokens: 4096.0``.
                     params[alias] = int(bound) if isinstance(value, int) and bound == int(bound) else bound
                     notices.append(Notice("clamped_parameter", f"{alias}={params[alias]}"))
         for name, value, aliases, notice in self._forced:
@@ -205,7 +206,7 @@ class ParameterPolicy:
             notices.append(Notice("dropped_parameter", " ".join(map(plain, nsmallest(8, dropped)))))
 
     def _set_message_limit(self, params: dict[str, Any], notices: list[Notice]) -> None:
-        """Send the policy's bound as the limit where the client sets none: no limit would exceed the bound."""
+        """Send the policy's maximum as the limit if the client sets none; otherwise the answer could exceed it."""
         if params.keys().isdisjoint(LIMITS):
             bound, name = min(self._message_limits)
             name = next((alias for alias in (name, *LIMITS) if alias not in self._omitted), name)
@@ -213,7 +214,7 @@ class ParameterPolicy:
             notices.append(Notice("clamped_parameter", f"{name}={limit}"))
 
     def _omit(self, params: dict[str, Any], notices: list[Notice]) -> list[Notice]:
-        """Remove what the targets refuse; the notices of what is sent, then those of what is removed."""
+        """Remove parameters that the targets refuse. Returns the notices that still apply, and one per removal."""
         kept = [notice for notice in notices if notice.detail.partition("=")[0] not in self._omitted]
         for name in sorted(self._omitted & params.keys()):
             value = params.pop(name)
@@ -221,7 +222,7 @@ class ParameterPolicy:
         return kept
 
     def _set_limit(self, params: dict[str, Any], notices: list[Notice]) -> bool:
-        """Set ``max_tokens``, the only name of the limit at the completions endpoint. True: to the policy's default."""
+        """Set ``max_tokens``, the completions endpoint's name of the limit. True: the policy's default was set."""
         limit = params.pop("max_tokens", None)
         newer = params.pop("max_completion_tokens", None)
         if newer is not None:
@@ -232,7 +233,7 @@ class ParameterPolicy:
                     "max_completion_tokens and max_tokens differ; send one of them", param="max_completion_tokens"
                 )
             limit = newer
-        # Without a limit a completions engine stops after 16 tokens; a chat request means "until the end".
+        # Without a limit a completions engine stops after 16 tokens, but a chat request has no default limit.
         params["max_tokens"] = self.limit if limit is None else limit
         if limit is None:
             notices.append(self._limit_notice)
@@ -240,7 +241,7 @@ class ParameterPolicy:
 
 
 def _remove_tools(call: Call, params: dict[str, Any]) -> None:
-    """Remove what the template has written into the prompt; refuse a policy that sets another value, too late."""
+    """Remove the fields that the prompt contains. An error if the policy sets one: the prompt is already made."""
     for name, absent in IN_PROMPT.items():
         if name in params and params.pop(name) != call.params.get(name, absent):
             raise UnsupportedParameter(
@@ -251,7 +252,7 @@ def _remove_tools(call: Call, params: dict[str, Any]) -> None:
 
 
 def _to_completions(params: dict[str, Any]) -> int | None:
-    """Rename chat parameters for the completions endpoint, in place; returns ``top_logprobs``."""
+    """Change chat parameters to those of the completions endpoint, in place. Returns ``top_logprobs``."""
     if not CHAT_ONLY.keys().isdisjoint(params):
         for name, means_nothing in CHAT_ONLY.items():
             if name in params and not means_nothing(params.pop(name)):
@@ -269,7 +270,7 @@ def _to_completions(params: dict[str, Any]) -> int | None:
         raise InvalidValue("top_logprobs needs logprobs: true", param="top_logprobs")
     if not logprobs:
         return None
-    # Some engines read 0 as "none", so one alternative is requested and cut from the answer.
+    # Some engines read 0 as "no log probabilities". So 1 is sent, and the alternative removed from the answer.
     params["logprobs"] = max(top or 0, 1)
     return top or 0
 
@@ -280,13 +281,13 @@ def _rows(rule: str, endpoint: EndpointName, values: Mapping[str, Any]) -> tuple
 
 
 def _without_effect(call: Call) -> set[str]:
-    """Fields that may have been sent, with the value they have when absent."""
+    """The fields among ``n``, ``stop`` and ``stream`` whose value has no effect, even if the client sent them."""
     defaults = {"n": call.n == 1, "stop": not call.stops, "stream": not call.stream}
     return {name for name, is_default in defaults.items() if is_default}
 
 
 def _applicable(endpoint: EndpointName, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """A policy's parameters that the endpoint has a field for, in the endpoint's names."""
+    """The parameters of a policy that exist at the endpoint, with the endpoint's names."""
     if endpoint == "embeddings":
         return [(name, value) for name, value in values.items() if name in EMBEDDINGS]
     rows = [(name, value) for name, value in values.items() if name not in NOT_AT[endpoint]]

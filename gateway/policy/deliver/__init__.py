@@ -1,11 +1,11 @@
-"""Delivery layers: backends around backends.
+"""Delivery layers: backends that add one behaviour to another backend.
 
-``layer``             base of a layer
-``split_calls``       one call for each choice, where an engine cannot take several
+``layer``             base classes of a layer
+``split_calls``       one call for each choice, where an engine cannot make several in one call
 ``timeouts``          idle and total time
 ``failover``          the next target after a failure
-``load_balancer``     order of the targets
-``retry``             which failures are repeated
+``load_balancer``     the order in which targets are tried
+``retry``             which failed attempts are repeated
 ``first_token_gate``  waits for the first content
 ``deadline``          time limit of a task
 """

@@ -1,7 +1,7 @@
-"""Failover: after a failed attempt the next target is tried, as load balancer and retry policy decide.
+"""Failover: after a failed attempt another target is tried. The load balancer and the retry policy decide which.
 
-One loop makes all attempts of an exchange, because they share one limit. It ends when a target is open; behind a
-``FirstTokenGate`` that is when its answer has begun.
+One loop makes all attempts of an exchange, because the attempts share one limit. The loop ends when a target is open.
+With a ``FirstTokenGate`` around the target, a target is open when its answer has begun.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Failover:
         self.observe = observe
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """Opens the first replica that answers; raises the last failure if none does."""
+        """Opens the first replica that answers. Raises the last failure if no replica answers."""
         return _FailoverStream(self, exchange)
 
 
 class _FailoverStream:
-    """One exchange; entering it makes the attempts."""
+    """A context manager for one exchange; entering makes the attempts."""
 
     __slots__ = ("_exchange", "_failover", "_opened")
 

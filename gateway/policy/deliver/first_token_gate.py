@@ -1,6 +1,6 @@
 """First-token gate: an exchange counts as open only when its answer has begun (``docs/spec/reliability.md`` 4.3).
 
-Until then nothing has been sent to the client, so a failure keeps its real HTTP status and may be retried.
+Before that nothing has been sent to the client, so a failure keeps its real HTTP status and may be retried.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.policy.deliver.deadline import Deadline
 from gateway.policy.deliver.layer import Layer, LayerStream
 
 MAX_HELD = 64
-"""Events held without content, after which the gate opens anyway."""
+"""The gate opens without content after it has held back this number of events."""
 
 
 class FirstTokenGate(Layer):
@@ -31,13 +31,13 @@ class FirstTokenGate(Layer):
     def open(self, exchange: Exchange) -> GatedStream:
         """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
 
-        An answer that is not streamed arrives at its end, so only the total time bounds it.
+        An answer that is not streamed arrives as a whole, so only the total time limit applies.
         """
         return GatedStream(self._inner.open(exchange), self._first_token if exchange.stream else None)
 
 
 class GatedStream(LayerStream):
-    """Events of one exchange: first those that arrived up to the first content, then the rest."""
+    """The events of one exchange. The events up to the first content are already here; the others are passed on."""
 
     __slots__ = ("_first_token", "_held")
 
@@ -55,7 +55,7 @@ class GatedStream(LayerStream):
         return self._events.exhausted and not self._held
 
     def next_batch(self) -> Coroutine[Any, Any, Sequence[Event]]:
-        """See ``Events``; the upstream's own coroutine where no events are held, which saves one per batch."""
+        """See ``Events``. Without held events the upstream's coroutine is returned, to save one coroutine per batch."""
         return self._take_held() if self._held else self._events.next_batch()
 
     async def forward_text(self, splice: TextSplice) -> None:
@@ -82,7 +82,7 @@ class GatedStream(LayerStream):
         self._events = events = await self._inner.__aenter__()
         try:
             self._held = held = await events.next_batch()
-            for event in held:  # nearly always the first batch has text
+            for event in held:  # usually the first batch already has text
                 if type(event) is Delta and event.text:
                     return self
             self._held = await _until_content(held, events)
@@ -97,7 +97,7 @@ class GatedStream(LayerStream):
 
 
 async def _until_content(batch: Sequence[Event], events: Events) -> Sequence[Event]:
-    """The events from ``batch`` on, up to the first batch that has content."""
+    """The events of ``batch`` and of the batches after it, up to the first batch with content."""
     held: Sequence[Event] = ()
     while batch:
         held = [*held, *batch] if held else batch

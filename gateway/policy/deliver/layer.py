@@ -1,4 +1,4 @@
-"""Bases of a delivery layer: a backend around a backend, and an event stream around an event stream."""
+"""Base classes of a delivery layer: ``Layer`` wraps a backend, and ``LayerStream`` wraps an event stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.core.text_splice import TextSplice
 
 
 class Layer:
-    """A backend that passes everything on to ``inner``; a subclass overrides ``open``."""
+    """A backend that passes every call on to ``inner``; a subclass overrides ``open``."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
@@ -24,7 +24,7 @@ class Layer:
 
 
 class LayerStream:
-    """One open exchange and its events, passed on unchanged; a subclass overrides what it changes.
+    """One open exchange and its events, passed on unchanged. A subclass overrides methods.
 
     A subclass that changes or drops text in ``next_batch`` overrides ``forward_text`` too, because forwarded text
     does not pass through ``next_batch``.

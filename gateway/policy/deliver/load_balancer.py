@@ -19,11 +19,11 @@ class Replica:
 
 
 class RoundRobin:
-    """Each call starts one replica further on; a reload starts at the first again."""
+    """Each call starts with the next replica. After a reload the first call starts with the first replica."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self._orders = cycle([(*replicas[start:], *replicas[:start]) for start in range(len(replicas))])
 
     def order(self) -> tuple[Replica, ...]:
-        """The replicas for one call, the one to be tried first in front."""
+        """The replicas in the order in which one call tries them."""
         return next(self._orders)

@@ -1,6 +1,6 @@
-"""Retry policy: which failures of an attempt are repeated, how often, and after which pause.
+"""Retry policy: which failed attempts are repeated, how often, and after which pause.
 
-The rules are those of ``docs/spec/reliability.md`` 4.1. Only failures before the first token are repeated.
+The rules come from ``docs/spec/reliability.md`` 4.1. Only attempts that fail before the first token are repeated.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gateway.core.errors import (
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """The limit of retries after one kind of failure, and the choice of target."""
+    """What happens after one kind of failure: the limit of retries, and the choice of the target."""
 
     limit: int
-    """Failures of this kind that one call may survive."""
+    """Maximum number of retries in one call after failures of this kind."""
     same_target: bool
     """True: once every target has been tried, the first one is tried again."""
 
 
 RULES: tuple[tuple[type[GatewayError], RetryRule], ...] = (
-    # the first row that fits applies; subclasses stand before their base
+    # the first matching row applies, so a subclass is listed before its base class
     (UpstreamUnreachable, RetryRule(limit=9, same_target=False)),
     (UpstreamDnsError, RetryRule(limit=9, same_target=False)),
     (UpstreamConnectTimeout, RetryRule(limit=9, same_target=False)),
@@ -43,17 +43,17 @@ RULES: tuple[tuple[type[GatewayError], RetryRule], ...] = (
 )
 
 BACKOFF = 0.25
-"""Seconds; upper end of the jittered pause before the same target is tried again."""
+"""Maximum seconds of the random pause before the same target is tried again."""
 MAX_WAIT = 2.0
-"""Seconds; a longer ``retry-after`` is passed to the client instead of being waited for."""
+"""Maximum seconds to wait. A longer ``retry-after`` is passed to the client, and the call fails."""
 
 
 class RetryPolicy:
-    """The retry rules with a limit on attempts."""
+    """The limit of attempts per call, and the pause between attempts at the same target."""
 
     def __init__(self, attempts: int, rng: random.Random | None = None) -> None:
         self.attempts = attempts
-        """Attempts that one call may make, at least one; the repeat after a stale connection is not counted."""
+        """Maximum attempts per call, at least 1. The retry after a stale connection is not counted."""
         self._rng = rng or random.Random()
 
     def backoff(self, error: GatewayError) -> float:
@@ -70,13 +70,13 @@ class RetryState:
         self._failures: dict[type[GatewayError], int] = {}
         self._stale = False
         self.position = 0
-        """Number of the next attempt, from 0; a repeat after a stale connection keeps the number."""
+        """Number of the next attempt, from 0. The retry after a stale connection keeps the number."""
 
     def pause_after(self, error: GatewayError) -> float | None:
         """Seconds to wait before the next attempt; None: the failure is final.
 
-        A request that met a reused connection which the server had closed (``UpstreamDisconnected.stale``) is
-        repeated once, at once, at the same target.
+        If the server had closed a reused connection (``UpstreamDisconnected.stale``), the request is repeated once,
+        without a pause, at the same target.
         """
         if isinstance(error, UpstreamDisconnected) and error.stale and not self._stale:
             self._stale = True

@@ -1,8 +1,8 @@
-"""Several upstream calls for one request, where an engine takes no list of prompts or ignores ``n``.
+"""Makes several upstream calls for one request, where an engine accepts no list of prompts or ignores ``n``.
 
 Engines differ: some answer 500 to a list of prompts, some ignore ``n`` without an error.
-The client receives all its choices in order either way, with a notice. The calls are made one after another, so the
-time of the answer is the sum of theirs.
+In both cases the client receives all choices in order, with a notice. The calls are made one after another, so the
+answer takes the sum of the times of all calls.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class UpstreamCapabilities:
     """The input that the targets of a model accept in one call."""
 
     lists: bool | None
-    """Several prompts; None: unknown, so a list is tried first."""
+    """Whether several prompts are accepted. None: unknown, so a list is tried first."""
     choices: bool | None
-    """``n`` above one; None: unknown, so ``n`` is tried and missing choices are requested."""
+    """Whether ``n`` above 1 is obeyed. None: unknown, so ``n`` is sent, and missing choices are requested later."""
     streamed_choices: bool = True
-    """``n`` above one in a stream."""
+    """Whether ``n`` above 1 is obeyed in a stream."""
 
 
 LIST_REFUSALS = frozenset({UpstreamRejectedRequest.code, UpstreamError.code})
-"""Errors with which engines refuse a list of prompts: llama_cpp.server a 500, transformers a 400."""
+"""Errors of engines that refuse a list of prompts: llama_cpp.server answers 500, transformers answers 400."""
 
 
 class SplitCalls(Layer):
-    """A backend that returns every choice, however many upstream calls that takes.
+    """A backend that returns every requested choice, and makes as many upstream calls as necessary.
 
-    Stands outside ``Timeouts``, so each call has its own idle time; the total time is one for all calls.
+    It wraps ``Timeouts``, so the idle time is measured for each call; the total time is measured for all calls.
     """
 
     def __init__(self, inner: Backend, capabilities: UpstreamCapabilities, total: float) -> None:
@@ -50,7 +50,7 @@ class SplitCalls(Layer):
         self._total = total
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """One choice is passed on as it is; of several, further calls are opened during the iteration."""
+        """A request for one choice is passed on. For several choices, later calls are opened during the iteration."""
         if len(exchange.prompts) == 1 and exchange.prompt_is_list and not self._capabilities.lists:
             exchange = replace(exchange, prompt_is_list=False)
         if exchange.n == 1 and len(exchange.prompts) < 2:
@@ -66,11 +66,11 @@ class SplitCalls(Layer):
             if events is None:
                 events = await first_call.enter_async_context(self._inner.open(_single(exchange, 0)))
             answer = self._all_choices(exchange, first_call, events, split=split)
-            async with aclosing(answer):  # leaving closes calls that were opened during the iteration too
+            async with aclosing(answer):  # also closes calls that were opened during the iteration
                 yield IteratorEvents(answer)
 
     async def _open_whole(self, stack: AsyncExitStack, exchange: Exchange) -> Events | None:
-        """The events of one call for all choices; None where the engine does not accept that."""
+        """The events of one call for all choices; None if the engine does not accept such a call."""
         if not self._accepts_whole(exchange):
             return None
         try:
@@ -90,14 +90,14 @@ class SplitCalls(Layer):
             return True
         if can.choices is False or (exchange.stream and not can.streamed_choices):
             return False
-        # An engine that ignores n numbers its choices by prompt, another by choice: unless its behaviour is known,
-        # the numbers in an answer to a list with n are ambiguous.
+        # In an answer to a list with n, an engine that ignores n numbers the choices by prompt, and other engines
+        # number them by choice. So the numbers are useful only if the engine is known to obey n.
         return len(exchange.prompts) < 2 or can.choices is True
 
     async def _all_choices(
         self, exchange: Exchange, first_call: AsyncExitStack, events: Events, *, split: bool
     ) -> AsyncGenerator[Event, None]:
-        """The events of the first call, then those of a further call for each choice it did not bring.
+        """The events of the first call, then the events of one more call for each missing choice.
 
         ``split``: the first call was for the first choice only.
         """
@@ -110,7 +110,7 @@ class SplitCalls(Layer):
                 elif not isinstance(event, Usage):
                     yield event
         seen.end_call()
-        await first_call.aclose()  # an engine that runs on past its stops must not delay the other choices
+        await first_call.aclose()  # an engine that ignores stops must not delay the other choices
         missing = range(1, seen.total) if split else seen.missing()
         if missing and not split:
             yield Begun("", notices=(f"filled_choices: {len(missing)}",))
@@ -129,13 +129,13 @@ class SplitCalls(Layer):
 
 
 class _SeenChoices:
-    """The choices that have appeared, and the sum of the calls' token counts."""
+    """The choices that have appeared so far, and the sum of the token counts of all calls."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.usage: Usage | None = None
         self.complete_usage = True
-        """False once a call has ended without counts: the sum of the others would be wrong."""
+        """False once a call has ended without token counts, because the sum over the other calls would be wrong."""
         self._indexes: set[int] = set()
         self._count: Usage | None = None
 
@@ -157,10 +157,10 @@ class _SeenChoices:
 
 
 async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event, None]:
-    """The events of one call, unchanged, until all choices that appeared have ended and one was cut at a stop.
+    """The unchanged events of one call, until all choices seen so far have ended, at least one of them at a stop.
 
-    An engine that runs past a stop would never end (row C19). Choices that have not appeared are requested again.
-    ``ResponseStream`` cuts the text itself, in one place, so that no text is lost with a call that fails.
+    An engine that ignores a stop might never end (row C19). Choices that have not appeared are requested again.
+    The text itself is cut later, by ``ResponseStream``, so that no text is lost if a call fails.
     """
     stops = exchange.stops if exchange.stream and not exchange.params.get("echo") else ()
     cutter = StopCutter(stops) if stops else None
@@ -182,7 +182,7 @@ async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event
 
 
 def _single(exchange: Exchange, index: int) -> Exchange:
-    """The call for one choice; each further copy of a prompt has another seed, as all would be alike."""
+    """The call for one choice. Each copy of a prompt gets another seed, so that the answers differ."""
     prompt, copy = divmod(index, exchange.n)
     params = exchange.params
     if copy and isinstance(params.get("seed"), int):
@@ -193,5 +193,5 @@ def _single(exchange: Exchange, index: int) -> Exchange:
 
 def _sum(one: Usage, other: Usage) -> Usage:
     source = one.source if one.source == other.source else "estimated"
-    # Details of separate calls cannot be added without knowing what they mean.
+    # The details of usage are dropped: whether they can be added depends on their meaning.
     return Usage(one.prompt + other.prompt, one.completion + other.completion, source, EMPTY_MAPPING)

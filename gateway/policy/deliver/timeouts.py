@@ -1,7 +1,7 @@
-"""Timeouts of an open exchange: idle time between two pieces of content, and total time.
+"""Timeouts of an open exchange: the idle time between two pieces of content, and the total time.
 
-Comments and empty deltas do not restart the idle timeout (``docs/spec/reliability.md`` 4.2). One timer serves both;
-when it fires early, because content has arrived since, it is set again. So a batch of events costs one clock reading.
+Comments and empty deltas do not restart the idle timeout (``docs/spec/reliability.md`` 4.2). One timer serves both
+timeouts. If content has arrived when the timer fires, the timer is set again. So each batch reads the clock only once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.policy.deliver.layer import Layer, LayerStream
 
 
 class Timeouts(Layer):
-    """A backend whose exchanges are bounded in idle and in total time, both in seconds."""
+    """A backend that limits the idle time and the total time of each exchange, both in seconds."""
 
     def __init__(self, inner: Backend, idle: float, total: float) -> None:
         super().__init__(inner)
@@ -28,7 +28,7 @@ class Timeouts(Layer):
         self._total = total
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """Raises ``UpstreamTimeout`` before the first event, then ``DeadlineExceeded`` or ``UpstreamIdleTimeout``.
+        """Raises ``UpstreamTimeout`` before the first event, later ``DeadlineExceeded`` or ``UpstreamIdleTimeout``.
 
         An answer that is not streamed has no idle timeout.
         """
@@ -37,7 +37,7 @@ class Timeouts(Layer):
 
 
 class _TimedStream(LayerStream):
-    """One exchange under its timeouts."""
+    """One exchange with its idle timeout and its total timeout."""
 
     __slots__ = ("_content_at", "_deadline", "_end", "_idle", "_left_at", "_loop", "_splice", "_total")
 
@@ -47,16 +47,16 @@ class _TimedStream(LayerStream):
         super().__init__(inner)
         self._loop = loop = asyncio.get_running_loop()
         self._end = end if end is not None else loop.time() + total
-        """Loop time at which the total is up."""
+        """Loop time at which the total time ends."""
         self._idle = idle
         self._total = total
         self._content_at: float | None = None
-        """Time of the last content; None before the answer has begun. Time spent waiting for a slow client is added,
-        because it is not the upstream's silence."""
+        """Time of the last content; None before the answer has begun. The time spent on a slow client is added,
+        because the upstream is not silent during this time."""
         self._left_at = 0.0
-        """Time of the end of the caller's last request for events; 0 while it waits for some."""
+        """Loop time at which the caller's last wait for events ended; 0 while the caller waits."""
         self._splice: TextSplice | None = None
-        """Set while text is forwarded directly; its times are loop times, because both clocks are monotonic."""
+        """Set while text is forwarded directly. ``moments`` are loop times, because both clocks are monotonic."""
 
     async def __aenter__(self) -> Events:
         first = self._end if self._idle is None else min(self._end, self._loop.time() + self._idle)
@@ -79,7 +79,7 @@ class _TimedStream(LayerStream):
         self._deadline.stop()
         try:
             await self._inner.__aexit__(kind, error, trace)
-        finally:  # also when closing is cancelled in turn
+        finally:  # also if the closing is cancelled
             self._deadline.translate(error)
 
     async def next_batch(self) -> Sequence[Event]:
@@ -88,9 +88,7 @@ class _TimedStream(LayerStream):
         try:
             batch = await self._events.next_batch()
         except asyncio.CancelledError as error:
-            self._deadline.translate(
-                error
-            )  # here, so that layers around this one see the same kind of failure as elsewhere
+            self._deadline.translate(error)  # here, so that the layers around this layer also see the timeout error
             raise
         self._left_at = now = self._loop.time()
         for event in batch:
@@ -112,13 +110,13 @@ class _TimedStream(LayerStream):
             self._content_at = splice.moments[-1]
 
     def _resume(self) -> None:
-        """The caller waits for events again."""
+        """Record that the caller waits for events again."""
         if self._content_at is not None and self._left_at:
             self._content_at += self._loop.time() - self._left_at
         self._left_at = 0.0
 
     def _check(self) -> UpstreamTimeout | float:
-        """The error if a timeout has passed, else the time of the next check."""
+        """The error if a timeout has passed, else the loop time of the next check."""
         now, content_at, idle = self._loop.time(), self._content_at, self._idle
         if self._splice is not None and self._splice.moments:
             content_at = self._splice.moments[-1]

@@ -1,7 +1,7 @@
-"""The description of a tool-call format, and the region: one stretch of text that may hold calls, as it arrives.
+"""``Format`` describes a tool-call format. ``Region`` collects a piece of the answer that may contain tool calls.
 
-A format describes its regions by a rule: a generator that moves ``at`` forward, yields when it needs more text, and
-returns the region's length. A rule does not check what it passes; the whole region is read once it has ended.
+The rule of a format finds the end of a region. A rule is a generator: it moves ``Region.at`` forward, yields when it
+needs more text, and returns the region's length. ``Format.read`` checks and reads the region after its end is found.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ from gateway.stream.stop_search import StopSet
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """One complete call."""
+    """One complete tool call."""
 
     name: str
     arguments: str
-    """The text of a JSON object; where the format holds JSON, the model's own characters."""
+    """The text of a JSON object. If the model wrote JSON, its characters are unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnparsedCall:
-    """Text that began like a call and is not one. It stays text, and is counted."""
+    """Text that looked like a tool call but could not be parsed. It is sent as text, and counted as a failure."""
 
     text: str
 
 
 Piece = str | ParsedCall | UnparsedCall
-"""More of the content (never empty), a call, or a failed call."""
+"""A piece of an answer: content (never empty), a complete call, or a failed call."""
 Calls = tuple[ParsedCall, ...]
 Rule = Callable[["Region"], Generator[None, None, int]]
-"""Given a region that holds the marker or the bracket that opens it."""
+"""Finds the end of a region. At the start, the region contains only the marker or bracket that opened it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """The form in which one family of models writes its calls."""
+    """The form in which one family of models writes its tool calls."""
 
     rule: Rule
-    """Follows a region to its end."""
+    """Finds the end of a region."""
     read: Callable[[str], Calls]
-    """The calls of a whole region. Raises one of ``FAULTS`` if it holds anything beside them."""
+    """Returns the calls of a complete region. Raises one of ``FAULTS`` if the region contains anything else."""
     markers: StopSet = StopSet(())
-    """Texts that open a region anywhere."""
+    """Texts that open a region anywhere in the answer."""
     openers: str = ""
-    """Characters that open a region where only calls and white space came before."""
+    """Characters that open a region if only calls and white space came before them."""
     separator: str = ""
-    """Text that may stand once between two such regions."""
+    """Text that may appear once between two regions opened by ``openers``."""
     closing: str = ""
-    """Ends a region, and may be the stop that ended the answer: then the text does not hold it."""
+    """Text that ends a region. If it is the stop that ended the answer, it was cut from the text."""
     markers_begin_lines: bool = False
-    """The markers begin with a line break, and the beginning of the answer counts as one."""
+    """True: every marker begins with a line break, and the beginning of the answer counts as a line break."""
     can_name: Callable[[str], bool] = lambda name: True
-    """True for the name of a tool that the format can call."""
+    """True for a tool name that can be written in this format."""
     failure_signs: tuple[str, ...] = ()
-    """A region without calls counts as a failed call if it contains one of these; else it is plain text."""
+    """A region that cannot be read is a failed call if it contains one of these texts; otherwise it is content."""
 
 
 FAULTS = (ValueError, SyntaxError, RecursionError, MemoryError)
-"""Raised by ``Format.read``; the last three by Python's and JSON's parsers, for text that nests too deeply."""
+"""Errors of ``Format.read``. Python's and JSON's parsers raise the last three for text that nests too deeply."""
 
 BOTH_QUOTES = "\"'"
 
@@ -70,41 +70,41 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _ANY = re.compile(r"(?s:.)")
 _IN_STRING = {quote: re.compile(rf"[{quote}\\]") for quote in BOTH_QUOTES}
 _OUTSIDE = {
-    # Numbers, ``true``, ``false`` and ``null`` have no other characters.
+    # Besides white space and ``,:``, the excluded characters are those of numbers and true, false, null.
     '"': (re.compile(r"[^ \t\r\n,:0-9+\-.eEtrufalsn]"), "[{", "]}"),
     BOTH_QUOTES: (re.compile(r"[^\s\w,:+\-.=]"), "[{(", "]})"),
 }
-"""By the quotes around strings: the characters that matter outside strings, opening and closing brackets."""
+"""Quotes around strings → pattern of other characters than plain values, opening brackets, closing brackets."""
 
 
 class Region:
-    """An open region: all its text, and the part of it that its rule still needs."""
+    """A piece of the answer that may contain tool calls, collected until its rule finds the end."""
 
     __slots__ = ("_dropped", "_rule", "at", "begin", "marker", "pieces", "size", "text", "whole")
 
     def __init__(self, rule: Rule, begin: int, marker: str) -> None:
-        """``begin``: characters before the region. ``marker``: what opened it; no region ends inside its marker."""
+        """``begin``: number of characters before the region. ``marker``: the text that opened and begins the region."""
         self.begin = begin
         self.marker = len(marker)
         self.pieces: list[str] = []
         self.size = 0
-        """Characters of ``pieces``."""
+        """Number of characters in ``pieces``."""
         self.text = ""
         self.at = 0
-        """Index in ``text`` of what comes next. When the rule yields, the text before it is dropped."""
+        """The rule's position in ``text``. When the rule yields, the part of ``text`` before ``at`` is dropped."""
         self.whole = False
-        """The region has reached its own end. False: it is open, or it ended before a character no call can hold."""
+        """True: the end is that of a call. False: the region is open, or a character that no call contains ended it."""
         self._dropped = 0
         self._rule = rule(self)
         self.feed(marker)
 
     @property
     def offset(self) -> int:
-        """Characters of the region before ``at``."""
+        """Number of characters of the region before ``at``."""
         return self._dropped + self.at
 
     def feed(self, text: str) -> int | None:
-        """The region's length, which may end before this text; None while it is open. Not called after the end."""
+        """Add text. Returns None while the region is open, then its length. The region may end before this text."""
         self.pieces.append(text)
         self.size += len(text)
         self._dropped += self.at
@@ -118,14 +118,14 @@ class Region:
 
 
 def blank_to(text: str, at: int, blanks: re.Pattern[str] = _BLANKS) -> int:
-    """The end of the white space that starts at this index; JSON's if no other is given."""
+    """The index after the white space that starts at ``at``. ``blanks``: a pattern of white space; default: JSON's."""
     found = blanks.match(text, at)
     assert found is not None
     return found.end()
 
 
 def skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, str]:
-    """Move to the first match, one character, and return it."""
+    """Move ``region.at`` to the first match of ``pattern``, and return the match, which is one character."""
     while (found := pattern.search(region.text, region.at)) is None:
         region.at = len(region.text)
         yield
@@ -134,9 +134,9 @@ def skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, s
 
 
 def skip_brackets(region: Region, quotes: str = '"', depth: int = 0) -> Generator[None, None, None]:
-    """Move behind the bracket that closes the first one, or up to a character that no value has outside strings.
+    """Move past the bracket that closes the first bracket, or to a character that is an error outside strings.
 
-    ``quotes``: the signs around strings: ``"`` in JSON, both in Python and JSON5. ``depth``: brackets that are open.
+    ``quotes``: the quotes around strings: ``"`` in JSON, ``"`` and ``'`` in Python. ``depth``: open brackets so far.
     """
     outside, opening, closing = _OUTSIDE[quotes]
     quote = ""
@@ -162,7 +162,7 @@ def skip_brackets(region: Region, quotes: str = '"', depth: int = 0) -> Generato
 
 
 def skip_value(region: Region, quotes: str = '"') -> Generator[None, None, None]:
-    """Move behind blanks and one object or list of objects; up to the first character that cannot belong to it."""
+    """Move past one object or list of objects, or to the first character that cannot belong to such a value."""
     first, depth = (yield from skip_to(region, _NOT_BLANK)), 0
     if first == "[":
         region.at, depth = region.at + 1, 1
@@ -172,7 +172,7 @@ def skip_value(region: Region, quotes: str = '"') -> Generator[None, None, None]
 
 
 def end_with(region: Region, marker: str, white: re.Pattern[str] = _BLANKS) -> Generator[None, None, int]:
-    """The region's length with the marker, if white space and the marker come next; else without them."""
+    """The region's length. White space and ``marker`` are included if they come next."""
     length = region.offset
     while True:
         text, at = region.text, region.at

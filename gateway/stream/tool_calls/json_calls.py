@@ -1,6 +1,6 @@
-"""Reads a whole JSON text as calls: strictly, and without changing a character of the arguments.
+"""Reads tool calls from a complete JSON text. Not a character of the arguments is changed.
 
-Each function raises ``ValueError`` for any other text, and ``RecursionError`` for one that nests too deeply.
+Each function raises ``ValueError`` for invalid text, and ``RecursionError`` for text that nests too deeply.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 from gateway.stream.tool_calls.format import Calls, ParsedCall, blank_to
 
 UNUSED_KEYS = frozenset({"id", "type"})
-"""Keys that models write beside a call's name and arguments. They are dropped, because the gateway assigns ids."""
+"""Further keys that models write in a call. The keys are dropped, because the gateway assigns ids."""
 
 _value_at = json.JSONDecoder().raw_decode
 
 
 def as_json(value: Any) -> str:
-    """The value as JSON; an error for what JSON cannot hold, such as NaN or a lone surrogate half."""
+    """The value as JSON text. An error for a value that JSON cannot express, such as NaN or a lone surrogate."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()
     return text
 
 
 def one_object(text: str) -> str:
-    """The text, which must be one object that a client can send back as JSON."""
+    """Return the text unchanged. An error if it is not one object that a client can send back as JSON."""
     value = json.loads(text)
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -34,7 +34,7 @@ def one_object(text: str) -> str:
 
 
 def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls:
-    """The calls of a text that is one object or a list of them, with ``name`` and arguments under one of ``keys``."""
+    """The calls in one object or a list of objects. An object has ``name``, and its arguments under one of ``keys``."""
     calls: list[ParsedCall] = []
 
     def read(at: int) -> int:
@@ -50,7 +50,7 @@ def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls:
 
 
 def _call_at(text: str, at: int, keys: Sequence[str]) -> tuple[ParsedCall, int]:
-    """The call of the object at this index, and where the object ends."""
+    """The call in the object that starts at this index, and the index where the object ends."""
     members: dict[str, tuple[Any, str]] = {}
 
     def read(at: int) -> int:
@@ -75,7 +75,7 @@ def _call_at(text: str, at: int, keys: Sequence[str]) -> tuple[ParsedCall, int]:
 
 
 def _read_items(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
-    """The end of the list or object that starts at this index. ``read``: from where an item starts to where it ends."""
+    """The end of the list or object that starts at this index. ``read``: maps an item's start to the item's end."""
     if text[at : at + 1] != brackets[0]:
         raise ValueError("no opening bracket")
     while True:

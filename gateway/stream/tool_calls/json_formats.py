@@ -22,9 +22,9 @@ from gateway.stream.tool_calls.json_calls import calls_in, one_object
 def _json_format(
     marker: str = "", end: str = "", *, keys: tuple[str, ...] = ("arguments",), first: bool = False, separator: str = ""
 ) -> Format:
-    """Objects with ``name`` and one of ``keys``, or a list of them.
+    """A format whose calls are objects with ``name`` and one of ``keys``, or a list of such objects.
 
-    They stand between ``marker`` and ``end``, or, with ``first``, at the beginning of the answer without a marker.
+    The calls are between ``marker`` and ``end``; with ``first``, at the beginning of the answer without a marker.
     """
 
     def rule(region: Region) -> Generator[None, None, int]:
@@ -46,12 +46,12 @@ def _json_format(
 
 
 HERMES = _json_format("<tool_call>", "</tool_call>")
-"""Anywhere in the text. An end marker inside a string of the arguments belongs to the string, and a call that is
-complete but for its end marker counts."""
+"""Calls anywhere in the text. An end marker inside a string of the arguments belongs to the string. A call is
+complete even if only its end marker is missing."""
 JSON = _json_format(first=True)
-"""For models without a marker of their own. Text behind the calls is content, and so is JSON without calls."""
+"""For models that write calls without a marker. Text after the calls is content; JSON without calls is content."""
 LLAMA3_JSON = _json_format("<|python_tag|>", keys=("parameters", "arguments"), first=True, separator=";")
-"""Code after the marker is text."""
+"""Python code after the marker is content, not a call."""
 
 
 # ---------------------------------------------------------------- mistral
@@ -62,7 +62,7 @@ MAX_HEADER = 256
 
 
 def _mistral_rule(region: Region) -> Generator[None, None, int]:
-    """The marker, a name if the calls are not a list, and one JSON value; without a value the marker alone."""
+    """Follow the marker, the name if the calls are not a list, and one JSON value. Without a value: only the marker."""
     region.at = len(MISTRAL_MARKER)
     while True:
         header = region.text[region.at : region.at + MAX_HEADER + 1]
@@ -89,5 +89,5 @@ def _read_mistral(text: str) -> Calls:
 MISTRAL = Format(
     rule=_mistral_rule, read=_read_mistral, markers=StopSet((MISTRAL_MARKER,)), failure_signs=(MISTRAL_MARKER,)
 )
-"""``[TOOL_CALLS]`` and a list of calls; or, since tokenizer v11, ``[TOOL_CALLS]add{"a": 1}`` or
-``[TOOL_CALLS]add[CALL_ID]k3x9q2f7a[ARGS]{"a": 1}``, for each call. The model's own call id is not kept."""
+"""``[TOOL_CALLS]`` and a list of calls. Since tokenizer v11, each call is ``[TOOL_CALLS]add{"a": 1}`` or
+``[TOOL_CALLS]add[CALL_ID]k3x9q2f7a[ARGS]{"a": 1}``. The call id that the model wrote is not kept."""

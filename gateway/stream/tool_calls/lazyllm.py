@@ -1,18 +1,18 @@
-"""``lazyllm``: a start token, the name, an args token, the arguments, an end token; or no token at all.
+"""``lazyllm``: a start token, the name, an args token, the arguments and an end token; or a call without tokens.
 
-The rules of ``docs/spec/lazyllm.md`` 11, in order of the text:
+The rules come from ``docs/spec/lazyllm.md`` 11:
 
-- A. From ``start`` to ``end``: the name, then ``args`` and the arguments; without ``args`` a call without arguments.
-  A template without an ``args`` token has an object with ``name`` and ``parameters`` or ``arguments`` in between.
-- B. On lines of their own: a tool's name, and from the next line on its arguments; or an object, or a list of objects,
-  with ``name`` and ``parameters`` or ``arguments``.
-- C. Everything else is text.
+- A. Between ``start`` and ``end`` are the name, ``args`` and the arguments. Without ``args`` the call has no arguments.
+  If the template has no ``args`` token, an object with ``name`` and ``parameters`` or ``arguments`` is there instead.
+- B. A call without tokens begins on a new line. It is a tool's name with the arguments from the next line on; or an
+  object, or a list of objects, with ``name`` and ``parameters`` or ``arguments``.
+- C. All other text is content.
 
-An object without arguments is a call without arguments. Arguments may be JSON, or JSON5 as far as ``literals.py``
-reads it, or either of them in a string. LazyLLM makes ``end`` a stop, so an answer may stop where it would stand.
+An object without arguments is a call without arguments. Arguments may be JSON, or the part of JSON5 that
+``literals.py`` reads, or a string of such text. LazyLLM makes ``end`` a stop, so the answer may lack ``end``.
 
-LazyLLM passes on arguments it cannot read, and drops text after a call; here both stay text. ``docs/tools.md`` lists
-all differences, and ``tests/stream/test_lazyllm_split.py`` compares both on random texts.
+LazyLLM passes on arguments that it cannot read, and drops text after a call; the gateway sends both as text.
+``docs/tools.md`` lists all differences. ``tests/stream/test_lazyllm_split.py`` compares both on random texts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TEXT_OR_LINE_END = re.compile(r"\n|\S")
 
 
 def lazyllm(tokens: ToolTokens, names: Collection[str] = ()) -> Format:
-    """The format with these tokens, for tools of these names."""
+    """The format of a template with these tokens. ``names``: the names of the tools."""
     lines = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
     return Format(
         rule=lambda region: _rule(region, tokens),
@@ -72,18 +72,18 @@ def _rule(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
         return (yield from end_with(region, tokens.end))
     region.at = len(marker) - 1
     yield from skip_value(region, BOTH_QUOTES)
-    if region.whole and len(marker) == len("\n{"):  # without a name before it: only white space follows on its line
+    if region.whole and len(marker) == len("\n{"):  # no name: the line must end after the object
         region.whole = (yield from skip_to(region, _TEXT_OR_LINE_END)) == "\n"
         if not region.whole:
-            region.at += 1  # this character becomes part of the region, which holds no call then
+            region.at += 1  # with this character the region contains no call
     return region.offset
 
 
 def _named(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
-    """Behind the start token: a name, then the end; or the args token, the arguments and the end.
+    """Follow the text after the start token: a name and the end token; or a name, the args token, arguments, the end.
 
-    The end token of one family is a line break, which also stands behind the name: an end followed by ``args`` does
-    not end the call, and neither does one before the name.
+    In one model family the end token is a line break, which also follows the name. So an end token before ``args`` or
+    before the name does not end the call.
     """
     yield from skip_to(region, _TEXT)
     mark = yield from _skip_past(region, (tokens.args, tokens.end, tokens.start))
@@ -99,14 +99,14 @@ def _named(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
     if first in "{[":
         yield from skip_value(region, BOTH_QUOTES)
         return (yield from end_with(region, tokens.end))
-    # Arguments without brackets cannot hold a start token.
+    # Arguments without brackets cannot contain a start token.
     mark = yield from _skip_past(region, (tokens.end, tokens.start))
     region.whole = mark == tokens.end
     return region.offset if region.whole else region.offset - len(mark)
 
 
 def _skip_past(region: Region, marks: tuple[str, ...]) -> Generator[None, None, str]:
-    """Move behind the first of the marks, and return it."""
+    """Move past the first mark in the text, and return the mark."""
     scanner = StopScanner(stop_set(marks))
     while True:
         held = scanner.held
@@ -145,7 +145,7 @@ def _named_call(name: str, arguments: str) -> ParsedCall:
 
 
 def _arguments(text: str) -> str:
-    """The JSON object that the arguments are; unchanged where they are JSON."""
+    """The arguments as a JSON object. Arguments that are already JSON are unchanged."""
     for _ in range(MAX_STRINGS):
         text = text.strip()
         try:
@@ -183,7 +183,7 @@ def _call(value: Any) -> ParsedCall:
 
 
 def _value(text: str) -> Any:
-    """JSON, or the part of JSON5 that ``literals.py`` reads."""
+    """The value of a text in JSON, or in the part of JSON5 that ``literals.py`` reads."""
     try:
         return json.loads(text)
     except ValueError:

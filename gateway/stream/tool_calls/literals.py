@@ -1,7 +1,7 @@
-"""Reads Python's literals, and JSON5 where it looks like them. Nothing is executed.
+"""Reads Python's literals, and the part of JSON5 that looks like Python's literals. Nothing is executed.
 
-Python's parser reads the text, and this module accepts numbers, strings, ``True`` or ``true``, lists, tuples and dicts
-of its tree. Comments and a leading ``+`` of JSON5 are not read. Errors: see ``format.FAULTS``.
+Python's parser makes a syntax tree, from which this module accepts only numbers, strings, ``True`` or ``true``, lists,
+tuples and dicts. Comments and a leading ``+`` of JSON5 are refused. For the errors see ``format.FAULTS``.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import warnings
 from typing import Any
 
 MAX_LENGTH = 64 * 1024
-"""Characters that are parsed; Python's parser takes 0.1 s and a hundred times as many bytes for them."""
+"""Maximum characters of a text. Python's parser needs 0.1 s and about 6.5 MB for so many characters."""
 
 WORDS = {"true": True, "false": False, "null": None}
 
 
 def expression(text: str) -> ast.expr:
-    """The one expression in a text."""
+    """The syntax tree of a text that is one Python expression."""
     if len(text) > MAX_LENGTH:
         raise ValueError("too long")
     with warnings.catch_warnings():
-        # Python warns of an unknown escape (``"\\d"``) on standard error, and quotes the model's text.
+        # For an unknown escape (``"\\d"``) Python would print a warning that contains the model's text.
         warnings.simplefilter("ignore")
         return ast.parse(text.strip(), mode="eval").body
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of a literal, as far as JSON can hold it."""
+    """The value of a literal. An error for a value that JSON cannot express."""
     match node:
         case ast.Constant(value=str() | int() | None as value):
             return value

@@ -1,7 +1,7 @@
-"""``pythonic``: the answer is ``[get_weather(city="Paris"), now()]``, with nothing before it.
+"""``pythonic``: the answer begins with a list of calls, such as ``[get_weather(city="Paris"), now()]``.
 
-Arguments are given by name, as literals; they go out as the JSON object of the same values. Anything else between the
-brackets (an expression, a positional argument, a second pair of parentheses) is text.
+Arguments have names, and their values are literals. The client receives the arguments as a JSON object. If the brackets
+contain anything else (an expression, a positional argument, a second pair of parentheses), the text is content.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gateway.stream.tool_calls.literals import expression, literal
 NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 HEAD = re.compile(r"\[\s*(?:([^\W\d][\w.]*)\s*)?")
 MAX_HEAD = 256
-"""Characters up to the first parenthesis."""
+"""Maximum characters before the first parenthesis."""
 
 
 def _rule(region: Region) -> Generator[None, None, int]:
-    """A bracket, a name and a parenthesis, up to the bracket's end; the region ends early before anything else."""
+    """Follow a bracket, a name and a parenthesis to the closing bracket. End the region early at any other text."""
     while True:
         head = HEAD.match(region.text, 0, MAX_HEAD)
-        assert head is not None  # the bracket opens the region
+        assert head is not None  # a region always begins with the bracket
         if not head.end() == len(region.text) < MAX_HEAD:
             break
         yield

@@ -1,4 +1,4 @@
-"""The table of tool-call formats. To add one: its ``Format``, its name in ``ToolParser``, and a row here."""
+"""The table of tool-call formats. A new format needs a row here, and its name in core/answer_markers.ToolParser."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ FORMATS: Mapping[str, Callable[[ToolTokens, Collection[str]], Format]] = {
     "mistral": lambda tokens, names: MISTRAL,
     "lazyllm": lazyllm,
 }
-"""By ``tools.parser``: the format for a template's tokens and a request's tool names, which only ``lazyllm`` needs."""
+"""``tools.parser`` → function that returns the format. Only ``lazyllm`` uses its arguments: tokens and tool names."""

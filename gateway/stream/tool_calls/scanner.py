@@ -1,15 +1,15 @@
-"""Finds the calls in one choice's text as it arrives, in any slicing.
+"""Finds the tool calls in one choice's text, which may arrive in pieces of any length.
 
-The text goes out unchanged, except for:
+The text is sent unchanged, with two exceptions:
 
-- complete and correct calls: they name tools of the request, and their region holds nothing else
-- white space alone between two calls, or between a call and either end of the text: it belongs to the calls
+- A region that contains only complete calls of the request's tools is sent as calls.
+- White space is dropped if it is the only text between two calls, or between a call and the start or end of the text.
 
-Text that may still become a call is held back, and no more. A region without calls goes out as it was: all of it if it
-has reached its own end; otherwise its marker, and the rest is scanned again.
+Only text that may become a call is held back. A region without calls is sent as text. If the region ended as a call
+ends, all its text is sent; otherwise only its marker is sent, and the rest is scanned again.
 
-The work is linear in the text: it is done in slices, so that a region costs itself and one slice at most, and what is
-scanned again is limited to a share of the text; beyond it a region is given up whole.
+The work is linear in the text. Text is scanned in slices, so a region costs at most its length and one slice. The text
+that is scanned again is limited to a multiple of all text; beyond the limit a region is sent without another scan.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gateway.stream.stop_search import StopScanner
 from gateway.stream.tool_calls.format import FAULTS, Calls, Format, Piece, Region, UnparsedCall
 
 SLICE = 4096
-"""Characters that are scanned in one go."""
+"""Maximum characters that are scanned in one step."""
 MAX_CALLS = 256
-"""Calls in one answer; further ones stay text."""
+"""Maximum calls in one answer; further calls are sent as text."""
 MAX_REGION = 1024 * 1024
-"""Characters of a region that may hold calls; reading them takes up to 0.1 s. A longer region is text."""
+"""Maximum characters of a region, which can be read in 0.1 s. A longer region is sent as text."""
 MAX_BLANK = 64 * 1024
-"""Characters of white space that are held as belonging to a call."""
+"""Maximum characters of white space that are held before a possible call."""
 AGAIN, AGAIN_AT_LEAST = 4, 65536
-"""Repeated scans per character of the text, at most on average; and characters exempt from that limit."""
+"""Maximum repeated scans per character, on average; and repeated scans allowed in every answer."""
 
 
 class Scanner:
-    """Divides the text of one choice into pieces."""
+    """Divides the text of one choice into content, calls and failed calls."""
 
     __slots__ = (
         "_again", "_at", "_blank", "_called", "_format", "_fresh", "_line_break", "_markers", "_names", "_out",
@@ -41,49 +41,49 @@ class Scanner:
     )  # fmt: skip
 
     def __init__(self, format_: Format, names: Collection[str]) -> None:
-        """``names``: the tools that may be called."""
+        """``names``: the names of the tools that may be called."""
         self._format = format_
         self._names = names
         self._markers = StopScanner(format_.markers)
         self._out: list[Piece] = []
         self._at = 0
-        """Characters that were scanned."""
+        """Number of characters scanned so far."""
         self._again = 0
-        """Characters that were scanned in vain, and again."""
+        """Number of characters in regions without calls, which were or would be scanned again."""
         self._called = 0
-        """Calls so far."""
+        """Number of calls so far."""
         self._region: Region | None = None
-        """The open region."""
+        """The open region; None if no region is open."""
         self._fresh = True
-        """Only calls and white space have come."""
+        """True: since the start of the text, or since the last call, only white space or a separator has arrived."""
         self._blank = ""
-        """While fresh: the white space since the beginning, or since the last call."""
+        """The held white space since the start or the last call; used only while ``_fresh`` is true."""
         self._separated = False
-        """It contains a separator."""
+        """True: ``_blank`` contains a separator."""
         self._line_break = format_.markers_begin_lines
-        """The first thing to go out begins with a line break that was added here, to be taken off."""
+        """True: a line break was added before the text, and must be removed from the first text sent."""
         if self._line_break:
             self._markers.feed("\n")
 
     @property
     def held(self) -> int:
-        """Characters that have come and not gone out."""
+        """Number of characters that were received but not yet returned."""
         return len(self._blank) + self.waiting + self._markers.held - self._line_break
 
     @property
     def waiting(self) -> int:
-        """Characters of an open region."""
+        """Number of characters of the open region; 0 if no region is open."""
         return 0 if self._region is None else self._region.size
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that are certain now."""
+        """Add text. Returns the pieces that are certain now."""
         self._scan(text)
         return self._take_pieces()
 
     def end(self, *, stopped: bool = False) -> list[Piece]:
-        """The last pieces: an open region is read as it is, and held text goes out.
+        """Call when the text has ended. Returns the last pieces: the calls of an open region, and all held text.
 
-        ``stopped``: the model ended its answer itself or at a stop; a region may lack its closing marker then.
+        ``stopped``: the model ended the answer itself, or at a stop, so the closing marker of a call may be missing.
         """
         while self._region is not None:
             rest = self._close(self._region, self._region.size, self._format.closing if stopped else "")
@@ -111,7 +111,7 @@ class Scanner:
         if len(out) < 2:
             return out
         joined: list[Piece] = []
-        for is_text, pieces in groupby(out, lambda piece: isinstance(piece, str)):  # slices divide text
+        for is_text, pieces in groupby(out, lambda piece: isinstance(piece, str)):  # joins text that the slices divided
             if is_text:
                 joined.append("".join(map(str, pieces)))
             else:
@@ -121,7 +121,7 @@ class Scanner:
     # ---------------------------------------------------------------- text outside regions
 
     def _scan_text(self, text: str) -> str:
-        """Scan text where no region is open, and return the rest that is still to be scanned."""
+        """Scan text while no region is open. Returns the rest of the text, which must still be scanned."""
         if self._format.openers and self._fresh and not self._markers.node:
             blanks = self._blanks_of(text)
             if blanks:
@@ -140,7 +140,7 @@ class Scanner:
         return text[begin + len(marker) :]
 
     def _blanks_of(self, text: str) -> int:
-        """Number of characters to skip before the next region: white space, and one separator behind a call."""
+        """Number of characters to skip before the next region: white space, and one separator after a call."""
         rest = text.lstrip()
         separator = self._format.separator
         if separator and self._called and not self._separated and rest.startswith(separator):
@@ -161,7 +161,7 @@ class Scanner:
             self._emit_blank()
 
     def _emit_blank(self) -> None:
-        """White space that belongs to no call."""
+        """Send the held white space as content, because it belongs to no call."""
         self._emit(self._blank)
         self._blank = ""
         self._fresh = self._separated = False
@@ -176,14 +176,14 @@ class Scanner:
     # ---------------------------------------------------------------- regions
 
     def _scan_region(self, region: Region, text: str) -> str:
-        """Scan text of the open region, and return the rest that is still to be scanned."""
+        """Scan text of the open region. Returns the rest of the text, which must still be scanned."""
         length = region.feed(text)
         if length is None and region.size <= MAX_REGION:
             return ""
         return self._close(region, region.size if length is None else length)
 
     def _close(self, region: Region, length: int, closing: str = "") -> str:
-        """Read a region of this length; return the rest to be scanned. ``closing``: its end marker may be missing."""
+        """Read a region of this length. Returns the rest to scan. ``closing``: the end marker, if it may be missing."""
         self._region = None
         text = "".join(region.pieces)
         text, rest = text[:length], text[length:]
@@ -207,7 +207,7 @@ class Scanner:
         return rest
 
     def _read(self, region: str) -> Calls:
-        """The calls of an ended region; none if it holds anything beside them."""
+        """The calls of a complete region; none if the region contains anything else."""
         try:
             return self._format.read(region) if len(region) <= MAX_REGION else ()
         except FAULTS:
