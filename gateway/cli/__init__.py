@@ -3,11 +3,11 @@
 ``check`` ``diff`` ``import`` ``keys`` ``models`` ``parity`` ``render`` ``serve``  the verbs
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
-``terminal``            tables, colours, escaped text and differences
-``chat_folders``        a model's own chat template, for comparison and import
+``terminal``            tables, colours, escaped text and differences between texts
+``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
 ``parity_comparison``   the inputs of ``parity``: the template, its reference and the tokenizer
-``engine_bos``          the BOS that engines add
-``parity_report``       its result as text or JSON
+``engine_bos``          the BOS that engines add to prompts
+``parity_report``       the result of ``parity`` as text or JSON
 ``importing/``          the steps of ``import``
 """
 
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     for verb, summary in VERBS.items():
         sub = verbs.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
-        if verb in arguments:  # the modules of the others are not imported
+        if verb in arguments:  # the modules of the other verbs are not imported
             module = import_module(f"gateway.cli.{verb}")
             sub.description, sub.epilog = module.__doc__, module.EXAMPLES
             module.add_arguments(sub)

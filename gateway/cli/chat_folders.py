@@ -1,6 +1,6 @@
-"""Reading the chat template of a model's folder, for ``gateway parity`` and ``gateway import``.
+"""Reads the chat template of a model's folder, for ``gateway parity`` and ``gateway import``.
 
-``template/huggingface/folder.py`` holds the rules of such folders.
+``template/huggingface/folder.py`` contains the rules for such folders.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from gateway.template.spec import JinjaSpec, SpecProblem, ToolsSpec
 from gateway.template.validation.template import SpecError, parse_spec
 
 TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
-"""Files that may hold a folder's chat template, in order of precedence."""
+"""The files that may contain a folder's chat template, in order of precedence."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Limit for one file, in bytes; ``tokenizer_config.json`` may list thousands of added tokens."""
+"""The largest size of one file in bytes. ``tokenizer_config.json`` may list thousands of added tokens."""
 BLOBS = "blobs"
-"""Folder of a Hugging Face cache that holds the files to which a snapshot links."""
+"""The folder of a Hugging Face cache that contains the files to which a snapshot links."""
 
 
 def chat_template_in(folder: Path) -> Path | None:
-    """Return the file that holds the folder's chat template, or None. Raises ``ConfigError``."""
+    """Return the file that contains a folder's chat template, or None if there is none. Raises ``ConfigError``."""
     files = _Files(folder)
     try:
         name = template_in(files.fetch, files.names)
@@ -48,7 +48,7 @@ def chat_template_in(folder: Path) -> Path | None:
 
 
 def folder_of(path: Path) -> Path:
-    """Return the model's folder of a template file; the file may lie in the subfolder of named templates."""
+    """Return the model's folder for a template file in the folder or in its subfolder of named templates."""
     above = path.absolute().parent
     return above.parent if above.name == NAMED else path.parent
 
@@ -58,8 +58,8 @@ def read_chat_folder(
 ) -> ChatFolder:
     """Return the chat template of a file, with the files of its folder. Raises ``ConfigError``.
 
-    ``like``: a chat template whose clock, content form, argument form and named template are used here too.
-    ``kwargs``: variables for the template. ``variant``: the named template to use.
+    ``like``: another chat template; its clock, content form, argument form and choice of named template are copied.
+    ``kwargs``: variables for the template. ``variant``: the name of the named template to use.
     """
     from gateway.template.huggingface.renderer import JinjaTemplate
 
@@ -80,7 +80,7 @@ def read_chat_folder(
     assert spec.jinja is not None
     used = {name: files.read[name] for name in spec.jinja.files}
     spec = replace(spec, digest=digest_of(used)[:12])
-    # The parser of tool calls does not matter here; that the template accepts tools does.
+    # Any parser of tool calls works here; the entry only shows that the template accepts tools.
     if any("tools" in compiled.names for compiled in JinjaTemplate(spec).compiled):
         spec = replace(spec, tools=ToolsSpec(parser="json"))
     return ChatFolder(
@@ -94,13 +94,13 @@ def read_chat_folder(
 
 
 def _option_of(problem: SpecProblem) -> str:
-    """Return the option that causes the problem; empty for the file itself."""
+    """Return the command-line option that causes a problem; empty if the file itself causes it."""
     first = problem.path[0] if problem.path else "file"
     return str(first) if first in ("variant", "kwargs") else ""
 
 
 def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
-    """Return the named template that ``like`` uses, if the folder has one of that name."""
+    """Return the name of the named template that ``like`` uses, if the folder has a template with this name."""
     ours = like.sources[0][0]
     try:
         there = read_chat_files(name, files.fetch, files.names).templates
@@ -110,7 +110,7 @@ def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
 
 
 class _Files(FolderFiles):
-    """The files of a model's folder, or of the blob store of the surrounding Hugging Face cache."""
+    """The files of a model's folder. They may be links into the blob folder of the surrounding Hugging Face cache."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, self._whole, {}, (Path(os.path.realpath(folder)).parent.parent / BLOBS,))

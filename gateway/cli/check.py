@@ -1,4 +1,4 @@
-"""Read the configuration and all templates and policies beside it, and run the examples in the templates.
+"""Read the configuration and all templates and policies next to it, and run the examples in the templates.
 
 Then load everything as `gateway serve` does: embedded models, scripts and tokenizers. Nothing is sent to a target.
 
@@ -25,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, and print problems or a summary."""
+    """Check the configuration, and print problems or a summary."""
     from gateway.assembly import dry_run
     from gateway.config.load import read_configuration
 
     outcome = read_configuration(args.config, os.environ, everything=True)
-    # A problem in an unused template leaves no snapshot here; what is used can still be loaded.
+    # After a problem in an unused template there is no snapshot here, but the used files can still be loaded.
     snapshot = outcome.snapshot or read_configuration(args.config, os.environ).snapshot
     problems = outcome.problems + (dry_run(snapshot) if snapshot is not None else ())
     if problems or snapshot is None:

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Render both and compare."""
+    """Render the conversation with both templates and compare the prompts."""
     from gateway.cli.rendering import find_any, prompt_text
 
     snapshot = load_snapshot(args.config) if args.config.exists() else None

@@ -1,4 +1,4 @@
-"""Whether a model receives a BOS that its template did not write."""
+"""Finds out whether a model receives a BOS that its template did not write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.core.prompt import Bos
 
 
 def tokenizer_bos(tokens: Tokenizer | None) -> str:
-    """Return the text of the single token that a tokenizer puts before every text; empty if there is none."""
+    """Return the text of the single token that a tokenizer puts before every text; empty if it adds no such token."""
     if tokens is None:
         return ""
     plain, full = tokens.tokenize("a", False), tokens.tokenize("a", True)
@@ -20,16 +20,16 @@ def tokenizer_bos(tokens: Tokenizer | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EngineBos:
-    """Whether a model's engines put a BOS before a prompt; None: not known, or the targets differ."""
+    """Whether the engines of a model put a BOS before a prompt; None: this is not known, or the targets differ."""
 
     by_default: bool | None = None
-    """For a template with ``bos: none``."""
+    """Whether the engines add a BOS if the template has ``bos: none``."""
     on_request: bool | None = None
-    """For a template with ``bos: engine``."""
+    """Whether the engines add a BOS if the template has ``bos: engine``."""
 
 
 def engine_bos_of(model: ModelSpec | None, tokens: Tokenizer | None) -> EngineBos:
-    """Return what all targets of a model have in common. An engine adds the BOS of its tokenizer, if that has one."""
+    """Return whether the engines of all targets add a BOS. An engine adds the tokenizer's BOS, if there is one."""
     if model is None:
         return EngineBos()
     tokenizer_adds = bool(tokenizer_bos(tokens)) if tokens is not None else None
@@ -52,7 +52,7 @@ def engine_bos_of(model: ModelSpec | None, tokens: Tokenizer | None) -> EngineBo
 
 
 def describe_bos(bos: Bos | None, engine_bos: EngineBos) -> str:
-    """Return a phrase on what writes the BOS of a template's prompts; None: the chat template of a reference."""
+    """Return a phrase about where a prompt's BOS comes from. ``bos`` is None for a reference's chat template."""
     if bos is None:
         return "its text as it is, tokenized without special tokens"
     if bos == "text":

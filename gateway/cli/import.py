@@ -1,13 +1,13 @@
-"""Make a template file of a template in another format.
+"""Make a template file from a template in another format.
 
 SOURCE is a tokenizer folder or chat template, an OpenCompass config, a LazyLLM prompter, an Ollama Modelfile or a
 FastChat conversation.
 
 The source is read as text or syntax and never executed. The new template is compared with the source's own prompts over
 the matrix of `gateway parity`, gets examples with exact prompts, and is checked like every template before it is
-written. What has no place in a template is listed.
+written. Settings that a template cannot contain are listed.
 
-Exit code 0: written. 1: it cannot be imported, or not exactly. 2: the command line is wrong, or a file exists.
+Exit code 0: written. 1: the source cannot be imported, or not exactly. 2: the command line is wrong, or a file exists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXAMPLES = r"""examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options."""
+    """Add the options of ``gateway import``."""
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder or a file")
     parser.add_argument("--kind", choices=("auto", *KINDS), default="auto",
                         help="the source's format (default: recognised by its name and content)")  # fmt: skip
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import and write."""
+    """Import the source and write the template files."""
     args.without = tuple(dict.fromkeys(args.without))
     options = ImportOptions(**{field.name: getattr(args, field.name) for field in fields(ImportOptions)})
     try:
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print_problems(error.problems)
         return 1
-    except RecursionError:  # a file of another's can nest as deeply as it likes
+    except RecursionError:  # a foreign file can nest to any depth
         print_problems([Problem(str(options.source), 0, "", "nests too deeply")])
         return 1
     return 0

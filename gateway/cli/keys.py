@@ -1,7 +1,7 @@
 """Make a client key.
 
-The key is printed once, on standard error, and not stored. Its entry for keys.yaml, with the digest only, goes to
-standard output.
+The key is printed once, on standard error, and not stored. The entry for keys.yaml, which has only the digest, is
+printed on standard output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the key on standard error and its entry on standard output."""
+    """Print a new key on standard error and the key's entry on standard output."""
     from gateway.config.schema.names import KEY_NAME
 
     if not KEY_NAME.fullmatch(args.name):

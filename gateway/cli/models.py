@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table, or the same rows as JSON."""
+    """Print the models and targets as a table, or as JSON."""
     rows = [
         {
             "name": model.name,

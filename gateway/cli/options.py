@@ -1,4 +1,4 @@
-"""Arguments, errors and notes that several verbs share."""
+"""Command-line arguments, errors and notes that several verbs share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.core.errors import Problem
 
-if TYPE_CHECKING:  # `gateway --help` does without the configuration's modules
+if TYPE_CHECKING:  # `gateway --help` does not import the configuration's modules
     from gateway.config.snapshot import Snapshot
 
 
 class CommandError(Exception):
-    """A verb cannot do what the command line asks; the message goes to standard error."""
+    """Raised if a verb cannot do what the command line asks. The message is printed on standard error."""
 
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)
@@ -25,13 +25,13 @@ class CommandError(Exception):
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add ``--config``."""
+    """Add the option ``--config``."""
     parser.add_argument("--config", type=Path, default=Path("gateway.yaml"), metavar="FILE",
                         help="the configuration (default: ./gateway.yaml)")  # fmt: skip
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add ``MODEL`` and ``--template``, of which one is required, and ``--config``."""
+    """Add ``--config``, and ``MODEL`` and ``--template``. Exactly one of the last two is required."""
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("model", nargs="?", metavar="MODEL", help="a configured model")
     group.add_argument("--template", metavar="FILE|NAME", help="a template instead of a model; needs no configuration")
@@ -39,7 +39,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_conversation(parser: argparse.ArgumentParser) -> None:
-    """Add ``-m``."""
+    """Add the option ``-m``, a message of the conversation."""
     parser.add_argument(
         "-m",
         "--message",
@@ -61,7 +61,7 @@ def _message(text: str) -> dict[str, str]:
 
 
 def read_conversation(messages: Sequence[dict[str, str]] | None) -> dict[str, Any]:
-    """Return the body of a chat request, without its model: from ``-m``, or from JSON on standard input."""
+    """Return the body of a chat request without ``model``. The body is made from ``-m`` or read from standard input."""
     if messages:
         return {"messages": messages}
     if sys.stdin.isatty():
@@ -87,12 +87,12 @@ def load_snapshot(config: Path) -> Snapshot:
 
 
 def print_problems(problems: Sequence[Problem]) -> None:
-    """Print one line for each problem, then their number, on standard error."""
+    """Print one line for each problem, and then the number of problems, on standard error."""
     print(*problems, f"{len(problems)} problem{'s' if len(problems) != 1 else ''}", sep="\n", file=sys.stderr)
 
 
 def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
-    """Print on standard error what is correct but should be known: ``notes``, and models loaded once per worker."""
+    """Print ``notes`` on standard error, and a note about models that every worker loads."""
     workers = snapshot.server.workers
     embedded = [
         name

@@ -1,7 +1,7 @@
 """Compare a template with a reference over a fixed matrix of conversations, byte for byte and token for token.
 
-The reference is the chat template in the model's tokenizer folder, or that of --reference. The comparison includes the
-BOS, whether it is in the text or added by the engine. A conversation that both sides refuse counts as equal.
+The reference is the chat template in the model's tokenizer folder, or the template that --reference gives. The BOS is
+compared too, both in the text and added by the engine. A conversation that both sides refuse counts as equal.
 
 Exit code 0: the same prompt in every case. 1: there are differences, or no case was rendered by both.
 """
@@ -67,7 +67,7 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare and report."""
+    """Compare the template with its reference and print the report."""
     from gateway.cli.parity_comparison import compare_templates
     from gateway.cli.parity_report import as_json, as_text, is_equal
 

@@ -1,4 +1,4 @@
-"""The inputs of ``gateway parity``: the template, its reference and the tokenizer."""
+"""Finds the inputs of ``gateway parity`` (the template, its reference and the tokenizer) and compares them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Comparison:
     ours: str
     reference: str
     engine: str
-    """The renderer of the reference."""
+    """A description of the renderer of the reference."""
     bos: str
     tokenizer: str
     results: tuple[CaseResult, ...]
     tokens: Tokenizer | None = None
-    """The tokenizer, for the texts of single tokens."""
+    """The tokenizer, which gives the texts of single tokens."""
     notes: tuple[str, ...] = ()
-    """Notes on files of one side that disagree, with the one that is used."""
+    """Notes on files of one side that contradict each other. Each note names the file that is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Reference:
     name: str
     engine: str
     bos: Bos | None
-    """As declared by a template of the gateway; None: a chat template, whose text is tokenized as it is."""
+    """The ``bos`` of a template of the gateway; None: the reference is a chat template, and no BOS is added."""
     bos_token: str
     special_tokens: tuple[str, ...]
     folder: Path | None = None
@@ -59,7 +59,7 @@ class _Reference:
 def compare_templates(options: Namespace, snapshot: Snapshot | None) -> Comparison:
     """Render and compare all cases. Raises ``CommandError`` for options that cannot be used, and ``ConfigError``.
 
-    ``options``: those of ``gateway parity``; either ``model`` or ``template`` is given.
+    ``options``: the options of ``gateway parity``, with either ``model`` or ``template``.
     """
     model = find_model(options.model, options.template, snapshot)
     route, spec = route_of(model), model.template
@@ -108,7 +108,7 @@ def _select_cases(cases: tuple[Case, ...], names: list[str]) -> tuple[Case, ...]
 
 
 def _relative(path: Path) -> str:
-    """The path relative to the working directory, if it is inside."""
+    """Return a path inside the working directory as a relative path, and any other path unchanged."""
     full, here = path.absolute(), Path.cwd()
     return str(full.relative_to(here)) if full.is_relative_to(here) else str(path)
 
@@ -123,7 +123,7 @@ def _identity(spec: TemplateSpec) -> str:
 def _find_reference(
     options: Namespace, model: ModelSpec | None, ours: TemplateSpec, snapshot: Snapshot | None
 ) -> _Reference:
-    """The reference of the command line: an existing path, otherwise a template or model of the gateway."""
+    """Return the reference that the command line names: an existing path, or a template or model of the gateway."""
     if options.reference is None:
         return _chat_reference(_model_folder(model), ours, options)
     path = Path(options.reference)
@@ -141,7 +141,7 @@ def _find_reference(
 
 
 def _model_folder(model: ModelSpec | None) -> Path:
-    """The folder of a model's own chat template: that of its tokenizer, or of an embedded model."""
+    """Return the folder with a model's own chat template: the tokenizer folder, or the folder of an embedded model."""
     if model is None:
         raise CommandError("a template has no reference of its own: give --reference FILE, FOLDER or TEMPLATE")
     folders = [model.tokenizer] if model.tokenizer is not None else []
@@ -186,7 +186,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, options: Namespace) -> _Refe
 
 
 def chat_template_renderer(spec: TemplateSpec, engine: str) -> tuple[WholeTemplate, str]:
-    """Return the renderer of a chat template, and a description of it with the reason for the choice."""
+    """Return the renderer of a chat template, and a phrase that describes the renderer and why it was chosen."""
     from gateway.template.huggingface import transformers_reference as original
     from gateway.template.huggingface.renderer import JinjaTemplate
 
@@ -202,7 +202,7 @@ def chat_template_renderer(spec: TemplateSpec, engine: str) -> tuple[WholeTempla
         return template, "the gateway's Jinja renderer; transformers is not installed"
     if writes_date and engine == "auto":
         return template, f"the gateway's Jinja renderer; transformers {version} would write today's date"
-    # No network access, and no advice on standard error.
+    # These variables prevent network access, and advice on standard error.
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_NO_ADVISORY_WARNINGS="1")
     date_note = "; it writes today's date" if writes_date else ""
     return original.TransformersTemplate(spec), f"transformers {version}{date_note}"
@@ -223,7 +223,7 @@ def _gateway_reference(model: ModelSpec) -> _Reference:
 def _find_tokenizer(
     given: Path | None, model: ModelSpec, tokens: Tokenizer | None, reference: Path | None
 ) -> tuple[Tokenizer | None, str]:
-    """The tokenizer of the option, the model or the reference's folder; and its path, or why there is none."""
+    """Return the tokenizer of the option, the model or the reference's folder, and its path or why it is missing."""
     if given is not None:
         return Tokenizer(given), _relative(given)
     if tokens is not None:
@@ -235,5 +235,5 @@ def _find_tokenizer(
         return None, "none, so only bytes are compared (--tokenizer gives one)"
     try:
         return Tokenizer(file), _relative(file)
-    except ConfigError as error:  # no option names this file, so it is reported and not refused
+    except ConfigError as error:  # no option names this file, so the error is only reported
         return None, f"none, so only bytes are compared; {error.problems[0].message}"

@@ -1,4 +1,4 @@
-"""The result of ``gateway parity`` as text for people, or as JSON."""
+"""Writes the result of ``gateway parity`` as text for people, or as JSON."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ VERDICTS: dict[Verdict, str] = {
     "refused by the reference": "refused by the reference only",
     "not compared": "not compared",
 }
-"""Verdict → its phrase in the summary, in that order."""
+"""Verdict → phrase for the summary, in the order of the summary."""
 
 
 def is_equal(results: Sequence[CaseResult]) -> bool:
-    """Whether no case differs, and at least one was rendered by both sides."""
+    """Return whether no case differs and both sides rendered at least one case."""
     return any(one.verdict == "same" for one in results) and not any(one.is_different for one in results)
 
 
 def as_text(found: Comparison, *, show: int | None, colored: bool) -> str:
-    """Return the whole report; ``show``: the number of differences in full, None for all."""
+    """Return the whole report as text. ``show``: the number of differences shown in full; None: all."""
     differing = [one for one in found.results if one.verdict == "differs"]
     in_full = differing[:show]
     omitted = len(differing) - len(in_full)
@@ -109,7 +109,7 @@ def _token(id_: int | None, found: Comparison) -> str:
 
 
 def _refusals(results: Sequence[CaseResult]) -> Iterator[str]:
-    """Each reason once, with its cases."""
+    """Yield lines with each reason for a refusal, followed by the cases that were refused for this reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for one in results:
         for name, side in (("ours", one.ours), ("the reference", one.reference)):
@@ -143,7 +143,7 @@ def _summary(results: Sequence[CaseResult]) -> str:
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
-    """Return the same with both texts of every case, as plain values."""
+    """Return the report with both texts of every case, as plain values for JSON."""
     counts = Counter([one.verdict for one in found.results])
     causes = {name for one in found.results for name in one.causes}
     return {

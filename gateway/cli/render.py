@@ -1,6 +1,6 @@
 """Show the exact prompt that a model receives for a conversation, without inference.
 
-The prompt goes to standard output byte for byte, so it can be piped, counted and compared.
+The prompt is written to standard output byte for byte, so it can be piped, counted and compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Render and print."""
+    """Render the conversation and print the prompt."""
     from gateway.cli.rendering import conversation_segments, explain, find_model, render
 
     if args.json and args.whole:

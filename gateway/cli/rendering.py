@@ -1,4 +1,4 @@
-"""Models and prompts for the verbs. Prompts are rendered as in a served call."""
+"""Finds models and renders prompts for the verbs. Prompts are rendered as in a call to the server."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from gateway.wire.requests import read_chat
 def find_model(
     model: str | None, template: str | None, snapshot: Snapshot | None, *, generates: bool = True
 ) -> ModelSpec:
-    """Return a configured model, or one made for a template's file or name. Raises ``CommandError``, ``ConfigError``.
+    """Return a configured model, or make a model for a template. Raises ``CommandError`` or ``ConfigError``.
 
-    ``generates``: a template needs a role with ``generate: true``.
+    ``template``: a name or a file. ``generates``: whether the template needs a role with ``generate: true``.
     """
     if model is None:
         assert template is not None
@@ -44,19 +44,19 @@ def find_model(
 
 
 def find_any(name: str, snapshot: Snapshot | None) -> ModelSpec:
-    """Return the model of that name if there is one, otherwise the template."""
+    """Return the configured model with this name, or else a model made for the template with this name or path."""
     if snapshot is not None and name in snapshot.models:
         return snapshot.models[name]
     return find_model(None, name, None)
 
 
 def route_of(model: ModelSpec) -> Route:
-    """Return a route that renders and has no backend."""
+    """Return a route that renders prompts but has no backend."""
     return bare_route(model, EngineCache())
 
 
 def explain(model: ModelSpec, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of ``POST /v1/render``."""
+    """Return what ``POST /v1/render`` would answer to this request body."""
     return asyncio.run(rendering(route_of(model), _call(model, body)))[1]
 
 
@@ -66,7 +66,7 @@ def render(model: ModelSpec, body: dict[str, Any]) -> Prompt:
 
 
 def prompt_text(model: ModelSpec, body: dict[str, Any]) -> str:
-    """Return the prompt as one text; messages as JSON, one on each line."""
+    """Return the prompt as one text. A prompt of messages becomes one line of JSON for each message."""
     prompt = render(model, body)
     if prompt.messages is not None:
         return "".join([f"{json.dumps(message, ensure_ascii=False)}\n" for message in prompt.messages])

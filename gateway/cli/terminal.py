@@ -1,4 +1,4 @@
-"""Output for a terminal: tables, colours, escaped text and differences."""
+"""Formats output for a terminal: tables, colours, escaped text and differences between texts."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from difflib import unified_diff
 RED, GREEN, YELLOW = "31", "32", "33"
 
 EXCERPT = 24
-"""Characters shown on each side of the first difference."""
+"""The number of characters shown on each side of the first difference."""
 CONTEXT = 2
-"""Equal lines shown around differing ones."""
+"""The number of equal lines shown before and after different lines."""
 
 
 def color(text: str, code: str) -> str:
-    """Return the text with the ANSI codes of a colour."""
+    """Return a text between the ANSI codes that switch a colour on and off."""
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
 def strip_colors(text: str) -> str:
-    """Remove what ``color`` has added."""
+    """Return a text without the ANSI codes of ``color``."""
     return re.sub("\x1b\\[[0-9]*m", "", text)
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return one line for each row, with aligned columns; all rows have the same number of cells."""
+    """Return one line for each row, with aligned columns. All rows must have the same number of cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip() for row in rows]
 
 
 def escape(text: str) -> str:
-    """Return a text on one line: backslashes and all that is not printable are escaped as in Python."""
+    """Return a text as one line. Backslashes and characters that are not printable are escaped as in Python."""
     return "".join([
         character if character.isprintable() and character != "\\"
         else character.encode("unicode_escape").decode("ascii")
@@ -41,7 +41,7 @@ def escape(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return the same with blanks at the end as dots."""
+    """Return a line escaped like ``escape`` does, with spaces at the end shown as dots."""
     escaped = escape(text)
     stripped = escaped.rstrip(" ")
     return stripped + "·" * (len(escaped) - len(stripped))
@@ -60,19 +60,19 @@ def diff_lines(a: str, b: str, name_a: str, name_b: str) -> Iterator[str]:
     yield f"first difference: byte {byte} (line {line}, column {column})"
     yield f"  - {_excerpt(a, at)}"
     yield f"  + {_excerpt(b, at)}"
-    # StringIO with this newline ends a line at \n only, as engines and chat templates do.
+    # With this value of newline, StringIO ends a line only at \n, as engines and chat templates do.
     lines_a, lines_b = list(io.StringIO(a, newline="\n")), list(io.StringIO(b, newline="\n"))
-    for row in list(unified_diff(lines_a, lines_b, n=CONTEXT, lineterm=""))[2:]:  # the first two name the texts
+    for row in list(unified_diff(lines_a, lines_b, n=CONTEXT, lineterm=""))[2:]:  # the first two lines name the texts
         yield row[0] + escape_line(row[1:])
 
 
 def color_difference(line: str) -> str:
-    """Return a line of ``diff_lines`` with its colour."""
+    """Return a line of ``diff_lines`` in red if removed, in green if added, and unchanged otherwise."""
     return color(line, RED) if line.startswith("-") else color(line, GREEN) if line.startswith("+") else line
 
 
 def _excerpt(text: str, at: int) -> str:
-    """The text around a place, which is marked with ``⟨here⟩``."""
+    """Return the text around a position, and mark the position with ``⟨here⟩``."""
     start, end = max(0, at - EXCERPT), at + EXCERPT
     before, after = "…" if start else "", "…" if end < len(text) else ""
     return f'{before}"{escape(text[start:at])}⟨here⟩{escape(text[at:end])}"{after}'

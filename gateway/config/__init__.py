@@ -1,9 +1,9 @@
-"""Reading ``gateway.yaml``, templates and policies into one frozen ``Snapshot``.
+"""Reads ``gateway.yaml``, templates and policies into one frozen ``Snapshot``.
 
 ``load``       reads all files and lists every problem
 ``library``    finds templates and policies by name
-``files/``     reading, YAML, watching
-``schema/``    the rows of settings and the check of a file against them
+``files/``     reads files, parses YAML, and watches files for changes
+``schema/``    describes each setting in one row, and checks files against the rows
 ``sections/``  one file for each part of the configuration
-``snapshot``   the frozen result
+``snapshot``   the frozen values of a whole configuration
 """

@@ -1,4 +1,4 @@
-"""Finding templates and policies by name; each file is read and checked once."""
+"""Finds templates and policies by name. Each file is read and checked once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOUN = {TEMPLATES: "template", POLICIES: "policy"}
 def shipped_folder(name: str) -> Path:
     """Return the folder ``meta_templates`` or ``policies`` that comes with the gateway.
 
-    A wheel holds them in ``gateway/data``; a checkout at the root of the repository.
+    A wheel contains both folders in ``gateway/data``. In a checkout, both are at the root of the repository.
     """
     package = Path(str(resources.files("gateway")))
     packed = package / "data" / name
@@ -31,20 +31,20 @@ def shipped_folder(name: str) -> Path:
 
 
 class Library:
-    """The folders beside ``gateway.yaml``, then the shipped folders."""
+    """Templates and policies from the folders next to ``gateway.yaml``, or else from those shipped with the gateway."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self._read: dict[Path, Any] = {}
-        """Templates and policies by their files; None for one with problems."""
+        """Path of a file → its template or policy; None for a file with problems."""
 
     def template(self, name: str, add_problem: AddProblem) -> TemplateSpec | None:
-        """Return the template of that name; None, and a problem, if it is missing or invalid."""
+        """Return the template of that name. If the template is missing or invalid, add a problem and return None."""
         found: TemplateSpec | None = CHAT if name == CHAT.name else self._load(TEMPLATES, name, add_problem)
         return found
 
     def policy(self, name: str, add_problem: AddProblem) -> PolicySpec | None:
-        """Return the policy of that name; None, and a problem, if it is missing or invalid."""
+        """Return the policy of that name. If the policy is missing or invalid, add a problem and return None."""
         found: PolicySpec | None = self._load(POLICIES, name, add_problem)
         return found
 
@@ -56,7 +56,7 @@ class Library:
         return None if path is None else self._read[path]
 
     def _find(self, folder: str, name: str, add_problem: AddProblem) -> Path | None:
-        """Return the file of a name: first beside ``gateway.yaml``, then among the shipped files."""
+        """Return the file of a template or policy. The folder next to ``gateway.yaml`` precedes the shipped folder."""
         if not FILE_NAME.fullmatch(name):
             add_problem(
                 f"{quote(name)} is not a {NOUN[folder]} name; write the name of a file in {folder}/ without its .yaml: "
@@ -78,7 +78,7 @@ class Library:
         return None
 
     def check_folders(self) -> None:
-        """Read every file in the folders beside ``gateway.yaml``, also those that no model uses."""
+        """Read every template and policy in the folders next to ``gateway.yaml``, even if no model uses it."""
         for folder, read in ((TEMPLATES, self.template), (POLICIES, self.policy)):
             base = self.files.home / folder
             for path in sorted(base.iterdir()) if base.is_dir() else ():
@@ -92,14 +92,14 @@ class Library:
 
 
 def is_template_file(name: str) -> bool:
-    """Return whether this is the path of a template's file, and not the name of a template."""
+    """Return whether ``name`` is the path of a template file, and not the name of a template."""
     return name.endswith((".yaml", ".yml")) or os.sep in name
 
 
 def find_template(name: str, *, generates: bool = True) -> TemplateSpec:
-    """Return the template of a file, or of a name in ``./meta_templates`` or the package.
+    """Return a template by the path of its file, or by its name in ``./meta_templates`` or the shipped folder.
 
-    Raises ``ConfigError`` with every problem. ``generates``: as for ``read_template``, for a file.
+    Raises ``ConfigError`` with every problem. ``generates``: passed to ``read_template``; only used for a file.
     """
     path = Path(name).absolute()
     if is_template_file(name):

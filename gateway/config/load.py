@@ -1,4 +1,4 @@
-"""Loading the configuration: all files are read and checked, and every problem is reported at once."""
+"""Loads the configuration. All files are read and checked, and every problem is reported at once."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class LoadResult:
     """The result of one load."""
 
     snapshot: Snapshot | None
-    """None if there are problems."""
+    """The configuration; None if there are problems."""
     problems: tuple[Problem, ...]
-    """Ordered by file and line."""
+    """The problems, ordered by file and line."""
     files: tuple[Path, ...]
-    """Every file that was needed, unreadable ones included, so that the watcher notices their repair."""
+    """Every file that was needed. Unreadable files are included, so that the watcher notices their repair."""
     looked_at: tuple[Path, ...]
-    """Paths without a file, and folders, for the watcher: a file that appears there may matter."""
+    """Missing files and listed folders. The watcher follows them, because a file that appears there may be used."""
     notes: tuple[Problem, ...]
     """Notes for the operator that are not errors."""
 
 
 def load(path: Path, env: Mapping[str, str]) -> Snapshot:
-    """Return the configuration of ``gateway.yaml`` and the files it names.
+    """Return the configuration from ``gateway.yaml`` and from the files that ``gateway.yaml`` names.
 
-    ``env``: environment variables, for ``GATEWAY_SERVER__…`` and secrets.
+    ``env``: environment variables, which may contain ``GATEWAY_SERVER__…`` settings and secrets.
     Raises ``ConfigError`` with the problems of all files.
     """
     outcome = read_configuration(path, env)
@@ -49,8 +49,8 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
 
 
 def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool = False) -> LoadResult:
-    """Like ``load``, but returns the problems instead of raising. ``everything``: also read unused files."""
-    # Links are not resolved: in a mounted ConfigMap the other files lie beside the link.
+    """Like ``load``, but return the problems instead of raising. ``everything``: also read files that no model uses."""
+    # Links are not resolved, because in a mounted ConfigMap the other files are in the folder of the link.
     path = path.absolute()
     files = Files(path.parent)
     library = Library(files)

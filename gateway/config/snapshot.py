@@ -28,15 +28,14 @@ class ServerSpec:
     workers: int = 1
     """Number of serving processes."""
     drain: float = 25.0
-    """Time that running calls have after SIGTERM."""
+    """The time in seconds that running calls have to end after SIGTERM."""
     max_body: int = 4 * 1024 * 1024
     max_in_flight: int = 1024
-    """Limit of concurrent calls; further calls get 503 ``overloaded``."""
+    """The largest number of concurrent calls. Further calls get 503 ``overloaded``."""
     allowed_hosts: tuple[str, ...] = ()
-    """Accepted Host headers; empty: localhost, 127.0.0.1 and [::1] on a loopback listener."""
+    """Accepted Host headers; empty: a loopback listener accepts localhost, 127.0.0.1 and [::1]."""
     admin: str | None = None
-    """``host:port`` of a second listener for metrics and health; None: the main listener
-    serves both, metrics on loopback only."""
+    """``host:port`` for metrics and health; None: the main listener serves both, metrics only on a loopback address."""
     insecure_no_keys: bool = False
     """Allow a non-loopback listener without client keys."""
 
@@ -46,9 +45,9 @@ class TargetSpec:
     """One replica of a model: where it runs and which API it has."""
 
     label: str
-    """``model/position``, such as ``my-sft-7b/0``: the metric label and ``x-gateway-target``."""
+    """``model/position``, such as ``my-sft-7b/0``, used as metric label and in the header ``x-gateway-target``."""
     speaks: str
-    """The name of its kind in ``config/schema/backend_kinds.py``."""
+    """The kind of target, a name from ``config/schema/backend_kinds.py``."""
     url: str = ""
     """Base address up to and including ``/v1``, without a final slash."""
     model: str = ""
@@ -61,7 +60,7 @@ class TargetSpec:
     """Model folder (``embedded``) or script file (``scripted``)."""
     options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     line: int = field(default=0, compare=False)
-    """First line in the model's ``source``, 1-based; 0: not from a file."""
+    """The first line of this target in the configuration file, 1-based; 0: the target is not from a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,9 @@ class ParamsPolicy:
     forbid: tuple[str, ...] = ()
     unknown: Literal["forward", "reject", "drop"] = "forward"
     explicit: bool = False
-    """Send OpenAI's sampling defaults explicitly."""
+    """Whether OpenAI's default sampling parameters are sent explicitly."""
     max_tokens: int = 2048
-    """Limit for templated calls that set none."""
+    """The ``max_tokens`` of a call to a model with a template, if the client sets no limit."""
     allow: tuple[str, ...] = ()
     """Fields beyond OpenAI's API that are always sent, including fields that control an engine."""
 
@@ -87,9 +86,9 @@ class MediaPolicy:
     """Rules for media in messages."""
 
     https: Literal["allow", "refuse"] = "allow"
-    """Media as https URLs, which the target fetches."""
+    """Whether media may be given as https URLs, which the target fetches."""
     data: Literal["allow", "refuse"] = "allow"
-    """Media as ``data:`` URIs or base64."""
+    """Whether media may be given as ``data:`` URIs or base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +102,12 @@ class DeliveryPolicy:
     attempts: int = 3
     """Maximum number of attempts over all targets."""
     stream_upstream: bool = False
-    """Request a stream from the target even for non-streaming calls."""
+    """Whether the target is asked for a stream even if the client's call is not streaming."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A policy file."""
+    """The rules of one policy file."""
 
     name: str
     description: str = ""
@@ -131,9 +130,9 @@ class ModelSpec:
     """Parameters removed from every call because the targets refuse them."""
     description: str = ""
     source: str = field(default="", compare=False)
-    """The file that defines it, as shown in problems."""
+    """The file that defines the model, as shown in problems."""
     line: int = field(default=0, compare=False)
-    """First line in that file."""
+    """The first line of the model in ``source``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +143,9 @@ class KeySpec:
     sha256: str
     """SHA-256 of the key: 64 lower-case hex digits."""
     models: tuple[str, ...] = ("*",)
-    """Shell patterns of the models that the key may use."""
+    """Shell patterns that match the names of the models that the key may use."""
     expires: float | None = None
-    """Seconds since the epoch; None: never."""
+    """The time when the key expires, in seconds since the epoch; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +156,6 @@ class Snapshot:
     models: Mapping[str, ModelSpec]
     keys: tuple[KeySpec, ...] = ()
     revision: str = ""
-    """Twelve hex digits of a digest over all files."""
+    """The first 12 hex digits of a digest over all files of the configuration."""
     notes: tuple[Problem, ...] = ()
     """Notes for the operator that are not errors, such as model files that disagree."""

@@ -1,4 +1,4 @@
-"""A draft of a template file: its keys, notes for a person, and the reference that it is compared with."""
+"""A draft of a template file: its keys, notes for the user, and the reference for the comparison."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from gateway.core.prompt import Bos
 from gateway.template.spec import TemplateSpec
 
 Render = Callable[[Dialogue], str]
-"""Returns the source's own prompt; raises ``GatewayError`` for a conversation that the source refuses."""
+"""A function that returns the source's prompt. It raises ``GatewayError`` if the source refuses the conversation."""
 
 SYSTEM_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Conversations that are left out of the comparison."""
+    """A kind of conversation that is left out of the comparison."""
 
     name: str
-    """As the verdict lists it."""
+    """The description of these conversations in the result of the comparison."""
     matches: Callable[[Dialogue], bool]
     open_only: bool = False
-    """True: complete conversations, which open no turn, are compared all the same."""
+    """Whether complete conversations are still compared. Then only prompts that end with an open turn are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A renderer of the source's own prompts."""
+    """A renderer of the prompts that the source itself would make."""
 
     name: str
-    """As the verdict and the header call it."""
+    """The name of the reference in the result of the comparison and in the header of the file."""
     render: Render
-    """The prompt, with the assistant's turn opened at its end."""
+    """Returns the prompt, which ends with the start of the assistant's turn."""
     whole: Render | None = None
-    """The text with no turn left open; None: the source has no such text."""
+    """Returns the text of a complete conversation, with no turn left open; None: the source has no such text."""
     bos: Bos = "none"
-    """``engine``: the engine puts the BOS before these texts."""
+    """Where the BOS comes from. With ``engine``, the engine puts the BOS before the texts of the reference."""
     default_system: str = ""
-    """The source's own system message for conversations without one. The comparison puts it in front of them."""
+    """The system message that the source adds to conversations without one. The comparison adds the same message."""
     excluded: tuple[Exclusion, ...] = ()
     hint: str = ""
-    """Advice for a difference between template and reference, if the format needs its own."""
+    """Advice for a difference between template and reference, if the format needs special advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,48 +52,48 @@ class Draft:
     """One template file before its examples are added."""
 
     name: str
-    """Of the file, unless the command line gives another."""
+    """The name of the template file, unless the command line gives another name."""
     origin: str
-    """The format, the file and the place in it, for the header."""
+    """The format of the source, the source file and the place in that file, for the header."""
     sha256: str
-    """Of the source file, in hex."""
+    """The SHA-256 of the source file, in hex."""
     keys: Mapping[str, Any]
     """The keys of the template file, in the order of the file."""
     notes: tuple[str, ...] = ()
-    """Keys that were not imported, and points that a person should check."""
+    """Notes about keys that were not imported, and about points that the user should check."""
     files: tuple[tuple[str, bytes], ...] = ()
-    """Paths and contents for the folder of the template's name."""
+    """The paths and contents of further files, for the folder that has the template's name."""
     reference: Reference | None = None
     port: Callable[[TemplateSpec], Reference | None] | None = None
-    """Makes the reference of the checked template, for formats whose own code is ported here."""
+    """Makes the reference from the checked template, for formats whose original renderer is ported to the gateway."""
     examples_by: str = ""
-    """The renderer of the examples if there is no reference."""
+    """A description of the renderer that writes the examples if there is no reference."""
 
 
 def has_system(dialogue: Dialogue) -> bool:
-    """A system message."""
+    """Whether the conversation has a system message."""
     return any(message.role in SYSTEM_ROLES for message in dialogue.messages)
 
 
 def has_odd_system(dialogue: Dialogue) -> bool:
-    """A system message that is not the first, or alone."""
+    """Whether a system message is not the first message, or is the only message."""
     later = any(message.role in SYSTEM_ROLES for message in dialogue.messages[1:])
     return later or (has_system(dialogue) and len(dialogue.messages) == 1)
 
 
 def starts_with_assistant(dialogue: Dialogue) -> bool:
-    """The first message behind the system messages is not the user's."""
+    """Whether the first message after the system messages is not from the user."""
     roles = [message.role for message in dialogue.messages if message.role not in SYSTEM_ROLES]
     return bool(roles) and roles[0] != "user"
 
 
 def ends_with_assistant(dialogue: Dialogue) -> bool:
-    """The last message is the assistant's, and another answer is requested."""
+    """Whether the last message is from the assistant and another answer is requested."""
     return bool(dialogue.messages) and dialogue.messages[-1].role == "assistant" and not dialogue.options.continue_final
 
 
 def has_neighbours(dialogue: Dialogue) -> bool:
-    """Two messages of one role in a row."""
+    """Whether two messages in a row have the same role."""
     return any(one.role == other.role for one, other in pairwise(dialogue.messages))
 
 
@@ -117,7 +117,7 @@ STRICT_TURNS = (
     Exclusion("conversations that end with the assistant", ends_with_assistant, open_only=True),
     CONTINUED,
 )
-"""For references that know only user and assistant in turns."""
+"""The exclusions for references in which only user and assistant speak, in turns."""
 
 SUBSETS = {
     "system": Exclusion("system messages", has_system),
@@ -135,4 +135,4 @@ SUBSETS = {
     ),
     "continued": CONTINUED,
 }
-"""The exclusions of ``--without``, in addition to those of the reference."""
+"""Value of the option ``--without`` → exclusion, in addition to the exclusions of the reference."""

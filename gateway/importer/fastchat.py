@@ -1,13 +1,13 @@
-"""A FastChat conversation becomes a meta template: its separator style is rendered, and the turns are found by probing.
+"""Makes a meta template from a FastChat conversation, by probing a renderer of the conversation's separator style.
 
-Read from JSON or YAML with the fields of FastChat's ``Conversation``, or from calls of it in Python.
+The source is JSON or YAML with the fields of FastChat's class ``Conversation``, or Python that calls this class.
 
-The styles are data (``fastchat_styles.json``), compared with FastChat 0.2.36; three are newer.
-``begin`` starts every text, ``bos`` names the BOS in it. ``system`` is the text before the turns with a system message,
-``without`` without one; ``needs: message``: the system template is used only for a message. ``turn`` is a turn,
-``first`` the first one, ``answer`` the assistant's, ``open`` the requested answer, ``round`` the text before
-each round, ``behind`` the text behind an answer. ``{either}`` is ``sep`` in even turns and ``sep2`` in odd ones.
-``alternates``: the role is chosen by the place of the turn. ``trims``: messages are stripped.
+``fastchat_styles.json`` describes the styles, compared with FastChat 0.2.36; three styles are newer.
+``begin`` starts every prompt, and ``bos`` is the BOS in the prompt. The text before the turns is ``system`` with a
+system message and ``without`` otherwise; ``needs: message`` uses the system template only for a message. ``turn`` is
+any turn, ``first`` the first turn, ``answer`` an assistant turn, ``open`` the requested answer, ``round`` the text
+before a round, ``behind`` the text after an answer. ``{either}`` is ``sep`` in even turns and ``sep2`` in odd turns.
+``alternates``: the position of a turn decides its role. ``trims``: white space around messages is removed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ FIELDS = (
     "name", "system_template", "system_message", "roles", "messages", "offset", "sep_style", "sep", "sep2", "stop_str",
     "stop_token_ids", "max_image_size_mb",
 )  # fmt: skip
-"""In the order of the class's arguments."""
+"""The fields of FastChat's class, in the order of its arguments."""
 TEXTS = {"name": "", "system_template": "{system_message}", "system_message": "", "sep": "\n", "sep2": ""}
-"""Fields that are texts, with their defaults."""
+"""Field that is a text → its default."""
 DEFAULT_ROLES = ("USER", "ASSISTANT")
 SLOT = re.compile(r"\{(\w+)\}")
 
 
 @cache
 def styles() -> Mapping[str, Mapping[str, Any]]:
-    """The styles by name; read once."""
+    """Return the styles by name. The file of styles is read only once."""
     text = resources.files(__package__).joinpath("fastchat_styles.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = json.loads(text)
     return found
@@ -60,7 +60,7 @@ class Conversation:
 
     @property
     def bos_text(self) -> str:
-        """The BOS in the text of the style; empty: it has none."""
+        """The BOS that the style writes into the prompt; empty: the style writes no BOS."""
         return str(styles()[self.sep_style].get("bos", ""))
 
     @property
@@ -70,9 +70,9 @@ class Conversation:
         return style.get("needs") != "message" and bool(self.system_template.replace("{system_message}", ""))
 
     def prompt(self, dialogue: Dialogue, *, open_turn: bool = True) -> str:
-        """The text of a conversation; with ``open_turn`` it ends with the start of an assistant turn.
+        """Return the text of a conversation. With ``open_turn``, the text ends with the start of an assistant turn.
 
-        Raises ``InvalidValue`` for system messages that are not the first, and for other roles.
+        Raises ``InvalidValue`` for a system message that is not the first message, and for other roles.
         """
         style = styles()[self.sep_style]
         system = ""
@@ -99,7 +99,7 @@ class Conversation:
 
     def _turn(self, style: Mapping[str, Any], number: int, role: str, text: str | None) -> str:
         answer = number % 2 == 1
-        first = 1 if self.name.endswith("2") else 0  # one model of the numbered style counts from 1
+        first = 1 if self.name.endswith("2") else 0  # one model with the numbered style counts from 1
         before = self._filled(style.get("round", ""), number=str(number // 2 + first)) if not answer else ""
         either = self.sep2 if answer else self.sep
         role = self.roles[number % 2] if style.get("alternates") else role
@@ -119,7 +119,7 @@ class Conversation:
 
 
 def read_fastchat(source: Source, *, subset: tuple[str, ...] = ()) -> list[Draft]:
-    """A draft for each conversation of the file. Raises ``ConfigError``."""
+    """Return a draft for each conversation of the file. Raises ``ConfigError``."""
     if not source.name.endswith(".py"):
         value = source.value()
         listed = value if isinstance(value, list) else [value]
@@ -228,7 +228,7 @@ def _text(fields: Mapping[str, Any], name: str, line: int, source: Source) -> st
 def _listed(
     fields: Mapping[str, Any], name: str, is_valid: Callable[[Any], Any], what: str, line: int, source: Source
 ) -> list[Any]:
-    """The entries of a field that holds one, several or none."""
+    """Return the entries of a field that contains one value, a list of values, or nothing."""
     value = fields.get(name)
     entries = list(value) if isinstance(value, list | tuple) else [] if value in (None, "") else [value]
     if not all(map(is_valid, entries)):

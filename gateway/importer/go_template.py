@@ -1,8 +1,9 @@
-"""Plain Go templates, as the TEMPLATE of an Ollama Modelfile holds them, rendered with Ollama's rules.
+"""Renders plain Go templates, such as the TEMPLATE of an Ollama Modelfile, with Ollama's rules.
 
-Plain is: ``.System``, ``.Prompt``, ``.Response`` and ``if`` with one of them; one ``range .Messages`` with ``.Role``,
-``.Content``, ``if eq .Role "…"`` and ``continue``; ``else``, ``else if``, comments, trimming by ``{{-`` and ``-}}``.
-Any other action is refused with its line. Ollama's rules are those of its ``template/template.go``.
+A plain template may have ``.System``, ``.Prompt``, ``.Response`` and ``if`` with one of these fields. It may have one
+loop ``range .Messages`` with ``.Role``, ``.Content``, ``if eq .Role "…"`` and ``continue``. It may also have ``else``,
+``else if``, comments, and trimming with ``{{-`` and ``-}}``. Any other action is refused with its line. The rules are
+those of the file ``template/template.go`` in Ollama.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Literal
 from gateway.core.dialogue import Dialogue
 
 JOINT = "\n\n"
-"""Between neighbours of one role, and between system messages."""
+"""The text between joined messages: neighbours with the same role, and all system messages."""
 BLANKS = " \t\r\n"
 OF_ROLE = {"system": "System", "user": "Prompt", "assistant": "Response"}
 OUTSIDE, INSIDE = tuple(OF_ROLE.values()), ("Role", "Content")
-"""The fields outside and inside of ``range .Messages``."""
+"""The fields that may be used outside and inside of ``range .Messages``."""
 FIELD = re.compile(r"\.(\w+)", re.ASCII)
 TEST = re.compile(r'(else\s+)?if\s+(?:\.(\w+)|eq\s+\.Role\s+"([^"\\]*)")', re.ASCII)
 RANGE = re.compile(r"range\s+(?:\$\w+,\s*\$\w+\s*:=\s*)?\.Messages", re.ASCII)
@@ -31,7 +32,7 @@ INSTEAD = (
 
 
 class GoTemplateError(Exception):
-    """A template that is not plain. ``line`` counts from 1."""
+    """Raised for a template that is not plain. ``line`` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -40,13 +41,13 @@ class GoTemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A text or an action."""
+    """A piece of a template: a text or an action."""
 
     kind: Literal["text", "field", "if", "else if", "else", "end", "continue"]
     text: str = ""
-    """The text, or the name of the field that is written or tested."""
+    """The text, or the name of the field that the action writes or tests."""
     role: str | None = None
-    """Of a test: the field must equal it; None: the field must not be empty."""
+    """For a test, the value that the field must equal; None: the field must not be empty."""
 
 
 RESPONSE = Token("field", "Response")
@@ -54,17 +55,17 @@ RESPONSE = Token("field", "Response")
 
 @dataclass(frozen=True, slots=True)
 class GoTemplate:
-    """The tokens before, inside of and behind ``range .Messages``; without a loop all are in ``before``."""
+    """The tokens before, inside of and after ``range .Messages``. Without this loop, all tokens are in ``before``."""
 
     before: Sequence[Token]
     loop: Sequence[Token] | None = None
     after: Sequence[Token] = ()
 
     def render(self, dialogue: Dialogue) -> str:
-        """The prompt that Ollama makes of a conversation.
+        """Return the prompt that Ollama makes from a conversation.
 
-        A template with a loop gets all messages at once. Any other one is rendered once for each exchange, for the
-        last exchange only up to ``.Response``.
+        A template with a loop gets all messages at once. A template without a loop is rendered once for each pair of
+        question and answer. For the last pair, it is rendered only up to ``.Response``.
         """
         messages: list[dict[str, str]] = []
         for message in dialogue.messages:
@@ -93,7 +94,7 @@ def parse(template: str) -> GoTemplate:
     """Parse a template. Raises ``GoTemplateError``."""
     parts: list[list[Token]] = [[]]
     blocks: list[tuple[int, int]] = []
-    """For each open ``if``: its line, and where its branch begins among the tokens; -1: in its ``else``."""
+    """For each open ``if``, its line, and the index of the branch's first token or -1 inside of ``else``."""
     for line, text, is_action in _split(template):
         tokens, inside = parts[-1], len(parts) == 2
         fields = INSIDE if inside else OUTSIDE
@@ -130,7 +131,7 @@ def parse(template: str) -> GoTemplate:
 
 
 def _split(template: str) -> Iterator[tuple[int, str, bool]]:
-    """(line, text, whether it is an action) in order; texts are trimmed, actions are without their braces."""
+    """Yield (line, text, whether this is an action) in order. Texts are trimmed, and actions have no braces."""
     text, *pieces = template.split("{{")
     line, trim = 1, False
     for piece in pieces:
@@ -150,7 +151,7 @@ def _split(template: str) -> Iterator[tuple[int, str, bool]]:
 def _render(tokens: Sequence[Token], data: Mapping[str, str]) -> str:
     parts: list[str] = []
     branches: list[str] = []
-    """For each open ``if``: ``taken``, ``waiting`` for a branch that holds, or ``over``."""
+    """For each open ``if``: ``taken`` in the chosen branch, ``waiting`` before that branch, ``over`` after it."""
     for token in tokens:
         writes = not branches or branches[-1] == "taken"
         if token.kind in ("if", "else if", "else"):

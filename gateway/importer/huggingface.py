@@ -1,7 +1,7 @@
-"""A model's tokenizer folder becomes a template: its chat template itself, or turns found by probing it.
+"""Makes a template from a model's tokenizer folder: the chat template itself, or turns found by probing.
 
-``kind: jinja`` points at copies of the files that decide the prompt; written to standard output, it holds the template.
-How a model writes tool calls and thoughts is not in these files and must be declared.
+A template of ``kind: jinja`` names copies of the files that decide the prompt. On standard output, it contains the
+chat template instead. These files do not show how a model writes tool calls and thoughts, so the user must declare it.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class ChatFolder:
     file: str
     """Path of the template's file, relative to the folder."""
     files: Mapping[str, bytes]
-    """Contents of every file that decides a prompt, by relative path; large files are shortened."""
+    """Relative path → contents of every file that decides a prompt. Large files are shortened."""
     shortened: tuple[str, ...]
-    """The paths of the shortened files."""
+    """The relative paths of the shortened files."""
     variant: str | None
-    """The chosen one of several named templates."""
+    """The name of the chosen template, if the folder has several named templates."""
 
     @property
     def has_no_tokens(self) -> bool:
-        """Whether there is no file with special tokens."""
+        """Whether the folder has no file with special tokens."""
         return TOKENIZER not in self.files and TOKENS_MAP not in self.files
 
     def origin(self, source: Source) -> str:
-        """For the header."""
+        """Return a phrase for the header that names the chat template and its source."""
         which = f" {shown(self.variant)}" if self.variant else ""
         return f"the chat template{which} of {source.short_name}"
 
 
 def as_jinja(folder: ChatFolder, source: Source, name: str, *, alone: bool) -> Draft:
-    """A template of ``kind: jinja``. ``alone``: the YAML holds the template itself, without files beside it."""
+    """Return a draft of ``kind: jinja``. ``alone``: the YAML contains the chat template and needs no other files."""
     jinja = folder.spec.jinja
     assert jinja is not None
     keys: dict[str, Any] = {"kind": "jinja", "description": f"The chat template of {name}."}
@@ -92,7 +92,7 @@ def as_jinja(folder: ChatFolder, source: Source, name: str, *, alone: bool) -> D
 def as_meta(
     folder: ChatFolder, source: Source, name: str, reference: Reference, *, subset: tuple[str, ...] = ()
 ) -> Draft:
-    """A meta template with the turns of the chat template. Raises ``ConfigError`` if it has none."""
+    """Return a draft of a meta template. Raises ``ConfigError`` if the chat template cannot be written as turns."""
     jinja = folder.spec.jinja
     assert jinja is not None
     bos = jinja.special_tokens.get("bos_token", "") if folder.spec.bos == "text" else ""
@@ -131,7 +131,7 @@ def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[st
 
 
 def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
-    """A note of the named templates that the file does not hold."""
+    """Return a note about the named templates that are not imported, if there are any."""
     taken = jinja.sources[0][0]
     others = [name for name in jinja.names if name != taken]
     tools = f" (requests with tools get {TOOL_USE} there)" if len(jinja.sources) > 1 else ""
@@ -140,7 +140,7 @@ def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
 
 
 def _hints(sources: Sequence[tuple[str, str]]) -> list[str]:
-    """Keys that a template file must declare, because the chat template only uses them."""
+    """Return notes about features that the chat template uses and the template file must declare."""
     text = "\n".join([source for _, source in sources])
     found = {TOOLS: "tools" in text, THINKING: "thinking" in text or "<think>" in text, DAY: "strftime_now" in text}
     return [hint for hint, applies in found.items() if applies]

@@ -24,11 +24,11 @@ BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "opencompass": lambda value: META in value or "round" in value,
     "lazyllm": lambda value: "class" in value or "prompter" in value,
 }
-"""By the keys of a JSON or YAML file."""
+"""Format → test whether a mapping from a JSON or YAML file has the keys of this format."""
 
 
 def kind_of(source: Source) -> str:
-    """One of ``KINDS``. Raises ``ConfigError`` if none or several match."""
+    """Return the format of a file, one of ``KINDS``. Raises ``ConfigError`` if no format or several formats match."""
     name = source.name.replace("\\", "/").rsplit("/", 1)[-1]
     if name in CHAT_TEMPLATES or name.endswith((".jinja", ".jinja2", ".j2")):
         return "hf"

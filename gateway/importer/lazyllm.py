@@ -1,6 +1,6 @@
-"""A LazyLLM prompter becomes a template: the constructor's arguments become the keys of the file.
+"""Makes a template from a LazyLLM prompter. The arguments of the constructor become the keys of the file.
 
-Read from JSON or YAML with the class and its arguments, or from calls in Python (``docs/spec/lazyllm.md`` 1).
+The source is JSON or YAML with the class and its arguments, or Python with calls (``docs/spec/lazyllm.md`` 1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ChatPrompter": ("chat", ("instruction", "extra_keys", "show", "tools", "skills", "history")),
     "EmptyPrompter": ("empty", ("show", "tools", "skills", "history")),
 }
-"""Class → the word in a template file, and its arguments in order; ``enable_system`` is only given by name."""
+"""Class → its name in a template file, and its positional arguments. ``enable_system`` is only a keyword argument."""
 WORDS = {word: name for name, (word, _) in CLASSES.items()}
 NOT_CARRIED: Mapping[str, str] = {
     "show": "LazyLLM logs the prompt; the gateway shows it in /v1/render and in recordings",
@@ -28,13 +28,13 @@ NOT_CARRIED: Mapping[str, str] = {
     "tools": "clients send the list of tools with each request",
 }
 CALL_MARKS = ("tool_start_token", "tool_args_token", "tool_end_token")
-"""Marks of tool calls, by which the answer is read as well."""
+"""The arguments with the marks of tool calls. The same marks are used to find tool calls in an answer."""
 MISSPELT = {"extro_keys": "extra_keys"}
-"""Argument names of early releases."""
+"""Misspelt argument name of early LazyLLM releases → correct name."""
 
 
 def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
-    """A draft for each prompter of the file. Raises ``ConfigError``."""
+    """Return a draft for each prompter of the file. Raises ``ConfigError``."""
     if marks_of and marks_of not in family_names():
         raise source.refuse(0, f"no family {marks_of!r} in LazyLLM's table; there are: {', '.join(family_names())}",
                             "--marks-of")  # fmt: skip

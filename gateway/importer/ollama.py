@@ -1,7 +1,7 @@
-"""An Ollama Modelfile becomes a meta template: its plain TEMPLATE is rendered, and the turns are found by probing.
+"""Makes a meta template from an Ollama Modelfile, by probing a renderer of the plain TEMPLATE in the file.
 
-The file holds instructions, ``INSTRUCTION value``. A value may be in ``"…"`` or, over several lines, in three double
-quotes, without escapes. ``#`` begins a comment where an instruction could begin.
+The file contains instructions of the form ``INSTRUCTION value``. A value may be in ``"…"``, or over several lines
+in three double quotes. There are no escapes. ``#`` begins a comment where an instruction could begin.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ PARAMETERS: Mapping[str, str] = {
     "top_p": "in a policy, `params: {{default: {{top_p: {value}}}}}`",
     "seed": "in a policy, `params: {{default: {{seed: {value}}}}}`",
 }
-"""Parameter → its place in the gateway; any other is a setting of the engine."""
+"""Parameter of Ollama → where to set it in the gateway. Any other parameter is a setting of the engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, of one or several lines."""
+    """One instruction of a Modelfile, on one or several lines."""
 
     word: str
-    """In capitals."""
+    """The instruction's keyword in capitals."""
     name: str
-    """Of a parameter, or the role of a message; else empty."""
+    """The name of a parameter, or the role of a message; empty for other instructions."""
     value: str
     line: int
-    """The first line of the instruction; its value begins on the same line."""
+    """The number of the instruction's first line, on which the value also begins."""
 
 
 def read_ollama(source: Source, *, subset: tuple[str, ...] = ()) -> Draft:
-    """The draft. Raises ``ConfigError`` with the line of what cannot be imported."""
+    """Return the draft of a Modelfile. Raises ``ConfigError`` with the line of what cannot be imported."""
     instructions = read_modelfile(source)
     template = _template(instructions, source)
     stops = [one.value for one in instructions if one.word == "PARAMETER" and one.name == "stop"]
@@ -74,7 +74,7 @@ def read_ollama(source: Source, *, subset: tuple[str, ...] = ()) -> Draft:
 
 
 def reference_of(template: str, *, subset: tuple[str, ...] = ()) -> Reference:
-    """Renders conversations as Ollama does. Raises ``GoTemplateError`` for a template that is not plain."""
+    """Return a reference that renders as Ollama does. Raises ``GoTemplateError`` for a template that is not plain."""
     return Reference(
         name="this gateway's reader of Go templates, with Ollama's rules",
         render=parse(template).render,
@@ -120,7 +120,7 @@ def _notes(instructions: Sequence[Instruction], template: Instruction) -> list[s
 
 
 def read_modelfile(source: Source) -> list[Instruction]:
-    """The instructions in order. Raises ``ConfigError`` with the line."""
+    """Return the instructions in order. Raises ``ConfigError`` with the line of an error."""
     found: list[Instruction] = []
     lines = iter(enumerate(source.text().split("\n"), 1))
     for number, line in lines:
@@ -150,6 +150,6 @@ def read_modelfile(source: Source) -> list[Instruction]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The first word, and the text behind the blanks that follow it."""
+    """Return the first word, and the text after the blanks that follow this word."""
     word, *rest = line.strip().split(None, 1) or [""]
     return word, rest[0] if rest else ""

@@ -1,7 +1,7 @@
-"""An OpenCompass config becomes meta templates, one for each model with a ``meta_template``.
+"""Makes meta templates from an OpenCompass config, one for each model with a ``meta_template``.
 
 The keys of a ``meta_template`` are kept as they are (``docs/spec/opencompass.md`` 4 and 5). ``end_str``, ``stop_words``
-and ``eos_token_id`` of the model are carried over; all its other keys are listed in notes.
+and ``eos_token_id`` of the model are carried over. All other keys of the model are listed in notes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ META = "meta_template"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 STOPS = ("end_str", "stop_words", "stop")
-"""Keys of a model, or of its ``generation_kwargs``, with the texts that end an answer."""
+"""The keys of a model, or of its ``generation_kwargs``, that contain texts that end an answer."""
 IGNORED = frozenset({META, "abbr", *STOPS})
 
 PLACES: Mapping[str, str] = {
@@ -35,13 +35,13 @@ PLACES: Mapping[str, str] = {
     "openai_api_base": "in gateway.yaml: url",
     "mode": "the gateway does not truncate prompts",
 }
-"""Key of a model → its place in the gateway, for the note about it."""
+"""Key of a model → where to set it in the gateway, for the note about this key."""
 
 
 def read_opencompass(source: Source, *, turns: str = "natural") -> list[Draft]:
-    """A draft for each model with a meta template; for each template bound to a name where there are no models.
+    """Return a draft for each model with a meta template. Without models, each template assigned to a name is used.
 
-    ``turns``: as in a template file. Raises ``ConfigError``.
+    ``turns``: the value of the key ``turns`` in the template file. Raises ``ConfigError``.
     """
     drafts = _of_python(source) if source.name.endswith(".py") else [_of_value(source)]
     further = {} if turns == "natural" else {"turns": turns}
@@ -74,9 +74,9 @@ def _of_python(source: Source) -> list[Draft]:
 
 
 def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
-    """Every model with a meta template, and its place such as ``models[0]``."""
+    """Yield every model with a meta template, and the model's place in the file such as ``models[0]``."""
     lists = {name: one for name, one in file.names.items() if isinstance(one, list)}
-    # Without a list of this name, the models are put together by code, of other lists.
+    # Without a list of this name, code assembles the models from other lists.
     names = ["models"] if lists.get("models") else [name for name in lists if name.endswith(("models", "_model"))]
     found: list[tuple[str, dict[str, Any]]] = []
     for name in names:
@@ -139,7 +139,7 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
 
 
 def _port(spec: TemplateSpec) -> Reference | None:
-    """The port of OpenCompass's parser as a reference; None where the template is rendered by that port itself."""
+    """Return the port of OpenCompass's parser as a reference; None: this port already renders the template."""
     if spec.api or spec.turns == "opencompass":
         return None
     template = build(replace(spec, turns="opencompass"))
@@ -154,7 +154,7 @@ def _port(spec: TemplateSpec) -> Reference | None:
 
 
 def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: list[str]) -> dict[str, Any]:
-    """The known keys; OpenCompass takes ``None`` for an absent key."""
+    """Return the known keys without those whose value is ``None``, which OpenCompass treats as absent."""
     for key, one in value.items():
         if key not in known:
             notes.append(f"{META}.{path}{key} = {_short(one)}: not a key that OpenCompass reads")

@@ -1,9 +1,9 @@
-"""Plain values of a Python file, read from its syntax tree; nothing is imported or executed.
+"""Reads plain values of a Python file from its syntax tree. Nothing is imported or executed.
 
-Supported: literals (tuples become lists), names, ``dict(…)``, ``+`` of texts and lists, ``*`` and ``**`` of values,
-entries by a plain key, assignments to names, ``+=``, and ``read_base`` imports of files in the same folder or below.
-Any other call stays a ``CallExpression``, any other name a ``NameReference``. All else is ``Unsupported``, and the
-values that it may change are marked; the importers refuse both with the line where they need the value.
+The supported syntax is literals (tuples become lists), names, ``dict(…)``, ``+`` of texts and lists, ``*`` and ``**``
+of values, entries by a plain key, assignments to names, ``+=``, and ``read_base`` imports from the same folder or
+below. Any other call becomes a ``CallExpression``, and any other name a ``NameReference``. All other syntax becomes
+``Unsupported``, and the values that it may change are marked. An importer that needs such a value refuses the file.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gateway.core.errors import ConfigError
 from gateway.importer.source import Source
 
 MAX_LENGTH = 200_000
-"""Characters of a text, or entries of a list, that is put together."""
+"""The largest number of characters of a text, or entries of a list, that is put together from parts."""
 MAX_NOTES = 20
 STAR = object()
-"""The key of a ``**`` entry."""
+"""The key that represents a ``**`` entry of a mapping."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PythonExpression:
-    """An expression that has no plain value here."""
+    """An expression whose value is not known, because nothing is executed."""
 
     text: str
     line: int
@@ -38,21 +38,21 @@ class PythonExpression:
 
     @property
     def last(self) -> str:
-        """The part behind the last dot."""
+        """The part of the expression after the last dot."""
         return self.text.rsplit(".", 1)[-1]
 
 
 class NameReference(PythonExpression):
-    """A name without a value in the file, such as an imported class."""
+    """A name that has no value in the file, such as an imported class."""
 
 
 class Unsupported(PythonExpression):
-    """An expression that is not supported."""
+    """An expression with syntax that is not supported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CallExpression(PythonExpression):
-    """A call, such as one of a constructor; it is not executed."""
+    """A call, for example of a constructor. The call is not executed."""
 
     args: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -62,27 +62,27 @@ class CallExpression(PythonExpression):
 
 
 class PythonFile:
-    """The names and values of one file, and of the files that it reads by ``read_base``.
+    """The names and values of one file, and of the files imported by its ``read_base`` blocks.
 
-    Raises ``ConfigError`` for a file that is not Python, or nests too deeply.
+    Raises ``ConfigError`` for a file that is not Python or is nested too deeply.
     """
 
     def __init__(self, source: Source, path: str = "", files: dict[str, PythonFile] | None = None) -> None:
         self.names: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
-        """The line at which each name got its value."""
+        """Name → line of the statement that gave the name its value."""
         self.calls: list[CallExpression] = []
-        """Calls that are statements."""
+        """The calls that are statements on their own."""
         self.notes: list[str] = []
-        """Notes on statements that were not followed, at most ``MAX_NOTES``."""
+        """Notes about statements whose effect is not known; at most ``MAX_NOTES``."""
         self._source, self._path = source, path
         self._files = {} if files is None else files
-        self._files[path] = self  # before the statements, so that circles of imports end
+        self._files[path] = self  # before the statements are read, so that circular imports end
         self._changed: dict[int, tuple[Any, Unsupported]] = {} if files is None else files[""]._changed
-        """By identity: a value that a statement may have changed, and that statement."""
+        """``id`` of a value that a statement may have changed → the value, and the statement as ``Unsupported``."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about escapes in the strings of the source
+                warnings.simplefilter("ignore")  # ast.parse warns about escapes in the strings of the source
                 body = ast.parse(source.text()).body
             for statement in body:
                 self._statement(statement)
@@ -94,7 +94,7 @@ class PythonFile:
             raise source.refuse(0, f"cannot be read as Python: {error}") from None
 
     def find_calls(self, classes: tuple[str, ...]) -> Iterator[tuple[str, CallExpression]]:
-        """Every call of one of these names, with the name it is bound to; calls inside of other values too."""
+        """Yield (name, call) for each call of these classes in the value of a name. Call statements have no name."""
         seen: set[int] = set()
         for name, root in [*self.names.items(), *(("", call) for call in self.calls)]:
             for value in _parts(root, seen):
@@ -107,14 +107,14 @@ class PythonFile:
             raise self._refusal(found[1], what)
 
     def check_plain(self, value: Any, what: str) -> None:
-        """Raise ``ConfigError`` unless all of a value was read and no statement may have changed it."""
+        """Raise ``ConfigError`` unless a value was read completely and no statement may have changed it."""
         for part in _parts(value, set()):
             self.check_unchanged(part, what)
             if isinstance(part, PythonExpression):
                 raise self._refusal(part, what)
 
     def note(self, text: str) -> None:
-        """One more thing that was not followed."""
+        """Add a note about code whose effect is not known."""
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
@@ -136,7 +136,7 @@ class PythonFile:
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
                 old, total = self.names.get(name), _sum(self.names.get(name), self._value(value), node.lineno)
                 if isinstance(old, list) and isinstance(total, list):
-                    old[:] = total  # it grows in place, for all its names
+                    old[:] = total  # the list grows in place, for all names that refer to it
                 elif isinstance(total, str):
                     self.names[name] = total
                 else:
@@ -186,9 +186,9 @@ class PythonFile:
                 self._set(alias.asname or alias.name, value, node)
 
     def _unsupported(self, node: ast.expr | ast.stmt, text: str = "") -> Unsupported:
-        """A part that is not supported. The names that it binds and the values that it may change are marked.
+        """Return an ``Unsupported`` for a part of the file. Names that this part defines lose their plain value.
 
-        These are the lists and mappings that it mentions, and what it changes through a path such as ``a.b[0]``.
+        Values that the part may change are marked: the lists and mappings in it, and values in paths like ``a.b[0]``.
         """
         is_value = isinstance(node, ast.expr)
         what = "an expression that is not a plain value" if is_value else "a value that this statement may change"
@@ -243,7 +243,7 @@ class PythonFile:
                 return self._mapping(names, [*args, *[one.value for one in keywords]], node.lineno)
             case ast.Call(func=ast.Name() | ast.Attribute() as func) if name := self._dotted(func):
                 if isinstance(self.names.get(name), Unsupported):
-                    self._unsupported(node)  # a function of the file may change its arguments
+                    self._unsupported(node)  # a function defined in the file may change its arguments
                 words = [one.arg or STAR for one in node.keywords]
                 given = self._mapping(words, [one.value for one in node.keywords], 0)
                 if isinstance(given, dict):
@@ -257,7 +257,7 @@ class PythonFile:
         return self._unsupported(node)
 
     def _dotted(self, node: ast.expr) -> str:
-        """``a.b.c``, if ``a`` has no value in the file; empty: the expression is something else."""
+        """Return a dotted name such as ``a.b.c`` if ``a`` has no value in the file; empty for any other expression."""
         name = ast.unparse(node)
         known = isinstance(node, ast.Name) or isinstance(self.names.get(name.split(".")[0]), NameReference | None)
         return name if known and re.fullmatch(r"[\w.]+", name) else ""
@@ -275,7 +275,7 @@ class PythonFile:
         return items
 
     def _mapping(self, keys: list[Any], values: list[ast.expr], line: int) -> Any:
-        """A mapping; the key ``STAR`` adds the entries of its value."""
+        """Return a mapping of keys to values. For the key ``STAR``, the entries of the value are added."""
         found: dict[Any, Any] = {}
         for key, node in zip(keys, values, strict=True):
             value = self._value(node)
@@ -295,7 +295,7 @@ def _sum(one: Any, other: Any, line: int) -> Any:
 
 
 def _parts(value: Any, seen: set[int]) -> Iterator[Any]:
-    """A value and all that it holds, in the order of the file; each only once."""
+    """Yield a value and all values inside it, in file order. Lists, mappings and calls are yielded only once."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

@@ -11,32 +11,32 @@ from typing import Any
 from gateway.core.errors import ConfigError, Problem
 
 MAX_BYTES = 1024 * 1024
-"""Of one file."""
+"""The largest size of a source file in bytes."""
 
 ReadBeside = Callable[[str], bytes | None]
-"""The bytes of a file by its path from the source's folder; None: there is none, or it is outside of the folder."""
+"""Returns the bytes of a file in the source's folder; None: there is no such file, or it is outside of the folder."""
 ParseYaml = Callable[[bytes, str], Any]
-"""Parses a YAML file of this name; raises ``ConfigError``. Passed in, because ``config`` reads YAML."""
+"""Parses the bytes of a YAML file with this name. Raises ``ConfigError``. The caller passes a parser of ``config``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source file."""
+    """A source file to import, with access to its folder."""
 
     name: str
-    """As messages show it."""
+    """The path of the file, as messages show it."""
     data: bytes
     read_beside: ReadBeside
     parse_yaml: ParseYaml
 
     @property
     def sha256(self) -> str:
-        """In hex."""
+        """The SHA-256 of the file, in hex."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
     def short_name(self) -> str:
-        """The file with its folder only, for the header of a file that is read elsewhere."""
+        """The names of the folder and the file, for the header. The rest of the path is useless on other machines."""
         return "/".join(self.name.replace("\\", "/").split("/")[-2:])
 
     @property
@@ -45,7 +45,7 @@ class Source:
         return self.name.replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
     def text(self) -> str:
-        """The file as text. Raises ``ConfigError`` if it is not UTF-8, or too large."""
+        """Return the file as text. Raises ``ConfigError`` if the file is not UTF-8 or is too large."""
         if len(self.data) > MAX_BYTES:
             raise self.refuse(0, f"larger than {MAX_BYTES // 1024} KiB: copy what is needed into a file of its own")
         try:
@@ -55,7 +55,7 @@ class Source:
             raise self.refuse(line, "not UTF-8: save the file as UTF-8") from None
 
     def value(self) -> Any:
-        """The value of a JSON or YAML file. Raises ``ConfigError``."""
+        """Return the value of a JSON or YAML file. Raises ``ConfigError``."""
         text = self.text()
         if not self.name.endswith(".json"):
             return self.parse_yaml(self.data, self.name)
@@ -72,5 +72,5 @@ class Source:
         return value
 
     def refuse(self, line: int, message: str, key: str = "") -> ConfigError:
-        """The error for a problem of this file; line 0 names no line."""
+        """Return the error for a problem with this file. Line 0 means the file as a whole."""
         return ConfigError((Problem(self.name, line, key, message),))

@@ -1,11 +1,11 @@
 """Finds the text before and after each role by probing a renderer of conversations.
 
-A conversation of random words is rendered, and the text is cut at these words. The text between two words is divided
-into the end of one role and the begin of the next, such that every probe is reproduced. The result is one candidate;
-the comparison decides whether all other conversations come out as well.
+A probe is a conversation of random words. Its rendered text is cut at these words. The text between two words is
+divided into the end of one role and the begin of the next role, so that every probe is reproduced. Other divisions
+may exist, so the comparison decides whether all other conversations are rendered correctly too.
 
-The begin of an answer in the history may differ from that of the requested answer (``ASSISTANT: ``, ``ASSISTANT:``).
-Then earlier answers get a reserved role of their own, ANSWER.
+An earlier answer may begin differently from the requested answer (``ASSISTANT: ``, ``ASSISTANT:``).
+In this case earlier answers get a separate reserved role, ANSWER.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ MAX_SHOWN = 60
 
 
 class NotTurns(TemplateError):
-    """No begin and end of each role reproduces the probes."""
+    """Raised if no choice of begin and end for each role reproduces the probes."""
 
     def refuse(self, source: Source, line: int, key: str, subset: Sequence[str], hint: str = "") -> ConfigError:
-        """The error for the source."""
+        """Return the error to report for the source file."""
         without = "" if "system" in subset else "; --without system leaves system messages out"
         return source.refuse(line, f"cannot be written as begin and end of roles: {self.message}{hint}{without}", key)
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """(begin, end) of each role."""
+    """The begin of the whole text, and the (begin, end) of each role."""
 
     begin: str
-    """Of the whole text."""
+    """The ``begin`` of the meta template, which starts the whole text."""
     human: tuple[str, str]
     answer: tuple[str, str]
     generate: str
@@ -49,14 +49,14 @@ class Turns:
     system: tuple[str, str] | None
 
     def notes(self, stops: Sequence[str]) -> tuple[str, ...]:
-        """A note if neither ``stops`` nor the turns show where an answer ends."""
+        """Return a note if neither ``stops`` nor the turns show where an answer ends."""
         if stops or (self.human[0] and self.answer[1].strip()):
             return ()
         return ("the end of an answer cannot be distinguished from the begin of the next turn: "
                 "write the text that the model ends with under stop",)  # fmt: skip
 
     def keys(self) -> dict[str, Any]:
-        """The keys of a meta template."""
+        """Return the keys of a meta template with these turns."""
         keys: dict[str, Any] = {"begin": self.begin} if self.begin else {}
         keys["round"] = [
             {"role": "HUMAN", "begin": self.human[0], "end": self.human[1]},
@@ -72,10 +72,10 @@ class Turns:
 
 
 def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alone: bool = True) -> Turns:
-    """The turns that reproduce the probes. Raises ``NotTurns`` with the reason.
+    """Return the turns that reproduce the probes. Raises ``NotTurns`` with the reason.
 
-    ``bos_text``: the token that ``begin`` must keep if the text starts with it. ``system``: False leaves out system
-    messages, and ``alone``: False conversations without one.
+    ``bos_text``: a BOS that stays in ``begin`` if the text starts with it. ``system``: whether probes may have a system
+    message. ``alone``: whether probes may have no system message.
     """
     first = "" if alone else "s"
     *front, last = _pieces(reference, f"{first}u")
@@ -108,7 +108,7 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alon
 
 
 def _pieces(reference: Reference, form: str, render: Render | None = None) -> list[str]:
-    """The texts before, between and behind the messages of a conversation such as ``suau``."""
+    """Return the texts before, between and after the messages. ``form``: one letter for each role, such as ``suau``."""
     words = [f"x{secrets.token_hex(12)}x" for _ in form]
     messages = [{"role": ROLES[one], "content": word} for one, word in zip(form, words, strict=True)]
     try:
@@ -130,7 +130,7 @@ def _pieces(reference: Reference, form: str, render: Render | None = None) -> li
 
 
 def _end(reference: Reference, form: str) -> str | None:
-    """The text behind a complete conversation; None: the reference has none."""
+    """Return the text after a complete conversation; None: the reference cannot write a complete conversation."""
     try:
         return None if reference.whole is None else _pieces(reference, form, reference.whole)[-1]
     except NotTurns:
@@ -152,15 +152,15 @@ def _shown(text: str) -> str:
 def _begins(
     front: str | None, system: tuple[str, str] | None, answer_back: str, answer_end: str | None, bos_text: str
 ) -> tuple[str, str]:
-    """The begin of the whole text, and the user's.
+    """Return the begin of the whole text, and the begin of a user turn.
 
-    The user's is what follows the answer's end if that is known, else the longest text that fits. ``front``: the text
-    before the first user message; None: never rendered without a system message. ``system``: the texts around one.
+    A user turn begins with the text after an answer's end if this end is known, else with the longest text that fits.
+    ``front``: the text before a first user message; None: not probed. ``system``: the texts around a system message.
     """
     known = [answer_back, *([] if front is None else [front]), *([] if system is None else [system[1]])]
     longest = _common_start([text[::-1] for text in known])[::-1]
     fits: dict[str, str] = {}
-    """The user's begin → that of the whole text."""
+    """Possible begin of a user turn → begin of the whole text."""
     for human in [longest[at:] for at in range(len(longest) + 1)]:
         if front is not None:
             begin = front.removesuffix(human)
@@ -183,7 +183,7 @@ def _begins(
 
 
 def _human_end(end: str | None, last: str, answer_front: str) -> str:
-    """The user's end: as a complete conversation shows it (``end``), else up to the last line break but one."""
+    """Return the end of a user turn: ``end`` if it fits, else the common text up to a line break before its end."""
     if end is not None and last.startswith(end) and answer_front.startswith(end):
         return end
     shared = _common_start([last, answer_front])

@@ -1,4 +1,4 @@
-"""Writes a draft as YAML: a header of comments, roles and messages inline, texts in double quotes."""
+"""Writes a draft as YAML with a header of comments, inline roles and messages, and texts in double quotes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.importer.draft import Draft
 
 WIDTH = 118
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-"""Texts that need no quotes, unless YAML reads them as another type."""
+"""Matches texts that need no quotes, unless YAML reads them as another type."""
 
 
 def write_yaml(draft: Draft, verdict: Iterable[str] = ()) -> str:
-    """The text of the file. ``verdict``: lines about the comparison with the reference."""
+    """Return the text of the template file. ``verdict``: lines about the comparison with the reference."""
     lines = [f"Imported from {draft.origin}.", f"Source: sha256 {draft.sha256}", *verdict]
     if draft.notes:
         lines += ["", "What was not carried over, and what to look at:", *[f"- {note}" for note in draft.notes]]
@@ -26,7 +26,7 @@ def write_yaml(draft: Draft, verdict: Iterable[str] = ()) -> str:
 
 
 def _comment(text: str) -> list[str]:
-    """A text as comments; characters that could end a line are escaped."""
+    """Return a text as lines of comments. Characters that could end a line are escaped."""
     safe = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
     indent = "  " if text.startswith("- ") else ""
     folded = textwrap.wrap(safe, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -35,26 +35,26 @@ def _comment(text: str) -> list[str]:
 
 class _Dumper(yaml.SafeDumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        """Indents lists inside of mappings."""
+        """Indent lists inside of mappings."""
         super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Values that occur twice are written twice."""
+        """Write a value that occurs twice in full both times, without an alias."""
         return True
 
 
 class _Document(dict[str, Any]):
-    """The keys of the file."""
+    """The keys of the template file, in a separate type so that the top level is never written inline."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Words plain, programs of several lines as blocks, all else in double quotes."""
+    """Write words without quotes, Jinja code of several lines as blocks, and all other texts in double quotes."""
     style = None if WORD.fullmatch(text) else "|" if text.count("\n") > 1 and "{%" in text else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _represent_mapping(dumper: yaml.SafeDumper, value: dict[str, Any]) -> yaml.MappingNode:
-    """The document and nested mappings as blocks, all others inline."""
+    """Write the top level and nested mappings as blocks, and all other mappings inline."""
     inline = not isinstance(value, _Document) and not any(isinstance(one, dict | list) for one in value.values())
     return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=inline)
 

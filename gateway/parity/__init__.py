@@ -1,7 +1,7 @@
-"""Comparison of two templates: the prompts that both make of the same conversations.
+"""Compares two templates by the prompts that both make from the same conversations.
 
-- ``cases``    the conversations: a fixed matrix of names and messages
-- ``sides``    the two sides: templates, or functions that make a text
-- ``compare``  both sides over all cases: a verdict, the first difference, the tokens
+- ``cases``    the fixed conversations, each with a name
+- ``sides``    the two templates, or functions that make a text
+- ``compare``  compares both sides in all cases: the verdict, the first difference, the tokens
 - ``causes``   known causes of a difference, each with advice
 """

@@ -1,7 +1,7 @@
-"""The conversations of a comparison: fixed cases with stable names.
+"""The conversations of a comparison. The cases are fixed and have stable names.
 
-The contents are those on which templates fail: empty text, white space at either end, braces and percent signs, other
-scripts, and words that are special tokens of the model.
+The contents are texts on which templates often fail: empty text, white space at either end, braces and percent
+signs, other scripts, and the text of special tokens of the model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
 
 LOOK_ALIKES = ("<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "[INST]", "<|endoftext|>")
-"""Special tokens for a reference that has none."""
+"""The texts used as special tokens if the reference has no special tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,21 @@ class Case:
 
     name: str
     messages: tuple[Mapping[str, Any], ...]
-    """In the form of a request."""
+    """The messages, as in the body of a chat request."""
     tools: tuple[Mapping[str, Any], ...] = ()
     continue_final: bool = False
-    """The last message is the assistant's and is to be continued."""
+    """Whether the last message is from the assistant and the model should continue it."""
     whole: bool = False
-    """No turn is left open (``add_generation_prompt: false`` of a chat template)."""
+    """Whether no turn is left open, as a chat template does with ``add_generation_prompt: false``."""
 
     @property
     def dialogue(self) -> Dialogue:
-        """The conversation for a template."""
+        """The conversation as input for a template."""
         return dialogue_of(Example(self.messages, continue_final_message=self.continue_final, tools=self.tools))
 
 
 def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:
-    """All cases, in the order of the report. ``special_tokens``: the reference's, for the look-alikes."""
+    """Return all cases in the order of the report. ``special_tokens``: tokens to write as text in messages."""
     tokens = tuple(dict.fromkeys([token for token in special_tokens if token.strip()])) or LOOK_ALIKES
     return (
         *[Case(name, _talk(*turns)) for name, turns in TURNS.items()],
@@ -53,7 +53,7 @@ def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:
 
 
 Turn = tuple[str, str]
-"""(role, content)."""
+"""The role and the content of a message."""
 
 
 def _talk(*turns: Turn) -> tuple[Mapping[str, Any], ...]:
@@ -65,7 +65,7 @@ def _part(text: str) -> Mapping[str, str]:
 
 
 def _turns(number: int) -> tuple[Turn, ...]:
-    """``number`` questions, all but the last one answered."""
+    """Return a conversation of ``number`` questions, in which all questions but the last have an answer."""
     asked = [("user", f"What is {one}+{one}?") for one in range(1, number + 1)]
     answered = [("assistant", f"{one}+{one} is {one + one}.") for one in range(1, number)]
     return (*[turn for pair in zip(asked, answered, strict=False) for turn in pair], asked[-1])
@@ -91,7 +91,7 @@ TURNS: Mapping[str, tuple[Turn, ...]] = {
     "assistant first": (("assistant", "How can I help?"), USER),
     "assistant last": (USER, ASSISTANT),
 }
-"""Orders and numbers of turns."""
+"""Name of a case → turns. The cases differ in the order and number of turns."""
 
 CONTENTS: Mapping[str, str] = {
     "empty user": "",
@@ -113,7 +113,7 @@ CONTENTS: Mapping[str, str] = {
     "quotes": '"double" \'single\' “curly” \\"escaped\\"',
     "long": "All work and no play makes a dull line. " * 100,
 }
-"""Contents of a single user message."""
+"""Name of a case → content of its single user message."""
 
 EDGES: Mapping[str, tuple[Turn, ...]] = {
     "empty system": (("system", ""), USER),
@@ -121,11 +121,11 @@ EDGES: Mapping[str, tuple[Turn, ...]] = {
     "blanks around system": (("system", "\n You answer. \n"), USER),
     "blanks around assistant": (USER, ("assistant", "\n\n1+1 is 2. \n"), ("user", "And 2+2?")),
 }
-"""Empty and blank contents of the other roles."""
+"""Name of a case → turns, in which a system or assistant message is empty or has white space at its ends."""
 
 
 def _look_alikes(tokens: Sequence[str]) -> Mapping[str, tuple[Turn, ...]]:
-    """The model's special tokens as words of the conversation."""
+    """Return conversations in which messages contain the text of the model's special tokens."""
     words = " ".join(tokens)
     return {
         "special tokens in user": (("user", f"What do {words} mean?"),),
@@ -194,7 +194,7 @@ TOOLS: Mapping[str, tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any]
     "two calls, two results": ((ADD, WEATHER), (*ASKED, *BOTH)),
     "calls without tools": ((), (*ASKED, *ADDED)),
 }
-"""(tools, messages)."""
+"""Name of a case → tools and messages."""
 
 CONTINUED: Mapping[str, tuple[Turn, ...]] = {
     "continued": (USER, ("assistant", "1+1 is")),

@@ -1,7 +1,7 @@
 """Known causes of a difference between two prompts, each with a sentence of advice.
 
-A cause is reported only if the texts prove it: removing or adding it must give the other text, or a part of it. A
-difference may have several causes or none.
+A cause is reported only if the texts, error codes or notices prove it, such as a BOS at the start of only one text.
+A difference may have several known causes or none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.parity.sides import SideResult
 from gateway.template.registry import first_difference
 
 MAX_BLANK = 8
-"""Characters of white space at the end that count as one cause; more are a text of their own."""
+"""The largest number of white space characters at the end that is reported as the cause ``white_space_at_end``."""
 
 CAUSES: Mapping[str, str] = {
     "missing_bos": (
@@ -68,13 +68,13 @@ CAUSES: Mapping[str, str] = {
         "so expect worse answers"
     ),
 }
-"""Name → advice, in the order in which they are reported."""
+"""Name of a cause → advice, in the order of the report."""
 
 
 def causes_of(
     case: Case, ours: SideResult, reference: SideResult, *, bos: str, notices: Collection[str]
 ) -> tuple[str, ...]:
-    """The names of all causes of a difference. ``notices``: the rules of our prompt's notices."""
+    """Return the names of all causes of a difference. ``notices``: the rules that our prompt's notices name."""
     if ours.refused or reference.refused:
         proven = _proven_by_refusals(case.dialogue, ours.code, reference.code)
     else:
@@ -84,7 +84,7 @@ def causes_of(
 
 
 def _proven_by_refusals(dialogue: Dialogue, ours: str, reference: str) -> dict[str, bool]:
-    """``ours`` and ``reference``: the error's code, empty for a side that did not refuse."""
+    """Return which causes refusals prove. ``ours``, ``reference``: the error codes; empty: this side did not refuse."""
     calls = any(message.raw.get("tool_calls") for message in dialogue.messages)
     return {
         "tools_not_declared": ours == "unsupported_parameter" and bool(dialogue.options.tools or calls),
@@ -117,7 +117,7 @@ def _proven_by_texts(case: Case, ours: str, reference: str, bos: str) -> dict[st
 
 
 def _count_bos(text: str, bos: str) -> int:
-    """The number of BOS tokens at the start of a text."""
+    """Return the number of BOS tokens at the start of a text."""
     number = 0
     while bos and text.startswith(bos, number * len(bos)):
         number += 1
@@ -125,7 +125,7 @@ def _count_bos(text: str, bos: str) -> int:
 
 
 def _has_more_system(shorter: str, longer: str, dialogue: Dialogue) -> bool:
-    """True if the longer text has one more piece before the first message, and the request has no system message."""
+    """Return whether the longer text has extra text before the first message, in a request without a system message."""
     messages = dialogue.messages
     if dialogue.options.tools or not messages or messages[0].role in ("system", "developer"):
         return False
@@ -134,34 +134,34 @@ def _has_more_system(shorter: str, longer: str, dialogue: Dialogue) -> bool:
         more = len(longer) - len(text)
         at = first_difference(text, longer)
         is_one_piece = more > 0 and longer[at + more :] == text[at:]
-        # Equal markers on both sides of the piece may move it a little; it must be before the first words.
+        # If the same marker is on both sides of the piece, ``at`` may be inexact, but must be before the first message.
         if is_one_piece and any(map(str.isalpha, longer[at : at + more])) and first and at <= text.find(first):
             return True
     return False
 
 
 def _ends_early(shorter: str, longer: str, dialogue: Dialogue) -> bool:
-    """True if the longer text continues the shorter one with more than white space."""
+    """Return whether the longer text is the shorter text followed by more than white space."""
     if dialogue.options.continue_final or not longer.startswith(shorter):
         return False
     return bool(longer[len(shorter) :].strip())
 
 
 def _spaced_texts(dialogue: Dialogue) -> list[str]:
-    """Messages with white space at their ends, longest first, so that no text is found inside another."""
+    """Return the texts with white space at their ends. The longest is first, because it may contain another text."""
     texts = {message.text for message in dialogue.messages}
     return sorted([text for text in texts if text != text.strip()], key=lambda text: (-len(text), text))
 
 
 def _stripped(text: str, dialogue: Dialogue) -> str:
-    """A prompt with every message trimmed."""
+    """Return a prompt with every message trimmed."""
     for spaced in _spaced_texts(dialogue):
         text = text.replace(spaced, spaced.strip())
     return text
 
 
 def _is_trimmed(full: str, trimmed: str, dialogue: Dialogue) -> bool:
-    """True if ``full`` with trimmed messages is ``trimmed``, or only ``full`` has a message untrimmed."""
+    """Return whether ``trimmed`` is ``full`` with trimmed messages, or a message is trimmed only in ``trimmed``."""
     spaced = _spaced_texts(dialogue)
     if spaced and _stripped(full, dialogue) == trimmed:
         return True

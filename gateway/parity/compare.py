@@ -1,8 +1,8 @@
-"""Comparison of two templates over a list of cases, by the text that the model sees.
+"""Compares two templates over a list of cases, by the text that the model sees.
 
-That text includes the BOS. A chat template writes it into its text, which is tokenized without special tokens; our
-templates declare with ``bos`` where it comes from. Nothing else is added, trimmed or normalized: two texts are the same
-if their UTF-8 bytes are.
+This text includes the BOS. A chat template writes the BOS into its text, which is tokenized without special tokens.
+Our templates declare with ``bos`` where the BOS comes from. Nothing else is added, trimmed or normalized. Two texts
+are the same if their UTF-8 bytes are the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.template.base import Template
 from gateway.template.registry import first_difference
 
 Tokenize = Callable[[str], Sequence[int]]
-"""Text → token ids, nothing added."""
+"""A function that returns the token ids of a text, without added special tokens."""
 
 Verdict = Literal["same", "differs", "refused by ours", "refused by the reference", "refused by both", "not compared"]
 
@@ -29,41 +29,41 @@ EQUAL: tuple[Verdict, ...] = ("same", "refused by both")
 DIFFERENT: tuple[Verdict, ...] = ("differs", "refused by ours", "refused by the reference")
 
 UNKNOWN_BOS = "<BOS>"
-"""Stands for a BOS that an engine adds, if its text is unknown."""
+"""The text used for a BOS that an engine adds, if the text of this BOS is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenComparison:
-    """The tokens of both texts."""
+    """The comparison of the tokens of both texts."""
 
     ours: int
-    """Number of tokens."""
+    """The number of tokens in our text."""
     reference: int
     at: int | None
-    """The position of the first different token, from 0; None: the same tokens."""
+    """The position of the first different token, counted from 0; None: all tokens are the same."""
     ours_id: int | None = None
-    """The id there; None: the text has ended."""
+    """The id of our token at position ``at``; None: our text has no token there."""
     reference_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """The result of one case."""
+    """The result of the comparison for one case."""
 
     case: Case
     verdict: Verdict
     ours: SideResult
     reference: SideResult
     at: int | None = None
-    """With ``differs``: the number of bytes before the first different character."""
+    """The number of bytes before the first different character, if the verdict is ``differs``."""
     tokens: TokenComparison | None = None
-    """Set if there is a tokenizer and both sides made a text."""
+    """The comparison of tokens, if there is a tokenizer and both sides made a text."""
     causes: tuple[str, ...] = ()
-    """Names of known causes, see ``causes.CAUSES``."""
+    """The names of known causes of the difference, from ``causes.CAUSES``."""
 
     @property
     def is_different(self) -> bool:
-        """True if the two sides have different results."""
+        """Whether the two sides have different results."""
         return self.verdict in DIFFERENT
 
 
@@ -75,7 +75,7 @@ def compare(
     bos_token: str = "",
     tokenize: Tokenize | None = None,
 ) -> tuple[CaseResult, ...]:
-    """A result for each case, in their order. ``bos_token``: the text of the BOS that an engine adds.
+    """Return the results in the order of the cases. ``bos_token``: the text of the BOS that an engine adds.
 
     Raises UnsupportedParameter if one side makes messages instead of a text.
     """

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: a template of ours, a chat template, or a function that makes a text."""
+"""A side of a comparison: a template of the gateway, a chat template, or a function that makes a text."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from gateway.template.opencompass.renderer import full_segments
 
 @runtime_checkable
 class WholeTemplate(Template, Protocol):
-    """A template that can also write a conversation without the generating turn."""
+    """A template that can also write a complete conversation, without the start of a requested answer."""
 
     def whole(self, dialogue: Dialogue) -> str:
-        """The complete conversation, no turn left open."""
+        """Return the text of a complete conversation, with no turn left open."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two that are compared."""
+    """One of the two sides of a comparison."""
 
     render: Callable[[Dialogue], Prompt]
-    """Raises GatewayError for a dialogue that it refuses."""
+    """Returns the prompt of a dialogue. Raises GatewayError to refuse the dialogue."""
     whole: Callable[[Dialogue], str] | None = None
-    """The complete conversation; None: this side cannot write it."""
+    """Returns the text of a complete conversation; None: this side cannot write one."""
     bos: Bos = "none"
-    """See ``Bos``."""
+    """Where the BOS of a prompt comes from, see ``Bos``."""
     adds_bos: bool = False
-    """With ``bos: none``: True if the engine adds a BOS by default."""
+    """Whether the engine adds a BOS by default; used for prompts with ``bos: none``."""
     adds_bos_on_request: bool = True
-    """With ``bos: engine``: True if the engine adds the BOS."""
+    """Whether the engine adds a BOS on request; used for prompts with ``bos: engine``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class SideResult:
     text: str = ""
     """The text that the model sees, BOS included."""
     refused: str = ""
-    """The reason why there is no text; empty: there is one."""
+    """The reason why this side refused the case; empty: this side made a text."""
     code: str = ""
-    """The error's code if the case was refused."""
+    """The code of the error, if this side refused the case."""
 
 
 def side_of(
     renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False, adds_bos_on_request: bool = True
 ) -> Side:
-    """The side for a renderer. A function returns the text that the model sees, and raises GatewayError to refuse.
+    """Return the side for a renderer. A function must return the text that the model sees, or raise GatewayError.
 
     Raises UnsupportedParameter for a template that makes messages, because there is no text to compare.
     """
@@ -76,7 +76,7 @@ def side_of(
 
 
 def chat_reference(template: WholeTemplate) -> Side:
-    """A chat template as the reference. Its text is tokenized without special tokens, so no engine adds a BOS."""
+    """Return a chat template as a side. Its text is tokenized without special tokens, so no engine adds a BOS."""
 
     def render(dialogue: Dialogue) -> Prompt:
         if dialogue.options.tools and template.spec.tools is None:

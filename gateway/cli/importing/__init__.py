@@ -1,6 +1,6 @@
 """The steps of ``gateway import``.
 
-- ``sources``: the options, and the drafts of a source.
+- ``sources``: reads the source file and makes its drafts.
 - ``build``: compares a draft with the source's own prompts over the matrix of ``gateway parity``, and adds examples.
-- ``output``: chooses the paths, and writes the files.
+- ``output``: chooses the output paths and writes the files.
 """

@@ -1,4 +1,4 @@
-"""Builds a template file of a draft: compared with the source, with examples, and checked like every template."""
+"""Builds a template file from a draft: compares it with the source, adds examples, and checks it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SYSTEM = {"role": "system", "content": "Answer with a number."}
 QUESTION = {"role": "user", "content": "1+1=?"}
 FOLLOW_UP = (QUESTION, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2=?"})
 CONVERSATIONS = ((QUESTION,), FOLLOW_UP, (SYSTEM, QUESTION), (SYSTEM, *FOLLOW_UP))
-"""For the examples; without those that the reference excludes or refuses."""
+"""The conversations of the examples. Those that the reference excludes or refuses are left out."""
 MAX_EXAMPLES = 3
 MAX_DIFFERENCES = 3
-"""Differences shown one by one."""
+"""The largest number of differences that are shown one by one."""
 CONTEXT = 24
-"""Characters shown of either text from the first difference on."""
+"""The number of characters shown of each text, starting at the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,21 @@ class TemplateFile:
     """A checked template file."""
 
     name: str
-    """Of the file, and of the folder for ``files``."""
+    """The name of the template file without ``.yaml``, and of the folder for ``files``."""
     text: str
     files: tuple[tuple[str, bytes], ...]
-    """Paths and contents."""
+    """The relative paths and the contents of further files that the template needs."""
     report: tuple[str, ...]
-    """Lines for standard error: the verdict, and what was not carried over."""
+    """Lines for standard error: the result of the comparison, and the settings that were not carried over."""
 
 
 def build_file(draft: Draft) -> TemplateFile:
-    """The template file of a draft. Raises ``ConfigError`` if it is not exact."""
+    """Return the template file of a draft. Raises ``ConfigError`` if a prompt differs from the source's prompt."""
     with tempfile.TemporaryDirectory(prefix="gateway-import-") as scratch:
         spec = _check(draft, write_yaml(draft), Path(scratch))
         template = build(spec)
         reference = draft.reference or (draft.port(spec) if draft.port is not None else None)
-        examples = _examples(template, reference, draft)  # first, because a template that never ends stops here
+        examples = _examples(template, reference, draft)  # first, so that a template that never ends fails here
         lines = _verdict(template, reference, draft)
         if reference is not None:
             lines.append(f"The prompts of the examples were written by {reference.name}.")
@@ -71,7 +71,7 @@ def build_file(draft: Draft) -> TemplateFile:
 
 
 def _check(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
-    """Read the file as ``gateway check`` does, with its folder; its values must be those of the draft."""
+    """Read the written file and its folder as ``gateway check`` does. Its values must equal those of the draft."""
     path = scratch / f"{draft.name}.yaml"
     path.write_text(text, encoding="utf-8", newline="")
     for name, data in draft.files:
@@ -89,7 +89,7 @@ def _check(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
 
 
 def _examples(template: Template, reference: Reference | None, draft: Draft) -> list[dict[str, Any]]:
-    """Examples with the reference's prompts. Raises ``ConfigError`` if no conversation can be rendered."""
+    """Return examples with the reference's prompts. Raises ``ConfigError`` if no conversation can be rendered."""
     examples: list[dict[str, Any]] = []
     refusals: list[str] = []
     for messages in CONVERSATIONS:
@@ -116,7 +116,7 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
 
 
 def _variables(spec: TemplateSpec) -> list[dict[str, str]]:
-    """Variables to try for the slots of a prompter: none, then a text for each."""
+    """Return the variables to try for the slots of a prompter: first no variables, then a text for every slot."""
     if spec.prompter is None:
         return [{}]
     named = {slot: f"(the {slot})" for slot in slots_in(spec.prompter) if slot != spec.prompter.input_slot}
@@ -128,7 +128,7 @@ def _dialogue(messages: Sequence[Mapping[str, str]], variables: Mapping[str, str
 
 
 def _ends(template: Template) -> list[str]:
-    """A line with the texts that end an answer."""
+    """Return a line that lists the texts that end an answer."""
     for variables in _variables(template.spec):
         with suppress(GatewayError):
             stops = template.render(_dialogue((QUESTION,), variables)).metadata.stops
@@ -140,7 +140,7 @@ def _ends(template: Template) -> list[str]:
 
 
 def _verdict(template: Template, reference: Reference | None, draft: Draft) -> list[str]:
-    """The verdict in lines. Raises ``ConfigError`` with the differences if the template is not exact."""
+    """Return lines about the result of the comparison. Raises ``ConfigError`` that lists the differences, if any."""
     if reference is None:
         return [f"Parity: not compared; the prompts of the examples were written by {draft.examples_by}."]
     metadata = PromptMetadata(bos=reference.bos)

@@ -16,7 +16,7 @@ FOLDER = "meta_templates"
 
 
 def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path | None]:
-    """A path for each draft; None: standard output. Raises ``CommandError`` if one must not be written."""
+    """Return a path for each draft; None: standard output. Raises ``CommandError`` if a path must not be written."""
     out = options.out
     paths: list[Path | None]
     if out is None or options.is_folder:
@@ -47,9 +47,9 @@ def _check_path(path: Path, folder: Path | None, *, force: bool) -> None:
 
 
 def write_files(file: TemplateFile, path: Path) -> list[Path]:
-    """Write the folder, then the YAML, so that the YAML never names a missing file.
+    """Write the files of the folder first and the YAML file last, so that the YAML never names a missing file.
 
-    Returns the removed files: those of an earlier import that would be read beside the new ones.
+    Returns the removed files. An earlier import wrote them, and they would be read together with the new files.
     """
     folder = path.parent / file.name
     written = {folder / name: data for name, data in file.files}
@@ -67,7 +67,7 @@ def write_files(file: TemplateFile, path: Path) -> list[Path]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write the whole file or nothing of it."""
+    """Write a whole file, or leave the path unchanged on failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     try:

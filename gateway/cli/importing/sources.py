@@ -1,4 +1,4 @@
-"""The drafts of a source: the file is found and read by its format, and the drafts are chosen and named."""
+"""Finds the source file, reads it by its format, and chooses and names the drafts made from it."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ class ImportOptions:
     kind: str = "auto"
     name: str | None = None
     out: str | None = None
-    """A file, a folder, or ``-`` for standard output."""
+    """The output: a file, a folder, or ``-`` for standard output."""
     force: bool = False
     model: str | None = None
     form: str = "jinja"
-    """Of a chat template: ``jinja`` or ``meta``."""
+    """The form in which a chat template is imported: ``jinja`` or ``meta``."""
     without: tuple[str, ...] = ()
-    """Keys of ``draft.SUBSETS``."""
+    """The kinds of conversation left out of the comparison, as keys of ``draft.SUBSETS``."""
     marks_of: str = ""
     turns: str = "natural"
     variant: str | None = None
 
     @property
     def is_folder(self) -> bool:
-        """Whether ``out`` is a folder."""
+        """Whether the output path ``out`` is a folder."""
         return self.out is not None and (self.out.endswith(("/", os.sep)) or Path(self.out).is_dir())
 
     @property
     def template_name(self) -> str | None:
-        """``name``, else the name of the file that ``out`` gives; None: neither is given."""
+        """The given ``name``, or else the name of the output file without its suffix; None: neither is given."""
         if self.name is not None or self.out is None or self.out == STDOUT or self.is_folder:
             return self.name
         return Path(self.out).stem
 
 
 def read_drafts(options: ImportOptions) -> list[Draft]:
-    """The chosen drafts of a source, with their names. Raises ``CommandError`` or ``ConfigError``."""
+    """Return the chosen drafts of a source, with their names. Raises ``CommandError`` or ``ConfigError``."""
     path = _file_of(options)
     source = _source(path)
     kind = kind_of(source) if options.kind == "auto" else options.kind
@@ -147,7 +147,7 @@ def _source(path: Path) -> Source:
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a file, at most one more than is ever used."""
+    """Return the bytes of a file, up to one byte more than the size limit."""
     try:
         with path.open("rb") as file:
             return file.read((64 if path.suffix == ".json" else 1) * MAX_BYTES + 1)

@@ -1,4 +1,4 @@
-"""Files of a configuration.
+"""Reads, parses and watches the files of a configuration.
 
 ``reader``   reads each file once and collects problems
 ``yaml``     parses strict YAML and remembers lines

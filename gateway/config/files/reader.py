@@ -1,4 +1,4 @@
-"""Reading the files of a configuration: each once, completely, with every problem collected."""
+"""Reads each file of a configuration once and completely, and collects every problem."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from gateway.config.files.yaml import YamlDocument
 from gateway.core.errors import Problem, TemplateError
 
 AddProblem = Callable[[str], None]
-"""Adds a problem with this message, at the place that needs the file."""
+"""A function that adds a problem with the given message, at the setting that names the file."""
 TEMPLATES, POLICIES = "meta_templates", "policies"
-"""The folders beside ``gateway.yaml``."""
+"""The names of the two folders next to ``gateway.yaml``."""
 Load = Callable[[Path, str], bytes | None]
 
 ENVIRONMENT = "environment"
-"""Used instead of a file name in problems with environment variables."""
+"""The text used instead of a file name in problems with environment variables."""
 
 
 class Files:
-    """The files read by one load, and its problems."""
+    """The files read by one load of the configuration, and the problems found by that load."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         """The folder of ``gateway.yaml``; relative paths start here."""
         self.contents: dict[Path, bytes | None] = {}
-        """File contents in reading order; None for an unreadable file."""
+        """Path → contents of the file, in reading order; None for an unreadable file."""
         self.looked_at: dict[Path, None] = {}
-        """Paths without a file, and listed folders: a file that appears there may change the configuration."""
+        """Missing files and listed folders. A file that appears at such a path may change the configuration."""
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
         """Notes for the operator that are not errors."""
 
     def shown(self, path: Path) -> str:
-        """Return the path as messages show it: relative to ``gateway.yaml`` if it lies below."""
+        """Return the path for messages. A path inside the folder of ``gateway.yaml`` is relative to that folder."""
         return str(path.relative_to(self.home)) if path.is_relative_to(self.home) else str(path)
 
     def add_problem(self, path: Path) -> AddProblem:
@@ -59,7 +59,7 @@ class Files:
         return self.contents[path]
 
     def document(self, path: Path, add_problem: AddProblem) -> YamlDocument | None:
-        """Return a parsed YAML file; None if nothing of it is usable."""
+        """Return a parsed YAML file, or None if no part of the file is usable."""
         data = self.read(path, add_problem)
         if data is None:
             return None
@@ -72,29 +72,29 @@ class Files:
         return digest_of({self.shown(path): self.contents[path] or b"" for path in sorted(self.contents)})[:12]
 
     def in_order(self) -> tuple[Problem, ...]:
-        """Return the problems ordered by file (in reading order) and line; those of the environment last."""
+        """Return the problems ordered by file (in reading order) and line; problems with the environment are last."""
         order = {self.shown(path): position for position, path in enumerate(self.contents)}
         found = dict.fromkeys(self.problems)  # a problem found twice is reported once
         return tuple(sorted(found, key=lambda problem: (order.get(problem.file, len(order)), problem.line)))
 
 
 class FolderFiles:
-    """The files of a template's folder, each read once. Paths and links lead nowhere else."""
+    """The files of a template's folder. Each is read once. Paths and links that leave the folder are refused."""
 
     def __init__(self, folder: Path, load: Load, looked_at: dict[Path, None], also: tuple[Path, ...] = ()) -> None:
-        """``load``: returns the bytes of a path, for the name given. ``looked_at``: as in ``Files``.
+        """``load``: takes a file's path and name, and returns the file's bytes. ``looked_at``: as in ``Files``.
 
-        ``also``: other folders that links may lead to.
+        ``also``: other folders to which links may point.
         """
         self._folder = folder
         self._load = load
         self._looked_at = looked_at
         self._allowed = [os.path.realpath(one) for one in (folder, *also)]
         self.read: dict[str, bytes] = {}
-        """Contents of the files read, by their paths in the folder."""
+        """Path in the folder → contents of the file, for every file read so far."""
 
     def fetch(self, name: str) -> bytes | None:
-        """Return a file's bytes, or None. Raises ``TemplateError`` for a path outside the folder."""
+        """Return a file's bytes; None: there is no file. Raises ``TemplateError`` for a path outside the folder."""
         if name not in self.read:
             path = self._inside(name)
             if not os.path.lexists(path):
@@ -107,7 +107,7 @@ class FolderFiles:
         return self.read[name]
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the sorted names in a subfolder, empty if it does not exist. Raises ``TemplateError`` on failure."""
+        """Return the sorted file names in a subfolder; empty if it does not exist. May raise ``TemplateError``."""
         path = self._inside(name)
         self._looked_at[path] = None
         try:

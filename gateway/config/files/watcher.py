@@ -1,4 +1,4 @@
-"""Polling files for changes."""
+"""Polls files for changes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from gateway.config.files.reader import POLICIES, TEMPLATES
 
 FileState = tuple[int, int, int]
-"""Inode, modification time in ns and size of a file or folder."""
+"""The inode, modification time in ns, and size of a file or folder."""
 
 ABSENT: FileState = (0, 0, 0)
 
 
 class FileWatcher:
-    """Watches files, the YAML files in their folders, and paths where a file may appear.
+    """Watches files, other YAML files in the same folders, and paths where a file may appear.
 
-    Folders are watched because a new file may replace a shipped one, and because the file that
-    repairs a refused reload may not belong to the configuration yet.
-    Create it with the path of ``gateway.yaml`` before the first load, so that a change
-    during the load is noticed; then ``follow`` the files of each load.
+    Folders are watched because a new file may replace a file shipped with the gateway, and because the
+    file that repairs a refused reload may not belong to the configuration yet.
+    Create the watcher with the path of ``gateway.yaml`` before the first load, so that a change
+    during the load is noticed. After each load, call ``follow`` with the loaded files.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -29,15 +29,15 @@ class FileWatcher:
         self._pending: Mapping[Path, FileState] | None = None
 
     def follow(self, files: Iterable[Path]) -> None:
-        """Watch other files from now on; the recorded state of files watched before is kept."""
+        """Watch ``gateway.yaml`` and these files from now on. An already watched file keeps its recorded state."""
         self._files = (*self._files[:1], *files)
         self._known = {path: self._known.get(path, state) for path, state in self._look().items()}
         self._pending = None
 
     def changed(self) -> bool:
-        """Return True once for each change, when two polls in a row saw the same new state.
+        """Return True once for each change, when two polls in a row saw the same new state of the files.
 
-        So a reload does not read a file that is still being written (``docs/spec/reliability.md`` E08).
+        The second poll prevents a reload from reading a half-written file (``docs/spec/reliability.md`` E08).
         """
         now = self._look()
         is_settled = now != self._known and now == self._pending

@@ -1,10 +1,10 @@
-"""Parsing strict YAML into plain values, with the line of each value.
+"""Parses strict YAML into plain values, with the line of each value.
 
-Refused: tags, merges, duplicate keys, more than a few aliases, more than one document.
+Tags, merges, duplicate keys, more than a few aliases and more than one document are refused.
 Plain scalars follow the core schema of YAML 1.2, so ``no``, ``012`` and ``12:30``
 are strings (``docs/spec/reliability.md`` F13).
-The builder reads libyaml's events instead of nodes: events distinguish written tags from resolved
-ones, and an alias bomb is refused before it is expanded.
+The builder reads libyaml's events instead of nodes. Events distinguish tags written in the file from
+tags that YAML infers, and an alias bomb is refused before expansion.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_ALIASES = 20
 MAX_VALUES = 100_000
-"""Limit for scalars, lists and mappings after alias expansion; nested aliases multiply."""
+"""The largest number of scalars, lists and mappings after alias expansion. Nested aliases multiply the number."""
 
 Path = tuple[str | int, ...]
-"""The keys that lead to a value: ``("models", "my-model", "targets", 0, "url")``."""
+"""The keys that lead to a value, such as ``("models", "my-model", "targets", 0, "url")``."""
 
-# At most 18 digits: longer digit strings are digests or ids, which are text.
+# An integer has at most 18 digits. Longer digit strings are digests or ids, which are text.
 INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 FLOAT = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)?\.[0-9]+(?:[eE][-+]?[0-9]{1,3})?|(?:0|[1-9][0-9]*)[eE][-+]?[0-9]{1,3})")
 WORDS: Mapping[str, bool | None] = {
@@ -38,7 +38,7 @@ WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
-# Message of libyaml → what to look for.
+# Phrase in libyaml's message → the mistake that the operator should look for.
 HINTS = {
     "mapping values are not allowed": 'a second ": " in one line? Put the value in quotes',
     "cannot start any token": "a tab in the indentation, or a value that begins with @, % or `? "
@@ -57,16 +57,16 @@ HINTS = {
 
 @dataclass(slots=True)
 class YamlDocument:
-    """A parsed YAML file: values, line numbers, and the list that its problems are added to."""
+    """A parsed YAML file: its values, their line numbers, and the list of its problems."""
 
     file: str
     problems: list[Problem]
-    """Problems of syntax, and those that later checks ``refuse``; a load has one list for all of its files."""
+    """Syntax errors, and the problems that later checks add. All files of one load share the same list."""
     value: Any = None
     lines: dict[Path, int] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
-        """Return the 1-based line of a key or list entry; for an absent one the line of its nearest parent."""
+        """Return the 1-based line of a key or list entry. An absent entry has the line of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 0)
@@ -89,13 +89,13 @@ class YamlDocument:
 
 
 def dotted(path: Path) -> str:
-    """Return a path in dotted form: ``models.my-model.targets[0].url``."""
+    """Return a path in dotted form, such as ``models.my-model.targets[0].url``."""
     text = "".join([f"[{key}]" if isinstance(key, int) else f".{key}" for key in path])
     return escaped(text.removeprefix("."))
 
 
 def parse_scalar(text: str) -> str | int | float | bool | None:
-    """Return the value of an unquoted scalar by the rules of YAML 1.2; anything else is text."""
+    """Return the value of an unquoted scalar: a number, boolean or null by the rules of YAML 1.2, otherwise text."""
     if text in WORDS:
         return WORDS[text]
     if INT.fullmatch(text):
@@ -106,7 +106,7 @@ def parse_scalar(text: str) -> str | int | float | bool | None:
 
 
 def parse(data: bytes, file: str, problems: list[Problem] | None = None) -> YamlDocument:
-    """Parse one YAML document. Never raises: ``problems`` gets the errors of syntax.
+    """Parse one YAML document. Syntax errors are added to ``problems`` and never raised.
 
     ``file``: the name shown in problems.
     """
@@ -127,7 +127,7 @@ def parse(data: bytes, file: str, problems: list[Problem] | None = None) -> Yaml
 
 
 def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
-    """Return line, key and message of a syntax error; libyaml's messages contain no text of the file."""
+    """Return line, key and message of a syntax error. The message of libyaml contains no text of the file."""
     if isinstance(error, yaml.MarkedYAMLError):
         what = error.problem or "cannot be read"
         line = error.problem_mark.line + 1 if error.problem_mark else 0
@@ -140,7 +140,7 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
 
 
 class _Refused(Exception):
-    """The rest of the file is not read: it exceeds a limit, or is no single document of plain values."""
+    """Raised for a file that exceeds a limit or is not a single document of plain values. Reading stops there."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -155,7 +155,7 @@ class _Builder:
         self._lines = document.lines
         self._events = events
         self._anchors: dict[str, tuple[Any, int]] = {}
-        """Anchor → its value, and the number of values in it."""
+        """Name of an anchor → the anchor's value, and the number of values inside that value."""
         self._aliases = 0
         self._values = 0
 
@@ -195,7 +195,7 @@ class _Builder:
         return value
 
     def _mapping(self, path: Path) -> dict[str, Any]:
-        """Return a mapping; its keys are always text: ``no: 1`` has the key "no"."""
+        """Return a mapping. Keys are always text, so ``no: 1`` has the key "no"."""
         found: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)

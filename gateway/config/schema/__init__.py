@@ -1,7 +1,7 @@
-"""Settings as data.
+"""The settings, described as data.
 
 ``settings``    one row for each setting
-``kinds``       the kinds of values: how each is parsed and checked
+``kinds``       how each kind of value is parsed and checked
 ``validation``  checks a parsed file against the rows
 ``names``       rules for names, and suggestions
 """

@@ -1,7 +1,7 @@
 """The kinds of backend that a target can have, one row each.
 
-A new kind is one file in ``gateway/backend/``, a row here (what configuration has to know of it) and a row in
-``gateway/backend/kinds.py`` (how it is constructed).
+A new kind needs one file in ``gateway/backend/``, a row here with its settings, and a row in
+``gateway/backend/kinds.py``, which constructs the backend.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class BackendKind:
     summary: str
     """A short description for the documentation of ``speaks``."""
     form: Literal["text", "messages"] | None
-    """The output that a template must make for it: one string, or messages; None: either."""
+    """The form of prompt that this kind of backend accepts: one string, or messages; None: either form."""
     required: tuple[str, ...]
     """Settings of a target that must be given."""
     optional: tuple[str, ...] = ()
     """Settings of a target that may be given; any other setting is refused."""
     options: tuple[str, ...] | None = None
-    """The names that the setting ``options`` may hold; None: it has no such setting."""
+    """The names allowed in the setting ``options``; None: targets of this kind have no ``options``."""
     file_setting: str = ""
-    """The setting that names the target's file or folder; problems with its content are reported there."""
+    """The setting that names the target's file or folder. A problem with the file is reported at this setting."""
     in_process: bool = False
-    """The model is computed in this process: its folder has the tokenizer and the context length."""
+    """Whether the model runs in this process. Its folder then contains the tokenizer and the context length."""
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Every setting that a target of this kind may have, beside ``speaks``."""
+        """Every setting that a target of this kind may have, except ``speaks``."""
         return (*self.required, *self.optional)
 
 
@@ -62,7 +62,7 @@ _ROWS = (
         form="messages",
         required=("model",),
         optional=("url", "key", "options"),
-        # LiteLLM itself takes any word; a wrong one would be dropped, or would fail each call.
+        # LiteLLM accepts any option name. A wrong name would be ignored, or would make each call fail.
         options=(
             "api_version", "aws_bedrock_runtime_endpoint", "aws_profile_name", "aws_region_name", "aws_role_name",
             "aws_session_name", "organization", "region_name", "safety_settings", "thinking", "vertex_location",
@@ -90,4 +90,4 @@ _ROWS = (
 )  # fmt: skip
 
 BACKEND_KINDS: Mapping[str, BackendKind] = MappingProxyType({row.name: row for row in _ROWS})
-"""Value of ``speaks`` → its row."""
+"""Value of ``speaks`` → row of that kind of backend."""

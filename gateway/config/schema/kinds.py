@@ -1,6 +1,6 @@
-"""The kinds of values that settings have, with their syntax.
+"""The kinds of values that settings have, and the syntax of each kind.
 
-A kind converts a YAML value, or raises ``ValueError`` with a phrase that names the expected form.
+Each kind converts a YAML value, or raises ``ValueError`` with a phrase that names the expected form.
 Kinds that may receive a secret (``url``, ``secret``, ``digest``) never repeat the value.
 """
 
@@ -25,7 +25,7 @@ SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 MOST_WORKERS = 64
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""The container's cgroup file: ``200000 100000`` (microseconds in each period) or ``max 100000``."""
+"""The container's CPU quota file. It contains ``200000 100000`` (microseconds in each period) or ``max 100000``."""
 
 A_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 A_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
@@ -42,12 +42,12 @@ class Kind:
     read: Callable[[Any], Any]
     """Converts a YAML value; raises ``ValueError`` with a phrase for the operator."""
     literal: bool = False
-    """True: the text of an environment variable is not parsed: ``7`` stays text."""
+    """Whether the text of an environment variable is used unparsed, so that ``7`` stays text."""
     listed: bool = False
-    """True: an environment variable separates entries by commas."""
+    """Whether an environment variable is a list of entries separated by commas."""
 
     def from_text(self, text: str) -> Any:
-        """Convert the text of an environment variable; raises ``ValueError`` like ``read``."""
+        """Convert the text of an environment variable. Raises ``ValueError`` with a phrase for the operator."""
         if self.listed:
             return self.read([part.strip() for part in text.split(",") if part.strip()])
         return self.read(text if self.literal else parse_scalar(text))
@@ -55,7 +55,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """Reference to a secret; ``where`` is ``env`` or ``file``."""
+    """A reference to a secret in an environment variable (``where`` is ``env``) or a file (``where`` is ``file``)."""
 
     where: str
     name: str
@@ -101,7 +101,7 @@ def _switch(value: Any) -> bool:
 
 
 def integer(low: int, high: int | None = None, *, auto: Callable[[], int] | None = None) -> Kind:
-    """A whole number within a range. ``auto``: returns the number that the word ``auto`` stands for."""
+    """A whole number within a range. ``auto``: a function that returns the number used for the word ``auto``."""
     span = f"whole number from {low} to {high}" if high is not None else f"whole number, at least {low}"
     span += ", or auto" if auto is not None else ""
 
@@ -116,7 +116,7 @@ def integer(low: int, high: int | None = None, *, auto: Callable[[], int] | None
 
 
 def choice(*words: str) -> Kind:
-    """One of several words."""
+    """The kind of a value that must be one of several words."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
@@ -248,7 +248,7 @@ def _digest(value: Any) -> str:
 
 
 def _moment(value: Any) -> float:
-    """Return seconds since the epoch; a date means its end in UTC, so that a key works on that day."""
+    """Return seconds since the epoch. A date means the end of that day in UTC, so that a key works on that day."""
     with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.datetime.fromisoformat(value)
         if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):

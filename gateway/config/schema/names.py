@@ -7,27 +7,27 @@ import re
 from collections.abc import Iterable
 
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-"""Templates and policies: the name is a file name and cannot leave its folder."""
+"""The names of templates and policies. Such a name is a file name and cannot lead out of the folder."""
 
 MODEL_NAME = re.compile(r"[!-~]{1,128}")
-"""Models: printable ASCII, because the name is used in headers, paths and metric labels; inner slashes are allowed."""
+"""The names of models: printable ASCII, because headers, URL paths and metric labels contain the name."""
 
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-"""Client keys; the names appear in logs."""
+"""The names of client keys, which appear in logs."""
 
 LONG = 60
-"""Longer words are cut in messages."""
+"""The largest number of characters of a word in a message. Longer words are cut."""
 
 MANY = 12
-"""Longer lists of known names are left out of messages."""
+"""The largest size of a list of known names in a message. Longer lists are left out."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean "default"?)``, or a short list of known names, or nothing."""
+    """Return a phrase such as `` (did you mean "default"?)``, a short list of known names, or an empty string."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=3)
     if close:
-        # Among equally close names, prefer the one with two letters swapped.
+        # Among equally close names, prefer a name with two letters swapped.
         meant = next((name for name in close if sorted(name) == sorted(word)), close[0])
         return f' (did you mean "{meant}"?)'
     if 0 < len(names) <= MANY:

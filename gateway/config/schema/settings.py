@@ -1,4 +1,4 @@
-"""All settings, one row each; code, ``gateway check`` and the documentation use the same row."""
+"""All settings, one row each. The code, ``gateway check`` and the documentation use the same rows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Row:
     """One setting."""
 
     file: str
-    """``gateway.yaml``, ``policies/*.yaml`` or ``keys.yaml``."""
+    """The file of the setting: ``gateway.yaml``, ``policies/*.yaml`` or ``keys.yaml``."""
     name: str
-    """Dotted; ``<name>`` is a name chosen by the user, ``[]`` an entry of a list."""
+    """The dotted path of the setting. ``<name>`` is a name chosen by the user, and ``[]`` is an entry of a list."""
     kind: Kind
     default: Any
-    """The default as written in a file; None: no value; ``REQUIRED``: the setting must be given."""
+    """The default as written in a file; None: there is no default; ``REQUIRED``: the file must give the setting."""
     description: str
-    """One sentence for the documentation."""
+    """One sentence about the setting, for the documentation."""
 
     @property
     def required(self) -> bool:
@@ -154,4 +154,4 @@ ALIASES: Final = {
     "hash": "sha256",
     "key": "sha256",
 }
-"""Names used by other tools → our names, for suggestions."""
+"""Name of a setting in other tools → name of the same setting here, for suggestions."""

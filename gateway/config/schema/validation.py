@@ -1,4 +1,4 @@
-"""Checking a parsed settings file against the rows of ``settings``."""
+"""Checks a parsed settings file against the rows of ``settings``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.config.schema.settings import ALIASES, ROWS, Row
 
 
 class Invalid:
-    """Replaces a refused value or mapping, and all that it would hold, so that later checks do not report it again."""
+    """Replaces a refused value, or a refused mapping with all its values. Later checks do not report it again."""
 
     def __bool__(self) -> bool:
         return False
@@ -29,7 +29,7 @@ ANY_NAME, ENTRY = "<name>", "[]"
 def schema_of(file: str) -> dict[str, Any]:
     """Return the rows of one kind of file as nested mappings.
 
-    The key ``<name>`` stands for any name, ``[]`` for each entry of a list.
+    The key ``<name>`` means any name, and the key ``[]`` means each entry of a list.
     """
     root: dict[str, Any] = {}
     for row in ROWS:
@@ -43,7 +43,7 @@ def schema_of(file: str) -> dict[str, Any]:
 
 
 def check(document: YamlDocument, file: str) -> Any:
-    """Check a document against the rows of ``file`` (such as ``settings.GATEWAY``), and add its problems.
+    """Check a document against the rows of ``file`` (such as ``settings.GATEWAY``), and add problems to it.
 
     Returns the values with defaults, and ``INVALID`` for refused values.
     """

@@ -1,4 +1,4 @@
-"""The file of client keys; each key is stored as its digest."""
+"""Reads the file of client keys. Each key is stored as a digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_KEY = digest(b"")
 
 
 def read_keys(files: Files, path: Path, models: Collection[str], add_problem: AddProblem) -> tuple[KeySpec, ...]:
-    """Return the keys of a file. ``models``: the names that patterns can match."""
+    """Return the client keys of a file. ``models``: the model names that the patterns of a key can match."""
     before = len(files.problems)
     document = files.document(path, add_problem)
     if document is None:

@@ -1,4 +1,4 @@
-"""The ``models`` section: each model with its template, policy and targets."""
+"""Reads the ``models`` section: each model with its template, policy and targets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORM_WORDS = {"text": "one string", "messages": "messages"}
 
 
 def read_models(document: YamlDocument, values: Any, library: Library, env: Mapping[str, str]) -> dict[str, ModelSpec]:
-    """Return the valid models; problems are added to the document. ``values``: the checked section, or ``INVALID``."""
+    """Return the valid models, and add problems to the document. ``values``: the checked section, or ``INVALID``."""
     if values == {}:
         message = "names no model: give at least one, with its template and targets (docs/configuration.md)"
         document.refuse(("models",), message)
@@ -31,7 +31,7 @@ def read_models(document: YamlDocument, values: Any, library: Library, env: Mapp
 def _model(
     document: YamlDocument, name: str, values: Any, library: Library, env: Mapping[str, str]
 ) -> ModelSpec | None:
-    """Return a model, or None after a problem with its template or policy."""
+    """Return a model, or None if there is a problem with the model's template or policy."""
     files, path = library.files, ("models", name)
     # The name is used in headers, paths (``/{model}/v1/…``) and metric labels.
     if not MODEL_NAME.fullmatch(name):
@@ -78,7 +78,7 @@ def _model(
 def _check_forms(
     document: YamlDocument, path: KeyPath, entries: list[TargetEntry], template: TemplateSpec | None
 ) -> None:
-    """Check that template and targets of a model use the same form: one string, or messages."""
+    """Check that a model's template and targets use the same form of prompt: one string, or messages."""
     known = [entry for entry in entries if entry.form is not None]
     if not known:
         return

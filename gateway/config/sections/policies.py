@@ -1,4 +1,4 @@
-"""Policy files."""
+"""Reads policy files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEVER_ALLOWED = dict.fromkeys(FORBIDDEN, "no policy can allow it")
 
 
 def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) -> PolicySpec | None:
-    """Return the policy of a file; None if it has problems."""
+    """Return the policy of a file, or None if the file has problems."""
     before = len(files.problems)
     document = files.document(path, add_problem)
     if document is None:

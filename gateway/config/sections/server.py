@@ -1,4 +1,4 @@
-"""The ``server`` section, its environment variables, and the guard against open listeners."""
+"""Reads the ``server`` section and its environment variables, and refuses open listeners without keys."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ VARIABLES = {
     for row in ROWS
     if row.file == GATEWAY and row.name.startswith("server.")
 }
-"""Name of a variable → its setting."""
+"""Name of an environment variable → row of the setting that the variable overrides."""
 
 
 def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, has_keys: bool) -> ServerSpec | None:
-    """Return the section; None, and problems, if a setting is refused. ``values``: the checked section, or ``INVALID``.
+    """Return the section, or add problems and return None. ``values``: the checked section, or ``INVALID``.
 
     ``GATEWAY_SERVER__PORT`` and similar variables take precedence over the file. Names with a single underscore are
-    ignored: container platforms create them. A non-loopback listener without keys is refused
+    ignored, because container platforms create them. A non-loopback listener without keys is refused
     (``docs/spec/reliability.md`` F04).
     """
     settings = {row.name.removeprefix("server."): row.default_value for row in VARIABLES.values()} | (values or {})
@@ -46,7 +46,7 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
             document.problems.append(Problem(ENVIRONMENT, 0, variable, f"unknown variable{hint}"))
 
     def add_problem(setting: str, message: str) -> None:
-        """Add a problem with a setting, at the origin of its value."""
+        """Add a problem with a setting, at the environment variable or the line that gives the value."""
         variable = SERVER + setting.upper()
         if variable in env:
             document.problems.append(Problem(ENVIRONMENT, 0, variable, message))
@@ -67,7 +67,7 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
 
 
 def url_host(host: str) -> str:
-    """Return an address as in URLs and Host headers: IPv6 in brackets."""
+    """Return an address as written in URLs and Host headers, with IPv6 addresses in brackets."""
     bare = host.strip("[]")
     return f"[{bare}]" if ":" in bare else bare
 

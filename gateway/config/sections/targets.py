@@ -1,4 +1,4 @@
-"""One entry of ``targets``: checked against the settings of its kind, with its secret and its files."""
+"""Checks one entry of ``targets`` against the settings of its kind, and finds its secret and files."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ NOT_OPTIONS = {
     **dict.fromkeys(("api_base", "base_url", "url"), "url"),
     "model": "model",
 }
-"""Options that have their own setting."""
+"""Name that is refused under ``options`` → the setting to use instead."""
 
 SETTINGS = tuple(dict.fromkeys(name for kind in BACKEND_KINDS.values() for name in kind.settings))
-"""Every setting that some kinds have and others do not."""
+"""Every setting that depends on the kind of target."""
 
 DESCRIPTIONS = {
     row.name.rpartition(".")[2]: row.description for row in ROWS if row.name.startswith("models.<name>.targets[]")
@@ -53,14 +53,14 @@ class TargetEntry:
         self.speaks = str(values["speaks"] or "")
         """The kind of target; empty if missing or unknown."""
         self.form = BACKEND_KINDS[self.speaks].form if self.speaks else None
-        """``text``, ``messages``, or None if it takes either or is unknown."""
+        """The form of prompt: ``text`` or ``messages``; None if the kind accepts either or is unknown."""
 
     def add_problem(self, setting: str, message: str) -> None:
         """Add a problem with one setting of this entry."""
         self._document.refuse((*self._path, setting), message)
 
     def check(self) -> None:
-        """Check the settings in combination."""
+        """Check combinations of settings."""
         if not self.speaks:
             return
         kind = BACKEND_KINDS[self.speaks]
@@ -84,7 +84,7 @@ class TargetEntry:
                 )
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
-        """Return the entry as a value, with its secret and existing files; None after a problem."""
+        """Return the entry as a ``TargetSpec`` with its secret and existing files, or None after a problem."""
         values = self._values
         setting = "path" if values["path"] else "script"
         path = existing(self._files, self._document, (*self._path, setting), values[setting])
@@ -108,7 +108,7 @@ class TargetEntry:
 
 
 def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -> Path | None:
-    """Return an absolute path; add a problem if it does not exist."""
+    """Return a setting's path as an absolute path. Add a problem if no file or folder exists there."""
     if not value:
         return None
     path = files.home / str(value)
@@ -120,7 +120,7 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
 def _secret(
     reference: SecretReference, files: Files, env: Mapping[str, str], add_problem: AddProblem
 ) -> SecretStr | None:
-    """Return a secret; a failure becomes a problem that names the place, never the value."""
+    """Return a secret. On failure, add a problem that names where the secret should be, but never its value."""
     if reference.where == "env":
         text, source = env.get(reference.name), f"the variable {reference.name}"
         if text is None:
@@ -140,7 +140,7 @@ def _secret(
 
 
 def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:
-    """Return the problem of an engine, script or tokenizer with the place in ``gateway.yaml`` that names it."""
+    """Return a problem with an engine, script or tokenizer, moved to the setting in ``gateway.yaml`` that names it."""
     target = model.targets[position]
     if problem.key == "tokenizer":
         where = dotted(("models", model.name, "tokenizer"))

@@ -1,4 +1,4 @@
-"""Template files: reading, checking and running their examples."""
+"""Reads and checks template files, and runs their examples."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gateway.template.spec import TemplateSpec
 from gateway.template.validation.template import SpecError, parse_spec
 
 CHAT = TemplateSpec(name="chat", kind="chat", description="Messages as they are.", digest=digest(b"kind: chat\n")[:12])
-"""The only template without a file."""
+"""The template that sends messages unchanged. It is the only template without a file."""
 
 
 def read_template(
     files: Files, path: Path, name: str, add_problem: AddProblem, *, generates: bool = True
 ) -> TemplateSpec | None:
-    """Return the template of a file after running its examples; None if it has problems.
+    """Return the template of a file after running its examples, or None if the file has problems.
 
-    ``generates``: False for templates that are only compared; then no role needs ``generate`` and examples are not run.
+    ``generates``: False if the template is only compared. Then no role needs ``generate``, and examples may be skipped.
     """
     before = len(files.problems)
     document = files.document(path, add_problem)
