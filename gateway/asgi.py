@@ -1,4 +1,4 @@
-"""The ASGI application of the configuration that ``GATEWAY_CONFIG`` names: ``uvicorn gateway.asgi:app``."""
+"""The ASGI application for ``uvicorn gateway.asgi:app``. ``GATEWAY_CONFIG`` is the path of the configuration file."""
 
 import os
 

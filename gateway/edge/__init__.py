@@ -1,17 +1,17 @@
-"""The HTTP surface: which path does what, in which form it answers.
+"""The HTTP interface: the paths, and what the gateway answers on each path.
 
-app             the table of paths, and the errors of a request that no handler takes
-asgi            the same as a Starlette application
+app             the table of paths, and the errors of requests that have no handler
+asgi            the HTTP interface as a Starlette application
 authorize       client keys, and the models that a key allows
 cancellation    ends the task of a request, and records why
-endpoints/      the endpoints that take a call for a model
+endpoints/      the endpoints that run or render a call
 error_response  error responses in OpenAI's form
 health          /health
-host_header     protection against DNS rebinding
+host_header     the check of the Host header, against DNS rebinding
 http1/          our own HTTP/1.1 server
 http_request    one HTTP request as the handlers see it
 metrics         /metrics
 models          /v1/models
 provenance      the x-gateway headers
-state           what the handlers read: configuration, metrics, draining
+state           the state that all handlers share: configuration, metrics, draining
 """

@@ -1,4 +1,4 @@
-"""The table of paths, and the errors of requests that no handler takes."""
+"""The table of paths, and the errors of requests that have no handler."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LOG = logging.getLogger("gateway.edge")
 
 Handler = Callable[[HttpRequest], Awaitable[None]]
 Routes = Mapping[str, tuple[str, Handler]]
-"""Path → (method, handler); a GET path answers HEAD as well. ``MODEL_PATH`` stands for every path below it."""
+"""Path → (method, handler). A GET route also answers HEAD. ``MODEL_PATH`` is a prefix of many paths."""
 
 
 class App:
-    """Answers each request by the handler of its path. Our own server and the ASGI adapter call it."""
+    """Calls the handler for the path of each request. Our own HTTP server and the ASGI adapter call the ``App``."""
 
     def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
-        """``admin``: the second listener, which serves metrics and health only."""
+        """``admin``: True for the second listener, which serves only metrics and health."""
         server = state.stack.snapshot.server
         self._host_guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
         admin_routes = {**Health(state).routes, **MetricsEndpoint(state, keyed=False).routes}
@@ -54,7 +54,7 @@ class App:
             pass
         except GatewayError as error:
             _report(request, error)
-        except Exception:  # a bug: the log gets the traceback, the client status 500
+        except Exception:  # a bug: log the traceback, and answer with status 500
             LOG.exception("%s failed inside the gateway", request.request_id)
             _report(request, GatewayError("internal error of the gateway; its log has the details"))
         finally:
@@ -62,9 +62,9 @@ class App:
                 request.abort()
 
     def _find(self, request: HttpRequest) -> tuple[str, Handler]:
-        """The route of a path below ``MODEL_PATH``, or below a model (``/{model}/v1/…``).
+        """The route of a path that starts with ``MODEL_PATH`` or with the name of a model (``/{model}/v1/…``).
 
-        The handlers check that the model exists, after the client's key.
+        The handlers check first the client's key, then whether the model exists.
         """
         row = self._route(request.path)
         if row is not None:
@@ -94,6 +94,6 @@ def _public_routes(state: GatewayState) -> Routes:
 
 
 def _report(request: HttpRequest, error: GatewayError) -> None:
-    """Send an error as the whole answer; an answer that has begun is cut off instead."""
+    """Send the error response. If an answer has begun, send nothing: ``App`` then closes the connection."""
     if not request.status:
         send_error(request, error)

@@ -1,6 +1,6 @@
-"""The HTTP surface as a Starlette application, for any ASGI server.
+"""The HTTP interface as a Starlette application, for any ASGI server.
 
-Slower than our own server: a second task per request waits for the client to disconnect.
+An ASGI server is slower than our own, because each request needs a second task that waits for a disconnect.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from gateway.edge.http_request import BODY_SECONDS, HttpRequest, body_timeout, b
 
 
 def starlette_app(adapter: AsgiAdapter, lifespan: Lifespan[Starlette] | None = None) -> Starlette:
-    """A Starlette application of all paths; the last route takes ``/{model}/v1/…`` and unknown paths."""
+    """A Starlette application with a route for each path. The last route serves ``/{model}/v1/…`` and unknown paths."""
     routes = [Route(path, adapter, name=path) for path in adapter.app.routes]
     return Starlette(routes=[*routes, Route("/{path:path}", adapter, name="gateway")], lifespan=lifespan)
 
 
 class AsgiAdapter:
-    """Makes an ``HttpRequest`` of each ASGI request and has ``app`` answer it."""
+    """Turns each ASGI request into an ``HttpRequest``, which ``app`` answers."""
 
     def __init__(self, app: App) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI 3, HTTP only."""
+        """The ASGI 3 entry point, for HTTP requests only."""
         request = AsgiRequest(scope, receive, send)
         try:
             await self.app(request)
@@ -39,7 +39,7 @@ class AsgiAdapter:
 
 
 class AsgiRequest(HttpRequest):
-    """One request; what a handler sends without waiting is sent when it is done, or with the next part of a stream."""
+    """One ASGI request. ``reply``, ``start`` and ``end`` only queue messages; ``write`` and ``finish`` send them."""
 
     __slots__ = ("_disconnect", "_queued", "_receive", "_send")
 
@@ -80,7 +80,7 @@ class AsgiRequest(HttpRequest):
         self._queued.append({"type": "http.response.start", "status": status, "headers": rows})
 
     async def write(self, frames: bytes, seconds: float) -> None:
-        """See ``HttpRequest``; ASGI does not report whether a slow client reads anything at all."""
+        """See ``HttpRequest``. ASGI does not report progress: a client stalls if a part is not sent in time."""
         self._queued.append({"type": "http.response.body", "body": frames, "more_body": True})
         try:
             async with asyncio.timeout(seconds):
@@ -95,11 +95,11 @@ class AsgiRequest(HttpRequest):
             self.complete = True
 
     def abort(self) -> None:
-        """See ``HttpRequest``: an ASGI server closes the connection of an answer that is not completed."""
+        """See ``HttpRequest``. The ASGI server closes the connection of an incomplete answer when the app returns."""
         self._queued.clear()
 
     async def finish(self) -> None:
-        """The handler is done: send what is queued."""
+        """Send the queued messages, after the handler has returned."""
         task, self._disconnect = self._disconnect, None  # the task refers to this request: break the cycle
         if task is not None:
             task.cancel()
@@ -107,7 +107,7 @@ class AsgiRequest(HttpRequest):
 
     async def _send_queued(self) -> None:
         while self._queued:
-            await self._send(self._queued[0])  # a server cancelled here, while it waits for the client, sent nothing
+            await self._send(self._queued[0])  # deleted only after this: a cancelled ``send`` has sent nothing
             del self._queued[0]
 
     async def _read(self, limit: int) -> bytes:
@@ -132,7 +132,7 @@ class AsgiRequest(HttpRequest):
 
 
 def _path(scope: Scope) -> str:
-    """The path below the mount point, percent-encoded as the client sent it where the server reports that."""
+    """The path without the mount point, percent-encoded as the client sent it if the ASGI server reports that."""
     root: str = scope.get("root_path", "")
     raw: bytes | None = scope.get("raw_path")
     if raw is not None:

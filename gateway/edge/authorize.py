@@ -11,9 +11,9 @@ from gateway.wire.error_object import quoted
 
 
 def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
-    """The client's key; None where no keys are configured.
+    """The client's key; None if no keys are configured.
 
-    Raises ``InvalidApiKey``, and ``ModelNotFound`` where the path names a model that the key does not open.
+    Raises ``InvalidApiKey``, and ``ModelNotFound`` if the path names a model that is unknown or not allowed by the key.
     """
     key = stack.keyring.admit(request.header("authorization")) if stack.keyring.needed else None
     if request.model is not None:
@@ -22,7 +22,7 @@ def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
 
 
 def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
-    """The route of a model; the same ``ModelNotFound`` whether it does not exist or the key does not open it."""
+    """The route of a model. Raises the same ``ModelNotFound`` for unknown models as for models that the key forbids."""
     route = stack.routes.get(name)
     if route is None or not stack.keyring.allows(key, name):
         raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")

@@ -1,7 +1,7 @@
 """Ends the task that answers a request, and records why.
 
-One task answers one request. ``cancel`` stores a reason and cancels the task; where the cancellation leaves the
-handler, ``reraise`` raises that reason. A cancellation without a stored reason comes from elsewhere and passes on.
+One task answers one request. ``cancel`` stores a reason and cancels the task. The handler then calls ``reraise``, which
+raises the stored reason. Without a stored reason the cancellation came from elsewhere, and the handler raises it again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ class ClientGone(Exception):
 
     outcome = "client_gone"
     phase = ""
-    """The label ``phase`` of the metric; empty where it follows from how far the call was."""
+    """The label ``phase`` of the metric. Empty: the handler chooses the label by whether the answer had begun."""
 
 
 class ClientStalled(ClientGone):
-    """The client read nothing of its stream for the time the policy allows; its connection is closed."""
+    """The client read nothing of the stream for longer than the policy allows, so the connection is closed."""
 
     outcome = "client_stalled"
     phase = "stalled"
@@ -31,31 +31,31 @@ class Cancellation:
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
-        """The task that answers; None before it is started."""
+        """The task that answers the request; None before the task is started."""
         self._reason: Exception | None = None
         self._committed = False
 
     def cancel(self, reason: Exception) -> None:
-        """Cancel the task because of ``reason``; only the first reason counts, and none after ``commit``."""
+        """Cancel the task because of ``reason``. Does nothing after an earlier ``cancel``, ``commit`` or ``shield``."""
         if self._committed or self._reason is not None or self.task is None:
             return
         self._reason = reason
         self.task.cancel()
 
     def commit(self) -> None:
-        """The answer is complete and its last byte is about to be sent: a disconnect is its normal end from now on.
+        """Call when an answer is complete, before its last bytes are sent: a later disconnect counts as a normal end.
 
-        Raises the reason of an earlier ``cancel``, also where its cancellation was lost or has not arrived yet.
+        Raises the reason of an earlier ``cancel``, even if the task has not received the cancellation.
         """
         self._committed = True
         if self._reason is not None:
             self.reraise()
 
     def shield(self) -> None:
-        """The call has failed and its error is being sent: ignore every later ``cancel``."""
+        """Ignore every later ``cancel``. Called when a call has failed and the error is about to be sent."""
         self._committed = True
 
     def reraise(self) -> None:
-        """Call where a cancellation was caught. Raises its reason; returns if others cancelled the task as well."""
+        """Call after a cancellation was caught. Raises the stored reason, unless others also cancelled the task."""
         if self._reason is not None and self.task is not None and not self.task.uncancel():
             raise self._reason from None

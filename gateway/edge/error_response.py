@@ -1,4 +1,7 @@
-"""Error responses in OpenAI's form, with the headers by which clients decide about a retry."""
+"""Error responses in OpenAI's format, with the headers by which clients decide whether to retry.
+
+The status and the code of each error are attributes of the error classes in ``core/errors.py``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from gateway.edge.http_request import JSON, HttpRequest
 from gateway.wire.error_object import error_object
 
 CLOSING = frozenset({"body_too_large", "request_timeout", "bad_host"})
-"""Codes of errors after which the rest of the request is not read: the connection is closed."""
+"""Codes of errors after which the connection is closed, because the rest of the request is not read."""
 
 NO_RETRY = b"x-should-retry: false\r\n"
 
@@ -32,7 +35,7 @@ def error_headers(error: GatewayError) -> bytes:
     """``retry-after`` and ``x-should-retry``, which SDKs read (``docs/spec/wire.md`` 4)."""
     rows = b""
     if error.status in (429, 503):
-        # Our own waits vary, so that clients refused together do not come back together.
+        # Without a given ``retry_after`` the wait is random, so that clients refused together do not retry together.
         seconds = error.retry_after if error.retry_after is not None else random.randint(1, 3)
         rows = b"retry-after: %d\r\n" % min(max(round(seconds), 1), 3600)
     if error.status >= 500 and (not error.retryable or error.retried):

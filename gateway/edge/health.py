@@ -6,7 +6,7 @@ from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 
 PATHS = frozenset({"/health", "/health/live", "/health/ready"})
-"""Answered for every Host header: probes use addresses, and the answer holds nothing but the state."""
+"""These paths accept every Host header, because probes use IP addresses and the answer contains only the state."""
 
 
 class Health:
@@ -21,7 +21,7 @@ class Health:
         }
 
     async def live(self, request: HttpRequest) -> None:
-        """``GET /health`` and ``/health/live``: the process answers."""
+        """``GET /health`` and ``/health/live``: always 200."""
         request.reply_json(200, {"status": "ok"})
 
     async def ready(self, request: HttpRequest) -> None:

@@ -12,23 +12,23 @@ from gateway.edge.http_request import HttpRequest
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 MAX_ACCEPTED = 256
-"""Spellings of accepted hosts (ports, letters) that are remembered."""
+"""The most accepted Host headers that are remembered; a host has many spellings (port, letter case)."""
 
 
 class HostGuard:
-    """The accepted hosts: loopback names on a loopback listener, and the configured ones."""
+    """Accepts the configured hosts, and on a loopback listener also the loopback names."""
 
     def __init__(self, server: ServerSpec) -> None:
         configured = {host.lower() for host in server.allowed_hosts}
         self._any = "*" in configured
         self._hosts = configured | ({*LOOPBACK, url_host(server.host).lower()} if is_loopback(server.host) else set())
         self.accepted: set[bytes | None] = set()
-        """Host headers as they were sent, accepted before; they need no further ``check``."""
+        """Host headers, as sent, that ``check`` has accepted before. ``App`` does not check these again."""
 
     def check(self, request: HttpRequest) -> None:
         """Raise ``BadHost`` unless exactly one Host header names an accepted host."""
         host = request.headers.get(b"host")
-        # A comma: two Host headers, joined.
+        # A comma means that the request had two Host headers.
         if host is None or b"," in host or not (self._any or _host_name(host.decode("latin-1")) in self._hosts):
             raise BadHost("the Host header names a host this gateway does not answer for (server.allowed_hosts)")
         if len(self.accepted) < MAX_ACCEPTED:
@@ -40,6 +40,6 @@ _HOST = re.compile(r"(\[[^\[\]@/]*\]|[^\[\]@/:]+)(?::[0-9]*)?")
 
 
 def _host_name(host: str) -> str | None:
-    """The host without its port, an IPv6 address with its brackets; None: not a valid Host header."""
+    """The host without the port; an IPv6 address keeps the brackets. None: the Host header is not valid."""
     found = _HOST.fullmatch(host)
     return found[1].lower() if found else None

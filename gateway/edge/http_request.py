@@ -1,8 +1,8 @@
 """One HTTP request as the handlers see it.
 
-Our own server (``http1/request.py``) and the ASGI adapter (``asgi.py``) implement it. An answer is whole (``reply``) or
-a stream (``start``, ``write``, ``end``). Header blocks are bytes: ``name: value`` and CRLF for each field. The
-implementations add what every answer has: ``date``, ``x-request-id``, lengths, ``connection``.
+Our own server (``http1/request.py``) and the ASGI adapter (``asgi.py``) implement ``HttpRequest``. A handler sends a
+whole answer (``reply``) or a stream (``start``, ``write``, ``end``). The headers of an answer are bytes, with
+``name: value`` and CRLF for each field. The server adds ``date``, ``x-request-id``, lengths and ``connection``.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ class HttpRequest(Cancellation, ABC):
         super().__init__()
         self.method = method
         self.path = path
-        """As sent, not percent-decoded: ``%2f`` is no slash, so path rules of a proxy in front cannot be evaded."""
+        """Not percent-decoded: ``%2f`` does not count as a slash, so clients cannot evade the path rules of a proxy."""
         self.headers = headers
-        """By lower-case name; the values of a repeated field are joined by commas (RFC 9110, 5.3)."""
+        """Lower-case name → value. The values of a repeated field are joined by commas (RFC 9110, 5.3)."""
         sent = headers.get(b"x-request-id")
-        # Ids have to differ, not to be secret: random bits of the kernel would cost more than the rest of the head.
+        # Ids must be unique, not secret. Random bits from the kernel would cost more than the rest of the head.
         self.request_id = (
             sent.decode("ascii") if sent is not None and _PLAIN_ID.match(sent) else f"req_{getrandbits(128):032x}"
         )
-        """The client's own id if it is a plain one, else a new one."""
+        """The client's ``x-request-id`` if it is short and plain (``_PLAIN_ID``), else a new id."""
         self.received = time.monotonic()
         """Monotonic seconds at which the head had arrived."""
         self.model: str | None = None
         """The model named by the path (``/{model}/v1/…``); None: the body names it."""
         self.route_context: tuple[Route, Prepared] | None = None
-        """Set once the call is prepared; the headers of any answer are made from it."""
+        """The data for the ``x-gateway-*`` headers; None before the call is prepared."""
         self.open_stream: tuple[ResponseStream, ResponseWriter] | None = None
-        """The stream under way; if it fails, the text that it still holds is sent before the error."""
+        """The stream that is being sent. If the stream fails, its unsent text is sent before the error."""
         self.status = 0
         """The status of the answer; 0: nothing has been sent."""
         self.buffered_body: bytes | None = None
-        """The whole body, if it arrived in one piece before a handler read it; else ``body`` returns it."""
+        """The whole body, if the body arrived in one piece before a handler asked for it. None: call ``body``."""
         self.complete = False
-        """The answer is complete."""
+        """True: the answer is complete."""
         self.closing = False
-        """Close the connection after the answer."""
+        """True: the connection is closed after the answer."""
 
     def header(self, name: str) -> str | None:
-        """A header field, by its lower-case name."""
+        """The value of a header field; ``name`` is in lower case."""
         value = self.headers.get(name.encode("ascii"))
         return None if value is None else value.decode("latin-1")
 
@@ -86,7 +86,7 @@ class HttpRequest(Cancellation, ABC):
 
     @abstractmethod
     def start(self, status: int, headers: bytes) -> None:
-        """Start a stream; its head is sent together with the first part."""
+        """Start a stream. The head is sent together with the first part of the stream."""
 
     @abstractmethod
     async def write(self, frames: bytes, seconds: float) -> None:

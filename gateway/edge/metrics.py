@@ -14,7 +14,7 @@ class MetricsEndpoint:
     """The handler of ``/metrics``."""
 
     def __init__(self, state: GatewayState, *, keyed: bool) -> None:
-        """``keyed``: a client key is required, where keys are configured."""
+        """``keyed``: clients must send a key, if keys are configured."""
         self._state = state
         self._keyed = keyed
         self.routes = {"/metrics": ("GET", self.metrics)}

@@ -11,7 +11,7 @@ from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 
 MODEL_PATH = "/v1/models/"
-"""The path of one model, up to its name; the name may hold slashes."""
+"""The path of one model without the model's name. The name may contain slashes."""
 
 
 class Models:

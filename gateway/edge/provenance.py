@@ -10,18 +10,18 @@ from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 
 MAX_HEADER = 1024
-"""Characters of a header value that is made of names and notices."""
+"""The most characters of a header value that is made from names or notices."""
 CALL_HEADERS = (
     b"%b%b\r\nx-gateway-target: %b\r\nx-gateway-attempts: %d\r\nx-gateway-overhead-ms: %.3f\r\n"
     b"openai-processing-ms: %d\r\n"
 )
-"""The headers of a call that was given to a backend, or could have been."""
+"""The headers of a call to a backend. An answer of ``/v1/render`` contains no target, attempts or times."""
 
 
 def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> bytes:
     """The ``x-gateway-*`` headers (``docs/http.md``)."""
     spec, template, prompt = route.spec, route.template.spec, prepared.prompt
-    if prompt is not None and prepared.exchange.prompts:  # one text: as ``prompt_sha256``, without its branches
+    if prompt is not None and prepared.exchange.prompts:  # one string: the hash of ``prompt_sha256``, computed faster
         digest, hashed = template.digest, sha256(prompt.text.encode("utf-8", "surrogatepass")).hexdigest()
     else:
         digest, hashed = template.digest if prompt is not None else "", prepared.prompt_sha256
@@ -43,7 +43,7 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
 
 @lru_cache(maxsize=1024)
 def _route_headers(model: str, template: str, digest: str, policy: str) -> bytes:
-    """The rows that are the same for every call of a route, up to the prompt's hash; no ``digest``: no template."""
+    """The headers that all calls of a route share, and the name of the hash header. Empty ``digest``: no template."""
     rows = {
         "x-gateway-model": model,
         "x-gateway-template": f"{template}@sha256:{digest}" if digest else "none",
@@ -55,7 +55,7 @@ def _route_headers(model: str, template: str, digest: str, policy: str) -> bytes
 
 @lru_cache(maxsize=1024)
 def _target_value(target: str) -> bytes:
-    """The label of a target as a header value; there are few."""
+    """The label of a target as a header value; cached, because there are few targets."""
     return header_value(target).encode("ascii")
 
 

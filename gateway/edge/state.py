@@ -1,4 +1,4 @@
-"""What the handlers read of the running process."""
+"""The state of the running process that all handlers share."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gateway.telemetry.metrics import Metrics
 
 @dataclass(eq=False, slots=True)
 class GatewayState:
-    """State shared by all handlers of a process; ``server/`` changes it.
+    """The state that all handlers of a process share. ``server/`` sets ``stack`` and ``draining``.
 
-    A reload replaces ``stack``; a call keeps the stack it began with.
+    A reload replaces ``stack``; a running call keeps the stack with which the call began.
     """
 
     stack: Stack
     metrics: Metrics
     exposition: Callable[[], Awaitable[bytes]]
-    """Returns the body of ``/metrics``, of all workers together."""
+    """Returns the body of ``/metrics`` for all workers together."""
     started_at: int
     """Seconds since the epoch; the same in all workers."""
     draining: bool = False
     """True: new calls are refused, because the process is about to end."""
     running: int = 0
-    """Calls under way in this process."""
+    """The number of running calls in this process."""

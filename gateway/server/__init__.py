@@ -1,16 +1,16 @@
-"""The serving process, alone or with several workers.
+"""The serving processes: a single process, or a supervisor with several workers.
 
 application          the gateway as a Starlette application, for other ASGI servers
 greeting             the lines printed when the gateway is ready
-lifecycle            one process that serves: sockets, an HTTP server, draining
+lifecycle            runs one serving process, from binding sockets to draining
 memory               settings of the garbage collector and of malloc
-metrics_aggregation  /metrics of several workers
-reload               reads the configuration's files, and again when they change
+metrics_aggregation  adds up the metrics of several workers
+reload               reads the configuration files, and reloads them when they change
 rpc                  requests and responses between supervisor and workers
 runtime              the configuration that one process serves
 signals              SIGTERM, SIGINT and SIGHUP
-sockets              binding, for one process or several
+sockets              binds sockets, for one process or several workers
 supervisor           starts, reloads and replaces workers
-worker               one of several workers
-worker_handle        one worker as the supervisor sees it
+worker               the process of one worker
+worker_handle        the supervisor's object for one worker
 """

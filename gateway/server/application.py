@@ -17,10 +17,10 @@ from gateway.server.runtime import Runtime
 def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Starlette:
     """A Starlette application that serves the configuration file ``config`` with all endpoints.
 
-    The configuration is loaded here, so the application also answers where no lifespan runs (Starlette runs none for
-    mounted applications). The lifespan reloads changed files, and closes connections at the end. ``env`` holds the
-    environment variables that override settings; None: those of the process. Settings under ``server`` that belong to
-    a listener (``host``, ``port``, ``workers``, ``admin``, ``drain``) are the business of the ASGI server; ``host`` and
+    The configuration is loaded here and not in the lifespan, because Starlette runs no lifespan for mounted
+    applications. The lifespan reloads changed files, and closes connections at the end. ``env`` contains the
+    environment variables that override settings; None: the variables of the process. The ASGI server replaces the
+    settings of a listener under ``server`` (``host``, ``port``, ``workers``, ``admin``, ``drain``). But ``host`` and
     ``allowed_hosts`` still decide which Host headers are accepted.
 
     Raises ``ConfigError`` with every problem of the configuration.

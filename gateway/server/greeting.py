@@ -10,11 +10,11 @@ from gateway.config.snapshot import Snapshot
 from gateway.server.sockets import split
 
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Address of all interfaces → the address that reaches it from this machine."""
+"""Address of all interfaces → the loopback address by which this machine reaches the gateway."""
 
 
 def greeting(snapshot: Snapshot, port: int) -> str:
-    """The greeting, and a note if the admin listener is reachable from other machines; ``port``: the one bound."""
+    """The greeting for the bound ``port``, with a note if other machines can reach the admin listener."""
     host = url_host(WILDCARDS.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
     url = f"http://{host}:{port}/v1"

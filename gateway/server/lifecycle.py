@@ -1,4 +1,4 @@
-"""One process that serves: sockets, an HTTP server, draining."""
+"""Runs one serving process, from binding sockets to draining."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Listeners:
     """The sockets of one process."""
 
     main: socket.socket
-    """Bound; it need not listen yet."""
+    """A bound socket, which need not listen yet."""
     admin: socket.socket | None
     ready: Callable[[], Awaitable[None]]
     """Awaited when everything is built, before the first connection is accepted."""
 
 
 def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, listeners: Listeners | None = None) -> int:
-    """Serve until a signal; returns the exit code. Without ``listeners`` binds sockets (raises ``PortBusy``)."""
+    """Serve until a signal, and return the exit code. Without ``listeners``, bind sockets (raises ``PortBusy``)."""
     log_to_stderr(log_level, partial(runtime.metrics.count, "gateway_log_lines_dropped_total"))
     if listeners is None:
         listeners = _bind(snapshot)
@@ -52,7 +52,7 @@ def _bind(snapshot: Snapshot) -> Listeners:
 
     async def ready() -> None:
         for bound in filter(None, (main, admin)):
-            bound.listen(BACKLOG)  # before the greeting: its reader may connect at once
+            bound.listen(BACKLOG)  # before the greeting, whose reader may connect at once
         print(greeting(snapshot, main.getsockname()[1]), file=sys.stderr, flush=True)
 
     return Listeners(main, admin, ready)
@@ -73,7 +73,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         await shutdown.drain_requested.wait()
         runtime.state.draining = True
         code = await _end(main, snapshot.server.drain, shutdown.abort_requested)
-        if admin is not None:  # last, so that readiness is reported while the main listener drains
+        if admin is not None:  # closed last, to report readiness while the main listener drains
             await admin.abort()
     finally:
         await runtime.stop()
@@ -81,9 +81,9 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
 
 
 async def _end(main: HttpServer, drain: float, abort: asyncio.Event) -> int:
-    """Let running calls end; those still running after ``drain`` seconds are ended with an error.
+    """Drain: let running calls end. Calls that still run after ``drain`` seconds are ended with an error.
 
-    ``abort`` ends them at once, without one. Returns the exit code.
+    ``abort`` ends all calls at once, without an error. Returns the exit code.
     """
     main.drain()
     closed, aborted = asyncio.create_task(main.wait_closed(drain)), asyncio.create_task(abort.wait())

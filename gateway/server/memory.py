@@ -1,4 +1,4 @@
-"""Settings of the garbage collector and of malloc, made once everything is built and before the first call."""
+"""Configures the garbage collector and malloc, after the gateway is built and before the first call."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 256 * 1024 * 1024
 """Bytes of freed memory that the process keeps."""
 LARGEST = 32 * 1024 * 1024
-"""Bytes of the largest block that is kept; glibc takes no larger value."""
+"""Bytes of the largest freed block that is kept; glibc accepts no larger value."""
 MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
-"""Environment variables by which an operator chooses other thresholds or another allocator; they win."""
+"""Environment variables by which an operator chooses thresholds or an allocator; if set, malloc is not changed."""
 
 
 def tune_memory() -> None:
-    """Exempt what is built from garbage collection, and keep freed memory for the next prompts."""
+    """Exempt all existing objects from garbage collection, and keep freed memory for the next prompts."""
     # Modules, configuration and engines live as long as the process. Otherwise every full collection walks all of
     # them and delays every call (p99 40 ms → 12 ms).
     gc.collect()
     gc.freeze()
     if any(name in os.environ for name in MALLOC_VARIABLES):
         return
-    # A prompt of a megabyte takes half a dozen blocks of a megabyte, for a millisecond. By default glibc returns each
-    # to the kernel, which then clears every page of the next one: a quarter of the cost of a large prompt. Other C
-    # libraries have no ``mallopt``; there nothing is changed.
+    # A prompt of a megabyte needs about six blocks of a megabyte for a millisecond. By default glibc returns each block
+    # to the kernel, which then clears every page of the next block. That is a quarter of the cost of a large prompt.
+    # Other C libraries have no ``mallopt``, so nothing is changed for them.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGEST)

@@ -1,4 +1,4 @@
-"""``/metrics`` of several workers: the sum of what they, the supervisor and the ended processes have counted."""
+"""``/metrics`` with several workers: adds up the metrics of the supervisor, the workers and the ended processes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gateway.telemetry.merge import MetricsSnapshot, merge, without_gauges
 from gateway.telemetry.metrics import Metrics
 
 GATHER_SECONDS = 0.25
-"""Seconds to wait for a worker's metrics; then its last known ones are used."""
+"""Seconds to wait for a worker's metrics; after that the last known metrics of the worker are used."""
 POLL_SECONDS = 1.0
-"""Seconds between two polls: what a killed worker had counted since the last one is lost."""
+"""Seconds between two polls. What a killed worker counted after the last poll is lost."""
 MAX_PENDING = 8
-"""Unanswered requests for metrics at one worker; a worker that hangs is asked no more often."""
+"""The most unanswered requests for metrics that one worker may have, for example because the worker hangs."""
 
 
 class MetricsAggregator:
@@ -27,7 +27,7 @@ class MetricsAggregator:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def process_ended(self, worker: WorkerHandle) -> None:
-        """Keep what the worker's ended process has counted."""
+        """Keep the counters and histograms of a worker's process that has ended."""
         self._ended = merge([self._ended, without_gauges(worker.metrics)])
         worker.metrics = MetricsSnapshot()
 
@@ -39,7 +39,7 @@ class MetricsAggregator:
         return merge([self._own.snapshot(), self._ended, *(worker.metrics for worker in self._workers)]).exposition()
 
     async def poll(self) -> None:
-        """Fetch the metrics of all workers again and again, so that a killed one loses little."""
+        """Fetch the metrics of all workers every ``POLL_SECONDS``, so that a killed worker loses few counts."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             for worker in self._workers:

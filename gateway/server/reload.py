@@ -1,7 +1,7 @@
-"""Reads the configuration's files, and again when they change.
+"""Reads the configuration files, and reloads them when they change.
 
-A reload reads every file, builds the new configuration beside the old one and then swaps them; if anything fails, the
-old one keeps serving.
+A reload reads every file and builds the new configuration while the old configuration serves. If anything fails, the
+old configuration keeps serving.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ POLL_SECONDS = 1.0
 """Seconds between two checks of the files."""
 
 RELOADABLE = frozenset({"max_body", "max_in_flight", "insecure_no_keys"})
-"""Settings under ``server`` that a reload applies; the others belong to listeners and clients that stay open."""
+"""Settings under ``server`` that a reload applies. Others belong to listeners and HTTP clients that stay open."""
 
 
 class ConfigLoader:
-    """Reads the configuration's files, and notices when they change."""
+    """Reads the configuration files, and notices when they change."""
 
     def __init__(self, path: Path, env: Mapping[str, str] | None = None) -> None:
-        """``path``: of ``gateway.yaml``. ``env``: see ``read_configuration``; None: the variables of the process."""
+        """``path``: ``gateway.yaml``. ``env``: see ``read_configuration``; None: the variables of the process."""
         self.path = path
         self._env = os.environ if env is None else env
         self._watcher = FileWatcher([path])
 
     def load(self) -> Snapshot:
-        """Read the files; raises ``ConfigError`` with every problem. Blocks."""
+        """Read the files, blocking the thread. Raises ``ConfigError`` with every problem."""
         outcome = read_configuration(self.path, self._env)
-        # Watched even if refused: the file that has to be corrected may be one that was named only now.
+        # Files are watched even if refused, because the file to correct may be new in this configuration.
         self._watcher.follow((*outcome.files, *outcome.looked_at))
         if outcome.snapshot is None:
             raise ConfigError(outcome.problems)
         return outcome.snapshot
 
     def changed(self) -> bool:
-        """See ``FileWatcher``. Blocks."""
+        """True if a file has changed (see ``FileWatcher``). Blocks the thread."""
         return self._watcher.changed()
 
 
 class ConfigReloader(ABC):
-    """Watches and reloads the configuration of a process; ``prepare`` and ``activate`` use it."""
+    """Watches and reloads the configuration of a process. Subclasses build and serve the configuration."""
 
     def __init__(self, loader: ConfigLoader) -> None:
         self.loader = loader
@@ -64,7 +64,7 @@ class ConfigReloader(ABC):
         self._reloading = asyncio.Lock()
         self.metrics = Metrics()
         self.bound: ServerSpec | None = None
-        """``server`` of the first configuration, by which this process listens until it ends."""
+        """The ``server`` settings of the first configuration. The process keeps their listeners until its end."""
         self.started_at = int(time.time())
         """Seconds since the epoch."""
 
@@ -72,11 +72,11 @@ class ConfigReloader(ABC):
 
     @abstractmethod
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Build what serves a snapshot beside what serves now; raises if it cannot be built."""
+        """Build the new configuration while the old configuration serves. Raises an error if that fails."""
 
     @abstractmethod
     async def activate(self, snapshot: Snapshot) -> None:
-        """Serve what has been prepared."""
+        """Serve the configuration that ``prepare`` has built."""
 
     @abstractmethod
     async def exposition(self) -> bytes:
@@ -85,13 +85,13 @@ class ConfigReloader(ABC):
     # ------------------------------------------------ reloading
 
     async def reload(self) -> bool:
-        """Read the files and serve them; False, and no change, if they cannot be used."""
+        """Read the files and serve the new configuration. If that fails, change nothing and return False."""
         async with self._reloading:
             try:
                 snapshot = await asyncio.to_thread(self.loader.load)
                 self._require_keys(snapshot)
                 await self.prepare(snapshot)
-            except Exception as error:  # also a bug, or a broken model file: the watcher has to go on
+            except Exception as error:  # including bugs and broken model files: the watcher must continue
                 self.metrics.count("gateway_reloads_total", "error")
                 if isinstance(error, GatewayError):
                     LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
@@ -112,7 +112,7 @@ class ConfigReloader(ABC):
             return True
 
     def _require_keys(self, snapshot: Snapshot) -> None:
-        """Refuse to serve without keys where the socket is not bound to loopback, whatever address the file names."""
+        """Refuse a configuration without keys if the socket is not bound to loopback. The file's address is ignored."""
         assert self.bound is not None
         if snapshot.keys or snapshot.server.insecure_no_keys or is_loopback(self.bound.host):
             return

@@ -1,8 +1,8 @@
 """Requests and responses between supervisor and workers, over a socket pair.
 
-A frame is a length and a pickle of (number, method, payload); a response repeats the number of its request and has no
-method. The socket pair has no name in the file system, so there is nothing to protect or clean up, and each side sees
-the end of the other as the end of the stream.
+A frame is a length and a pickle of (number, method, payload). A response has the number of the request and an empty
+method. The socket pair has no name in the file system, so there is nothing to protect or clean up. When one process
+ends, the other process reads the end of the stream.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Handler = Callable[[str, Any], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a worker cannot serve a configuration."""
+    """The reason why a worker cannot serve a configuration."""
 
     problems: tuple[Problem, ...]
     text: str
-    """The message where there are no problems of single lines."""
+    """The message of the error, used if ``problems`` is empty."""
 
     @classmethod
     def of(cls, error: GatewayError) -> Refusal:
-        """The refusal that an error amounts to."""
+        """Make a refusal from an error."""
         return cls(error.problems if isinstance(error, ConfigError) else (), str(error))
 
     def error(self) -> GatewayError:
-        """The error again, to be raised in the supervisor."""
+        """Make an error from the refusal, to be raised in the supervisor."""
         return ConfigError(self.problems) if self.problems else GatewayError(self.text)
 
 
@@ -55,11 +55,11 @@ def _proxy(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
     return MappingProxyType(mapping)
 
 
-copyreg.pickle(MappingProxyType, lambda proxy: (_proxy, (dict(proxy),)))  # snapshots hold them, also at a start
+copyreg.pickle(MappingProxyType, lambda proxy: (_proxy, (dict(proxy),)))  # for snapshots
 
 
 class RpcChannel:
-    """One side of a channel; ``handler`` is called with each request of the other side, in a task of its own."""
+    """One end of the socket pair. ``handler`` is called with each request of the other process, in a new task."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
         self._reader = reader
@@ -69,7 +69,7 @@ class RpcChannel:
         self._responses: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
-        """The other side has ended."""
+        """True: the other process has ended."""
 
     @classmethod
     async def over(cls, sock: socket.socket, handler: Handler) -> RpcChannel:
@@ -78,7 +78,7 @@ class RpcChannel:
         return cls(reader, writer, handler)
 
     async def call(self, method: str, payload: Any = None) -> Any:
-        """The other side's response; raises ``ChannelClosed`` when it ends without one."""
+        """Send a request and return the response. Raises ``ChannelClosed`` if the other process ends first."""
         if self.closed:
             raise ChannelClosed
         self._number += 1
@@ -91,7 +91,7 @@ class RpcChannel:
             del self._responses[number]
 
     def notify(self, method: str, payload: Any = None) -> None:
-        """Send a request without a response."""
+        """Send a request that gets no response."""
         self._write(0, method, payload)
 
     def _write(self, number: int, method: str, payload: Any) -> None:
@@ -99,7 +99,7 @@ class RpcChannel:
         self._writer.write(LENGTH.pack(len(body)) + body)
 
     async def run(self) -> None:
-        """Read frames until the other side ends."""
+        """Read frames until the other process ends."""
         try:
             while True:
                 (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))

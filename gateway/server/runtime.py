@@ -25,7 +25,7 @@ class Runtime(ConfigReloader):
         self.shutdown = Shutdown()
 
     def open(self, snapshot: Snapshot) -> None:
-        """Build the first stack; raises if it cannot be built. Blocks."""
+        """Build the first stack, blocking the thread. Raises an error if that fails."""
         self.resources = open_shared_resources(self.metrics)
         stack = assemble(snapshot, self.resources)
         self.state = GatewayState(
@@ -36,22 +36,22 @@ class Runtime(ConfigReloader):
         self.metrics.built(VERSION, snapshot.revision)
 
     async def start(self, snapshot: Snapshot) -> None:
-        """Build the first stack and watch the files; raises if it cannot be built."""
+        """Build the first stack and watch the files. Raises an error if the stack cannot be built."""
         await asyncio.to_thread(self.open, snapshot)
         self.metrics.workers(1)
         self.watch()
 
     async def stop(self) -> None:
-        """Close connections and engines; the running calls have ended before."""
+        """Close connections and engines, after all calls have ended."""
         await super().stop()
         await self.resources.client.aclose()
 
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Build the stack of a snapshot; raises if it cannot be built."""
+        """Build the stack of a snapshot. Raises an error if that fails."""
         self._prepared = await asyncio.to_thread(assemble, snapshot, self.resources)
 
     async def activate(self, snapshot: Snapshot) -> None:
-        """Serve the prepared stack; running calls keep the one they began with."""
+        """Serve the prepared stack. Running calls keep the stack with which they began."""
         assert self._prepared is not None
         self.state.stack, self._prepared = self._prepared, None
         self.metrics.built(VERSION, snapshot.revision)

@@ -1,4 +1,7 @@
-"""The signals of a process: SIGTERM and SIGINT end it, SIGHUP reloads its configuration."""
+"""The signals of a process: SIGTERM and SIGINT end the process, SIGHUP reloads the configuration.
+
+What draining does is defined in ``lifecycle.py``, and for several workers in ``supervisor.py``.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,16 @@ from typing import Any
 
 
 class Shutdown:
-    """The end of a process, as far as it has been requested."""
+    """Whether the end of the process has been requested, and how."""
 
     def __init__(self) -> None:
         self.drain_requested = asyncio.Event()
-        """Set when the process shall take no more calls, and end when the running ones have ended."""
+        """Set when the process must accept no more calls, and end when the running calls have ended."""
         self.abort_requested = asyncio.Event()
-        """Set when it shall end without waiting for running calls."""
+        """Set when the process must end without waiting for running calls."""
 
     def handle_signal(self) -> None:
-        """SIGTERM or SIGINT: the first drains, a second one aborts."""
+        """Called on SIGTERM or SIGINT: the first signal drains, the second signal aborts."""
         if self.drain_requested.is_set():
             self.abort_requested.set()
         self.drain_requested.set()

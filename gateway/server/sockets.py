@@ -1,8 +1,8 @@
 """Bound sockets, for one process or for several workers on one port.
 
-On Linux each worker has a listening socket of its own, elsewhere all share one. With SO_REUSEPORT the kernel balances
-new connections. Around one shared socket the workers race: of 32 connections opened at once one worker of two often got
-24 and sometimes all, so it is used only where SO_REUSEPORT does not balance.
+On Linux each worker has a separate listening socket, and the kernel balances new connections (SO_REUSEPORT). On other
+systems SO_REUSEPORT does not balance, so all workers share one socket and race for connections: of 32 connections
+opened at once, one of two workers often got 24 and sometimes all.
 """
 
 from __future__ import annotations
@@ -16,20 +16,17 @@ KERNEL_BALANCES = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 """True: the kernel balances connections between sockets of one port."""
 
 MAX_UNSENT = 128 * 1024
-"""Bytes that the kernel buffers for a client beyond those on the wire, instead of megabytes: so a client that reads
-slowly slows its engine down, and differs visibly from one that reads nothing. Progress is seen in steps of about this
-size: a client that takes less than one in ``delivery.timeout.idle`` counts as stalled."""
+"""Bytes of unsent data that the kernel buffers for a client, instead of megabytes. So a slow client slows down the
+engine, and can be told from a client that reads nothing. Progress is seen in steps of about this size: a client that
+reads less than one step within ``delivery.timeout.idle`` counts as stalled."""
 
 
 class PortBusy(Exception):
-    """The address cannot be listened on."""
+    """The gateway cannot listen on the address."""
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A bound socket that does not listen yet; ``shared``: other processes of ours may bind the same port.
-
-    Raises ``PortBusy``.
-    """
+    """A bound socket that does not listen yet. ``shared``: our workers may bind the same port. Raises ``PortBusy``."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):

@@ -1,8 +1,8 @@
 """Starts, reloads and replaces the workers that serve one port.
 
-The supervisor serves no call. It alone reads the configuration, so a reload is one decision: every worker prepares the
-new configuration, and only if none refuses do all activate it; a worker started later gets the one that serves. It
-holds the sockets, so the port stays open while a worker is replaced (``worker_handle.py``), and the metrics of ended
+The supervisor serves no call. Only the supervisor reads the configuration. At a reload every worker prepares the new
+configuration, and if no worker refuses, all workers activate it. A worker started later gets the active configuration.
+The supervisor keeps the sockets open while a worker is replaced (``worker_handle.py``), and keeps the metrics of ended
 processes (``metrics_aggregation.py``). When the supervisor ends, the workers end.
 """
 
@@ -36,14 +36,14 @@ from gateway.telemetry.log_writer import log_to_stderr
 LOG = logging.getLogger("gateway.workers")
 
 EXIT_FAILED = 1
-"""Exit code: the workers end again and again."""
+"""The exit code after workers have ended again and again."""
 
 EARLY_SECONDS = 10.0
-"""A worker that ends within so many seconds of its start is replaced after a longer pause each time."""
+"""A worker that ends within so many seconds after its start has died early; each early death lengthens the pause."""
 PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds before the next start, by the number of early deaths in a row."""
 MAX_EARLY_DEATHS = 5
-"""Early deaths within ``EARLY_SECONDS`` after which the gateway ends, if no worker serves."""
+"""The gateway ends after so many early deaths within ``EARLY_SECONDS``, if no worker serves."""
 
 
 class WorkersFailed(Exception):
@@ -67,7 +67,7 @@ class Supervisor(ConfigReloader):
     """Reloads the configuration of all workers, and keeps them running."""
 
     _snapshot: Snapshot
-    """What the workers serve: the configuration, with each worker's share of the limits."""
+    """The configuration that the workers serve, with one worker's share of the limits."""
 
     def __init__(self, loader: ConfigLoader, log_level: str) -> None:
         super().__init__(loader)
@@ -78,9 +78,9 @@ class Supervisor(ConfigReloader):
         self._aggregator = MetricsAggregator(self._workers, self.metrics)
         self._early_deaths: deque[float] = deque(maxlen=MAX_EARLY_DEATHS)
         self._all_ready = asyncio.Event()
-        """Set when all workers of the start are ready, or need not be any more."""
+        """Set when all first workers are ready, or when the gateway is about to end."""
         self._refusal: Refusal | None = None
-        """Why a worker cannot serve the first configuration."""
+        """The reason why a worker cannot serve the first configuration."""
 
     async def serve(self, snapshot: Snapshot) -> int:
         """Start the workers and keep them running until a signal; returns the exit code."""
@@ -113,7 +113,7 @@ class Supervisor(ConfigReloader):
                 await self._pause(worker)
 
     async def _run(self, worker: WorkerHandle) -> str:
-        """One process from its start to its end; returns how it ended."""
+        """Start a worker's process and wait for its end. Returns how the process ended."""
         try:
             sock = await worker.start(self._snapshot, self.started_at, self._admin, self.loader.path, self._log_level)
         except OSError as error:  # no memory, no descriptors: treated like a process that ended
@@ -128,7 +128,7 @@ class Supervisor(ConfigReloader):
         return ended
 
     async def _pause(self, worker: WorkerHandle) -> None:
-        """Wait before the next start, longer after each early death; may end the gateway."""
+        """Wait before the next start, longer after each early death. Raises ``WorkersFailed`` after too many."""
         now = time.monotonic()
         if now - worker.started >= EARLY_SECONDS:
             worker.early_deaths = 0
@@ -144,7 +144,7 @@ class Supervisor(ConfigReloader):
         release = bool(pause) and others and KERNEL_BALANCES
         if release:
             port = worker.sock.getsockname()[1]
-            worker.sock.close()  # else the kernel would keep giving connections to a socket that is not served
+            worker.sock.close()  # otherwise the kernel would give connections to a socket that is not served
         with suppress(TimeoutError):  # a request to stop ends the pause
             await asyncio.wait_for(self.shutdown.drain_requested.wait(), pause)
         if release and not self.shutdown.drain_requested.is_set():
@@ -174,12 +174,12 @@ class Supervisor(ConfigReloader):
         return None
 
     async def _worker_ready(self, worker: WorkerHandle) -> None:
-        """A worker has built its stack: let it serve; at the start, as soon as all are ready."""
+        """Let a worker serve that has built its stack. At the start, wait until all workers are ready."""
         channel = worker.channel
         async with self._reloading:
-            if channel is None or channel.closed:  # it ended meanwhile; the handle may have a new process
+            if channel is None or channel.closed:  # the process has ended; the handle may have a new one
                 raise ChannelClosed
-            if worker.snapshot is not self._snapshot:  # there was a reload while it started
+            if worker.snapshot is not self._snapshot:  # a reload happened during the start
                 refusal = await worker.call("prepare", self._snapshot)
                 if refusal is not None:
                     LOG.error("worker %d cannot take the configuration that serves: %s", worker.number, refusal.text)
@@ -206,7 +206,7 @@ class Supervisor(ConfigReloader):
     # ------------------------------------------------------------ reload
 
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Have every worker build its stack; raises what any of them refuses."""
+        """Have every worker build its stack. Raises the refusals of all workers as one error."""
         workers = [worker for worker in self._workers if worker.serving]
         share = self._share(snapshot)
         answers = await asyncio.gather(*(worker.call("prepare", share) for worker in workers))
@@ -216,7 +216,7 @@ class Supervisor(ConfigReloader):
             raise _joined(refusals)
 
     async def activate(self, snapshot: Snapshot) -> None:
-        """Have every worker serve what it has built."""
+        """Have every worker serve the stack it has built."""
         workers = [worker for worker in self._workers if worker.serving]
         self._publish(snapshot)
         await asyncio.gather(*(worker.call("activate") for worker in workers))
@@ -228,7 +228,7 @@ class Supervisor(ConfigReloader):
         self.metrics.built(VERSION, snapshot.revision)
 
     def _share(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with a worker's part, rounded up, of the limits of the whole gateway."""
+        """The snapshot for one worker: ``max_in_flight`` is divided by the number of workers and rounded up."""
         assert self.bound is not None
         each = -(-snapshot.server.max_in_flight // self.bound.workers)
         return replace(snapshot, server=replace(snapshot.server, max_in_flight=each))
@@ -240,19 +240,19 @@ class Supervisor(ConfigReloader):
     # ------------------------------------------------------------ signals
 
     def _end_workers(self) -> None:
-        """The first signal drains all workers, a second one aborts them; workers that do not end are killed."""
+        """The first signal drains all workers, the second aborts them. Workers that do not end in time are killed."""
         assert self.bound is not None
         self.shutdown.handle_signal()
         self._all_ready.set()  # workers that wait for the others at the start go on, and end
         aborting = self.shutdown.abort_requested.is_set()
         method, seconds = ("abort", END_SECONDS / 2) if aborting else ("drain", self.bound.drain + 2 * END_SECONDS)
         for worker in self._workers:
-            worker.sock.close()  # else the kernel would queue connections that nothing accepts
+            worker.sock.close()  # otherwise the kernel would queue connections that nothing accepts
         if self._admin is not None:
             self._admin.close()
         for worker in self._workers:
             if not worker.serving:
-                worker.kill()  # it has no calls, and its socket would accept connections that are never answered
+                worker.kill()  # no calls run, and its socket would accept connections that nothing answers
             elif worker.channel is not None and not worker.channel.closed:
                 worker.channel.notify(method)
         asyncio.get_running_loop().call_later(seconds, self._kill_all)

@@ -1,8 +1,8 @@
-"""One of several workers: it serves like a lone process, but gets its configuration from the supervisor.
+"""The process of one worker, which serves like a single process, but gets its configuration from the supervisor.
 
-The supervisor starts it as ``python -m gateway.server.worker CHANNEL MAIN ADMIN CONFIG LEVEL``; the first three are
-file descriptors. Standard input holds the configuration to serve and the time of the start, as a pickle. The worker
-neither reads nor watches files. When the supervisor ends, it drains and ends.
+The supervisor runs ``python -m gateway.server.worker CHANNEL MAIN ADMIN CONFIG LEVEL``. The first three arguments are
+file descriptors. Standard input contains the configuration to serve and the time of the start, as a pickle. The worker
+neither reads nor watches files. When the supervisor ends, the worker drains and ends.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from gateway.server.signals import Shutdown
 LOG = logging.getLogger("gateway.worker")
 
 RESPONSE_SECONDS = 2.0
-"""Seconds to wait for the supervisor."""
+"""Seconds to wait for the supervisor's response."""
 
 
 class WorkerShutdown(Shutdown):
-    """The end of one worker."""
+    """The requested end of one worker."""
 
     def handle_signal(self) -> None:
-        """Drain, also on a second signal: one signal to the process group reaches every worker and the supervisor,
-        and only the supervisor can tell a second one."""
+        """Drain on every signal. A signal may reach both the supervisor and the workers, so only the supervisor counts
+        signals, and aborts the workers on the second."""
         self.drain_requested.set()
 
 
@@ -51,7 +51,7 @@ class WorkerRuntime(Runtime):
         self._sock = sock
 
     async def start(self, snapshot: Snapshot) -> None:
-        """Build the first stack; if it cannot be built, the supervisor gets the reason and it is raised."""
+        """Build the first stack. If that fails, send the error to the supervisor and raise it."""
         self._channel = await RpcChannel.over(self._sock, self._handle)
         self._reader = asyncio.create_task(self._read_channel(), name="supervisor")
         try:
@@ -74,7 +74,7 @@ class WorkerRuntime(Runtime):
         await super().stop()
 
     async def reload(self) -> bool:
-        """SIGHUP: have the supervisor reload all workers."""
+        """Have the supervisor reload all workers; called on SIGHUP."""
         return bool(await self._channel.call("reload"))
 
     async def exposition(self) -> bytes:
@@ -116,7 +116,7 @@ class WorkerRuntime(Runtime):
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until the supervisor ends it; returns the exit code."""
+    """Serve until the supervisor ends this worker. Returns the exit code."""
     channel, main, admin, config, level = arguments
     try:
         snapshot, started_at = pickle.load(sys.stdin.buffer)
@@ -128,7 +128,7 @@ def main(arguments: list[str]) -> int:
     )
     try:
         return serve(worker, snapshot, level, listeners)
-    except GatewayError:  # the supervisor has it, and prints it once for all workers
+    except GatewayError:  # the supervisor has received the error, and prints it once for all workers
         return CONFIG_FAILED
 
 

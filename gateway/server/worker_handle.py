@@ -1,7 +1,7 @@
-"""One worker as the supervisor sees it.
+"""The supervisor's object for one worker.
 
-A handle keeps its socket while its process is replaced. It records which configuration the process was given, whether
-it serves, and its last known metrics.
+A handle keeps the worker's socket while the process is replaced. The handle records the configuration that the process
+got, whether the process serves, and the last known metrics.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.telemetry.merge import MetricsSnapshot
 
 END_SECONDS = 2.0
-"""Seconds for a process to end, beyond its drain."""
+"""Seconds that a process may take to end, in addition to draining."""
 PREPARE_SECONDS = 120.0
-"""Seconds for a worker to build a new configuration."""
+"""Seconds that a worker may take to build a new configuration."""
 
 PACKAGES = Path(__file__).resolve().parents[2]
-"""The folder that holds the package ``gateway``."""
+"""The folder that contains the package ``gateway``."""
 
 
 @dataclass(eq=False, slots=True)
 class WorkerHandle:
-    """One worker; its process is replaced when it ends."""
+    """One worker. A process that ends is replaced by a new process."""
 
     number: int
     sock: socket.socket
     process: asyncio.subprocess.Process | None = None
     channel: RpcChannel | None = None
     snapshot: Snapshot | None = None
-    """The configuration that its process was given."""
+    """The configuration that the process got."""
     serving: bool = False
     started: float = 0.0
-    """Monotonic seconds at which its process was started."""
+    """Monotonic seconds at which the process was started."""
     early_deaths: int = 0
     """Processes in a row that ended soon after their start."""
     metrics: MetricsSnapshot = field(default_factory=MetricsSnapshot)
-    """Its process's last known metrics."""
+    """The last known metrics of the process."""
     pending: int = 0
     """Requests for metrics without a response yet."""
 
     async def start(
         self, snapshot: Snapshot, started_at: int, admin: socket.socket | None, config: Path, level: str
     ) -> socket.socket:
-        """Start a process; returns our end of the channel to it. Raises ``OSError``.
+        """Start a process, and return the supervisor's end of the socket pair. Raises ``OSError``.
 
-        It is a new interpreter that imports this package, whatever the working directory holds. A process group of its
-        own keeps the terminal's Ctrl-C from it; the supervisor passes signals on.
+        The new interpreter imports this package, whatever the working directory contains. The process has a separate
+        process group, so that the terminal's Ctrl-C does not reach it; the supervisor passes signals on.
         """
         self.started, self.snapshot = time.monotonic(), snapshot
         ours, theirs = socket.socketpair()
@@ -78,7 +78,7 @@ class WorkerHandle:
         return ours
 
     async def end(self) -> str:
-        """Wait for the end of a process that has closed its channel; returns how it ended."""
+        """Wait for the end of a process that has closed its channel; returns how the process ended."""
         assert self.process is not None
         try:
             async with asyncio.timeout(END_SECONDS):
@@ -92,14 +92,14 @@ class WorkerHandle:
         return ended
 
     def kill(self) -> None:
-        """Kill its process, if there is one."""
+        """Kill the worker's process, if there is one."""
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
 
     async def call(self, method: str, payload: Any = None) -> Refusal | None:
-        """Have its process prepare, activate or drop a configuration; None if it agrees or has ended.
+        """Have the process prepare, activate or drop a configuration. None: the process agrees or has ended.
 
-        The next process of an ended one gets the configuration that serves then.
+        A process that replaces an ended process gets the configuration that is active at the start.
         """
         channel = self.channel
         if channel is None:
@@ -114,7 +114,7 @@ class WorkerHandle:
             return Refusal((), f"worker {self.number} did not answer within {PREPARE_SECONDS:.0f} s")
 
     async def fetch_metrics(self) -> None:
-        """Update ``metrics``."""
+        """Fetch ``metrics`` from the process."""
         channel = self.channel
         if channel is None:
             return

@@ -2,7 +2,7 @@
 
 call_log            the log line of a call
 log_writer          writes log lines in a thread
-merge               metrics of one or several processes as plain numbers, and as a page
+merge               adds up the metrics of several processes, and writes them for /metrics
 metric_definitions  the table of metrics
-metrics             moves the metrics for each finished call
+metrics             updates the metrics for each finished call
 """

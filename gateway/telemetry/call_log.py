@@ -13,7 +13,7 @@ LINE = "%s %s model=%s status=%d outcome=%s target=%s attempts=%d seconds=%.4f t
 
 
 def log_call(record: Record) -> None:
-    """``WARNING`` for failures of the gateway or the model's server, else ``INFO``."""
+    """Log a call: at ``WARNING`` if the gateway or the model's server failed, else at ``INFO``."""
     status, outcome = record.status, record.outcome
     level = logging.WARNING if status >= 500 or (status == 200 and outcome != "ok") else logging.INFO
     if not CALLS.isEnabledFor(level):
@@ -23,7 +23,7 @@ def log_call(record: Record) -> None:
         record.request_id, record.endpoint, record.model, status, outcome, record.target or "-", record.attempts,
         record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
     )  # fmt: skip
-    # Making a ``LogRecord`` takes most of the time of a log call; it is made only for handlers that others have added.
+    # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
     if fast_paths.ENABLED and handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
         handlers[0].fast_write(level, LINE % values)

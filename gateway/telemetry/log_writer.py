@@ -1,8 +1,8 @@
 """Writes log lines in a thread, many at once, ten times a second.
 
-Serving never waits for the reader of standard error: up to ``MAX_WAITING`` lines wait for it, and further lines are
-dropped and counted. The first line after a quiet moment is written at once, and so is a warning or worse, with all
-lines before it. ``logging`` flushes its handlers at the end of the process. The order of lines is kept.
+Calls never wait for the reader of standard error: up to ``MAX_WAITING`` lines wait, and further lines are dropped and
+counted. The first line after a quiet moment is written at once. A warning or error is written at once, after all
+earlier lines. The order of lines is kept. ``logging`` flushes the handlers at the end of the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 WRITE_SECONDS = 0.1
-"""Seconds between two writes, while there is no warning or worse."""
+"""Seconds between two writes, unless a warning or an error is logged."""
 MAX_WAITING = 4096
 """Lines that may wait for the reader of the log."""
 FLUSH_SECONDS = 1.0
@@ -32,13 +32,13 @@ def log_to_stderr(level: str, dropped: Callable[[], object]) -> None:
 
     ``dropped`` is called for each dropped line, in the thread that logged it.
     """
-    # The descriptor, not ``sys.stderr``: a blocked write would keep that object's lock, also from the exit.
+    # Not ``sys.stderr``: a blocked write would keep the lock of that object, even while the process exits.
     descriptor = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
     logging.basicConfig(level=level.upper(), handlers=[LogWriter(partial(_write_all, descriptor), dropped)])
 
 
 class LogWriter(logging.Handler):
-    """A log handler whose lines are written by a thread of its own."""
+    """A log handler that writes its lines in a separate thread."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LogWriter(logging.Handler):
         dropped: Callable[[], object] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``write`` takes whole lines and may block; lines for which it raises count as dropped."""
+        """``write`` gets whole lines and may block. If ``write`` raises an error, the lines count as dropped."""
         super().__init__()
         self._write = write
         self._dropped = dropped
@@ -62,7 +62,7 @@ class LogWriter(logging.Handler):
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def is_only_handler_of(self, logger: logging.Logger) -> bool:
-        """True: a record of the logger would reach this handler alone, unfiltered, so no record is needed."""
+        """True if a record of the logger would reach only this handler and no filter, so that no record is needed."""
         one = logger
         while one.parent is not None:
             if one.handlers or not one.propagate:
@@ -72,7 +72,7 @@ class LogWriter(logging.Handler):
         return is_plain and one.handlers == [self]
 
     def fast_write(self, level: int, message: str) -> None:
-        """Write a line as ``emit`` would, without a record, which takes most of the time of a log call."""
+        """Write the line that ``emit`` would write, without making a record, the slowest part of a log call."""
         now = self._now()
         second = int(now)
         if second != self._second:
@@ -81,7 +81,7 @@ class LogWriter(logging.Handler):
         self._put(level, f"{self._date},{int((now - second) * 1000):03d} {name} {message}\n")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """``logging.Handler``: write any other record."""
+        """Write a record; ``logging`` calls this."""
         try:
             line = self.format(record)
         except Exception:  # as every handler of the standard library: a record that cannot be formatted ends no call

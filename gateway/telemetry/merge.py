@@ -1,8 +1,8 @@
-"""The metrics of a process as plain numbers, and those of several processes as one: each series once.
+"""The metrics of one process as plain numbers, and the sum of the metrics of several processes.
 
-A process sends a snapshot: families of samples would cost a worker with twenty models 20 ms each time, plain numbers
-cost 0.2 ms. Counters and histograms are added, gauges too unless ``COMBINE`` lists them. What an ended process had
-counted stays in the sum (``without_gauges``).
+A process sends a snapshot of plain numbers. That takes a worker with twenty models 0.2 ms; the sample families of
+prometheus-client would take 20 ms. Counters, histograms and gauges are added, except metrics in ``COMBINE``. The
+counts of an ended process stay in the sum (``without_gauges``).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from prometheus_client.registry import Collector
 from gateway.telemetry.metric_definitions import METRICS, Labels, Metric
 
 Values = dict[Labels, list[float]]
-"""The series of one metric: the value of a number, or the counts of a histogram's buckets and then its sum."""
+"""The series of one metric. A counter or gauge has one value; a histogram has the bucket counts, then the sum."""
 
 COMBINE: dict[str, Callable[[float, float], float]] = {
-    # All others are added: calls under way, CPU seconds and memory are those of all processes together.
+    # All other metrics are added: running calls, CPU seconds and memory are totals of all processes.
     "gateway_build_info": max,  # which build serves, not how many processes
     "process_start_time_seconds": min,  # the oldest process
-    "process_open_fds": max,  # the limit applies to each process, so alerts compare the fullest one
-    "process_max_fds": min,  # with the tightest limit
+    "process_open_fds": max,  # each process has a limit, so alerts compare the highest number
+    "process_max_fds": min,  # the lowest limit, for the same alerts
 }
 
 GAUGES = frozenset(row.name for row in METRICS if row.kind == "gauge")
@@ -38,12 +38,12 @@ class MetricsSnapshot(Collector):
     """The metrics of one process, or of several together; all values can be pickled."""
 
     series: dict[str, Values] = field(default_factory=dict)
-    """By metric."""
+    """Name of the metric → the series."""
     process: list[Family] = field(default_factory=list)
     """The metrics of the operating system about the process."""
 
     def collect(self) -> Iterator[Family]:
-        """prometheus-client: every family, ours in the order of the rows."""
+        """prometheus-client calls this for all families. Our families are in the order of ``METRICS``."""
         yield from self.process
         for row in METRICS:
             yield _family(row, self.series.get(row.name, {}))
@@ -54,7 +54,7 @@ class MetricsSnapshot(Collector):
 
 
 def without_gauges(snapshot: MetricsSnapshot) -> MetricsSnapshot:
-    """What an ended process adds to the sum for ever: its counters and histograms."""
+    """The counters and histograms of an ended process, which stay in the sum for ever."""
     return MetricsSnapshot(
         series={name: values for name, values in snapshot.series.items() if name not in GAUGES},
         process=[family for family in snapshot.process if family.type == "counter"],
@@ -62,14 +62,14 @@ def without_gauges(snapshot: MetricsSnapshot) -> MetricsSnapshot:
 
 
 def merge(snapshots: Sequence[MetricsSnapshot]) -> MetricsSnapshot:
-    """All snapshots as one; series stand in the order of their first appearance."""
+    """All snapshots added up. The series are in the order of their first appearance."""
     series: dict[str, Values] = {}
     families: dict[str, Family] = {}
     samples: Values = {}
     for snapshot in snapshots:
         for name, values in snapshot.series.items():
             _combine(series.setdefault(name, {}), values, COMBINE.get(name, add))
-        for family in snapshot.process:  # of at most one sample each, without labels
+        for family in snapshot.process:  # each family has at most one sample, without labels
             families.setdefault(family.name, family)
             for sample in family.samples:
                 _combine(samples, {(sample.name,): [sample.value]}, COMBINE.get(sample.name, add))

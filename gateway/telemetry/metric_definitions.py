@@ -1,7 +1,7 @@
 """The table of metrics: name, kind, labels, meaning.
 
-The code, ``docs/metrics.md`` and the dashboard test read these rows. The bucket edges of first token, gap and request
-are vLLM's, so that panels of gateway and engine overlay.
+The code, the test of ``docs/metrics.md`` and the dashboard test read these rows. The bucket edges for first token, gap
+and request are vLLM's, so that one panel can show gateway and engine together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LABEL_VALUES = {
     "phase": ("before_first", "mid_stream", "stalled"),
     "result": ("ok", "error"),
 }
-"""The values of labels with a closed set, as ``docs/metrics.md`` lists them; ``outcome`` may also be an error code."""
+"""The labels with a fixed set of values, as in ``docs/metrics.md``; ``outcome`` may also be an error code."""
 
 Labels = tuple[str, ...]
 """The values of a series' labels, in the order of the metric's row."""

@@ -1,7 +1,7 @@
-"""Moves the metrics for each finished call, in the one thread that serves.
+"""Updates the metrics for each finished call, in the only thread that serves.
 
-prometheus-client takes a lock and looks up labels at every step; a call moves a dozen series, a stream one for each
-token. So the numbers are kept here, and become families of prometheus-client when ``/metrics`` is read.
+prometheus-client takes a lock and looks up labels at every update. A call updates a dozen series, and a stream one more
+for each token. So the numbers are kept here, and become prometheus-client's families when ``/metrics`` is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Labels
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 INITIAL = (
-    # Counters of rare events, present from the start: their rate reads 0 instead of "no data".
+    # Counters of rare events exist from the start, so that their rate is 0 instead of "no data".
     *(("gateway_reloads_total", value) for value in LABEL_VALUES["result"]),
     *(("gateway_client_gone_total", value) for value in LABEL_VALUES["phase"]),
     *(("gateway_shed_total", value) for value in LABEL_VALUES["reason (shed)"]),
@@ -32,10 +32,10 @@ INITIAL = (
 
 REJECTIONS = frozenset(LABEL_VALUES["reason (param rejections)"])
 NOT_INCOMPLETE = frozenset({"ok", "client_gone", "client_stalled"})
-"""The outcomes of streams that are complete, or that no client is left to read."""
+"""The outcomes of streams that were completed, or whose client has left."""
 
 SPLIT_SERIES = {
-    # Keys of ``BoundSeries`` that stand for one metric with a further label.
+    # Keys of ``BoundSeries`` that mean a metric with one more label.
     "prompt tokens": ("gateway_tokens_total", {"direction": "prompt"}),
     "completion tokens": ("gateway_tokens_total", {"direction": "completion"}),
     "engine cuts": ("gateway_stop_cuts_total", {"source": "engine"}),
@@ -54,7 +54,7 @@ class NumberSeries:
         self.value = value
 
     def numbers(self) -> list[float]:
-        """The value alone."""
+        """The value, as a list."""
         return [self.value]
 
 
@@ -66,7 +66,7 @@ class HistogramSeries:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """One for each bucket, and one beyond the last; not cumulative."""
+        """One count for each bucket, and one count for larger values; not cumulative."""
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
@@ -75,7 +75,7 @@ class HistogramSeries:
         self.sum += value
 
     def observe_all(self, values: Sequence[float]) -> None:
-        """Add many observations: a stream has hundreds, and a call for each costs more than counting."""
+        """Add many observations. A stream has hundreds, and a function call for each costs more than counting."""
         counts = self.counts
         for bucket in map(bisect_left, repeat(self.bounds), values):
             counts[bucket] += 1
@@ -90,7 +90,7 @@ Series = TypeVar("Series", NumberSeries, HistogramSeries)
 
 
 class BoundSeries(dict[str, Series]):
-    """By metric, the series of calls with the same labels; a series is created when it is first moved."""
+    """Metric → the series of calls with the same labels. A series is created at the first update."""
 
     def __init__(self, series: Mapping[str, defaultdict[Labels, Series]], labels: Mapping[str, str]) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class BoundSeries(dict[str, Series]):
 
 
 class InFlight(dict[str, NumberSeries]):
-    """The number of calls under way, by endpoint; a series is created when it is first moved."""
+    """Endpoint → the number of running calls. A series is created at the first update."""
 
     def __init__(self, series: dict[Labels, NumberSeries]) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class InFlight(dict[str, NumberSeries]):
 
 
 class Metrics:
-    """All metrics of ``metric_definitions.py``; written by one thread."""
+    """All metrics of ``metric_definitions.py``. Only one thread updates them."""
 
     def __init__(self) -> None:
         self._numbers = {
@@ -129,7 +129,7 @@ class Metrics:
             if row.kind == "histogram"
         }
         self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
-        """By the labels of a call; these are names of the configuration, so their number is bounded."""
+        """Labels of a call → the series. The labels are names from the configuration, so their number is limited."""
         self.in_flight = InFlight(self._numbers["gateway_in_flight"])
         for name, *labels in INITIAL:
             self.count(name, *labels, by=0)
@@ -137,7 +137,7 @@ class Metrics:
         """The metrics of the operating system about this process."""
 
     def snapshot(self) -> MetricsSnapshot:
-        """The present values; cheap enough for every second."""
+        """The current values; cheap enough to be called every second."""
         series: Mapping[str, Mapping[Labels, NumberSeries | HistogramSeries]] = {**self._numbers, **self._histograms}
         return MetricsSnapshot(
             series={
@@ -151,7 +151,7 @@ class Metrics:
         return self.snapshot().exposition()
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
-        """Increment a counter; labels in the order of its row."""
+        """Increment a counter. ``labels`` are in the order of the metric's row."""
         self._numbers[name][labels].value += by
 
     def workers(self, number: int) -> None:
@@ -159,12 +159,12 @@ class Metrics:
         self._numbers["gateway_workers"][()].value = float(number)
 
     def built(self, version: str, revision: str) -> None:
-        """Set which build and configuration serve; the series of an older one is removed."""
+        """Set which build and configuration serve. The series of older configurations are removed."""
         self._numbers["gateway_build_info"].clear()
         self.count("gateway_build_info", version, revision)
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
-        """Count one attempt at one target, which has failed or begun to answer."""
+        """Count an attempt at a target. The attempt has failed or begun to answer."""
         self._numbers["gateway_attempts_total"][model, target, outcome].value += 1
 
     def record(self, record: Record) -> None:
@@ -184,7 +184,7 @@ class Metrics:
             ("gateway_overhead_seconds", overhead),
             ("gateway_upstream_first_token_seconds", record.upstream_first),
         ):
-            if value is not None:  # ``HistogramSeries.observe``, without a call for each
+            if value is not None:  # as ``HistogramSeries.observe``, without a function call
                 series = histograms[name]
                 series.counts[bisect_left(series.bounds, value)] += 1
                 series.sum += value

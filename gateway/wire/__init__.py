@@ -1,11 +1,11 @@
-"""OpenAI's JSON: requests in, responses out. No I/O.
+"""Reads requests and writes responses in OpenAI's JSON, without I/O.
 
-error_object     errors
-json             bodies: which JSON is accepted
-logprobs         log probabilities in both forms
+error_object     errors as OpenAI's error object
+json             parses request bodies, and refuses unsafe JSON
+logprobs         log probabilities in the formats of completions and chat
 message_content  messages and prompts
 request_fields   the fields of requests, with their ranges
-requests         a body as a ``Call``
-responses        answers as bodies and stream events
+requests         turns a body into a ``Call``
+responses        writes answers as bodies or stream events
 validation       checks the fields of a body
 """

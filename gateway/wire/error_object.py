@@ -16,7 +16,7 @@ def error_object(error: GatewayError) -> dict[str, Any]:
 
 
 def quoted(name: str, limit: int = 64) -> str:
-    """A string of a client in quotes, safe in a message: printable ASCII, escaped, at most ``limit`` characters."""
+    """A client's string in quotes for an error message: escaped to printable ASCII, at most ``limit`` characters."""
     short = name if len(name) <= limit else name[:limit] + "…"
     return '"' + "".join(f"\\{c}" if c in '"\\' else ascii(c)[1:-1] for c in short) + '"'
 

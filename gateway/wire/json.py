@@ -1,4 +1,4 @@
-"""Which JSON bodies are accepted: bytes in, one object out.
+"""Parses request bodies, and refuses unsafe JSON.
 
 orjson itself refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates and nesting beyond 1024 levels; the
 further rules are in ``docs/spec/reliability.md`` (rows A01–A09).
@@ -23,16 +23,16 @@ from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
 from gateway.wire.error_object import plain
 
 MAX_NODES = 2**16
-"""Objects, lists and strings of a body, keys included. So many take some 50 ms to read, check and write, while every
-other call waits; the largest conversations have some ten thousand."""
+"""The most objects, lists and strings in a body, keys included. So many take about 50 ms to read, check and write,
+and every other call waits meanwhile. The largest conversations have about ten thousand."""
 MAX_FIELDS = 512
-"""Fields of a request; OpenAI's API and all engines together have some two hundred."""
+"""The most fields of a request; OpenAI's API and all engines together have about two hundred."""
 MAX_ITEMS = 2**20
-"""Commas between items: lists of numbers are read quickly, and a prompt of token ids has as many as it has tokens."""
+"""The most commas between items; many, because a prompt may be a long list of token ids, and numbers are read fast."""
 FIRST_INEXACT = 2.0**63
-"""From here on orjson reads integers as rounded floats."""
+"""From this value on, a float may be an integer that orjson has rounded."""
 EXACT = frozenset({str, int, bool, type(None)})
-"""Types whose values lose no digits."""
+"""Types whose values orjson reads without losing digits."""
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 def _check_size(body: bytes, brackets: int) -> None:
-    """Raise for too many nodes or items, counted before any is created; text in strings does not count."""
+    """Raise for too many nodes or items, counted before parsing. Characters inside strings do not count."""
     if brackets + body.count(b'"') // 2 <= MAX_NODES and body.count(b",") <= MAX_ITEMS:
         return
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote begins or ends a string
@@ -73,7 +73,7 @@ def _check_size(body: bytes, brackets: int) -> None:
 
 
 def refuse_lost_digits(value: object, param: str) -> None:
-    """Raise ``InvalidValue`` for integers beyond 64 bits: they have become rounded floats."""
+    """Raise ``InvalidValue`` for integers beyond 64 bits, which orjson has read as rounded floats."""
     if _has_inexact((value,)):
         _name_inexact(value, param)
 

@@ -1,8 +1,8 @@
-"""Log probabilities in OpenAI's two shapes: the arrays of completions, the objects of chat.
+"""Log probabilities in OpenAI's two formats: arrays for completions, objects for chat.
 
-Both directions lose nothing and change no number. A value that a shape cannot hold is left out (``text_offset``); for
-chat, ``bytes`` are filled in with the token's UTF-8. Anything that is neither shape is ``UpstreamInvalidResponse``: a
-guessed log probability is a wrong score.
+Reading and writing change no number. A value for which a format has no place is left out (``text_offset``). For chat,
+missing ``bytes`` are filled in with the token's UTF-8. Any other format raises ``UpstreamInvalidResponse``, because a
+guessed log probability would be a wrong score.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Top = tuple[tuple[str, float, tuple[int, ...] | None], ...]
 
 
 def from_completions(shape: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
-    """``{tokens, token_logprobs, top_logprobs, text_offset}``; absent or null arrays count as nulls."""
+    """Read ``{tokens, token_logprobs, top_logprobs, text_offset}``. Absent or null arrays count as arrays of nulls."""
     tokens = _array(shape, "tokens") or []
     logprobs = _column(shape, "token_logprobs", len(tokens))
     tops = _column(shape, "top_logprobs", len(tokens))
@@ -32,9 +32,9 @@ def from_completions(shape: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
 
 
 def to_completions(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """The arrays; ``top_logprobs`` is null if the engine gave no alternatives, ``text_offset`` absent if it gave none.
+    """The arrays. Without alternatives ``top_logprobs`` is null; without offsets ``text_offset`` is absent.
 
-    For an echoed prompt's first token alone ``top_logprobs`` is ``[null]``: there never are any before it.
+    If the only token is the first token of an echoed prompt, ``top_logprobs`` is ``[null]``.
     """
     shape: dict[str, Any] = {
         "tokens": [token.token for token in tokens],
@@ -94,7 +94,7 @@ def from_chat(
 
 
 def to_chat(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """The objects; ``top_logprobs`` is always a list there, ``logprob`` null only for an echoed first token."""
+    """The objects. ``top_logprobs`` is always a list; ``logprob`` is null only for an echoed prompt's first token."""
     return {
         "content": [
             {
@@ -130,7 +130,7 @@ def _entry(token: str, logprob: float | None, raw: tuple[int, ...] | None) -> di
 
 
 def _utf8(token: str) -> list[int] | None:
-    """None where the string holds part of a character, shown as U+FFFD."""
+    """The UTF-8 bytes of a token; None if the token contains part of a character, shown as U+FFFD."""
     if "\ufffd" in token:
         return None
     try:
@@ -149,7 +149,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """The number untouched, int or float."""
+    """The number, unchanged as int or float."""
     return None if value is None else _checked(value)
 
 

@@ -1,4 +1,4 @@
-"""Messages with content parts, and prompts in their four shapes."""
+"""Reads messages with content parts, and prompts as strings or token ids."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gateway.wire.json import refuse_lost_digits
 from gateway.wire.request_fields import MAX_PROMPTS
 
 INTEGERS, STRINGS, LISTS = {int}, {str}, {list}
-"""The types of the items of a prompt's list, compared as sets because a prompt may have a million items."""
+"""The types of the items in a prompt, compared as sets because a prompt may have a million items."""
 
 
 def read_message(raw: Mapping[str, Any], number: int) -> Message:
-    """``messages[number]``, whose fields are valid. Raises InvalidValue."""
+    """Read ``messages[number]``, whose fields are already checked. Raises ``InvalidValue``."""
     param = f"messages[{number}]"
     refuse_lost_digits(raw, param)
     role, content = raw["role"], raw.get("content")
@@ -38,10 +38,7 @@ def read_message(raw: Mapping[str, Any], number: int) -> Message:
 
 
 def read_prompts(value: object, param: str = "prompt", most: int = MAX_PROMPTS) -> tuple[tuple[RawPrompt, ...], bool]:
-    """Four shapes: a string, strings, token ids, lists of token ids. The flag: True for a list of prompts.
-
-    Raises InvalidValue.
-    """
+    """Read one prompt (a string or token ids) or a list of prompts (flag: True). Raises ``InvalidValue``."""
     if isinstance(value, str):
         return (value,), False
     if isinstance(value, list) and value:

@@ -1,4 +1,4 @@
-"""The fields of requests with their types and ranges, one row a field.
+"""The fields of requests, with their types and ranges.
 
 Three kinds of rows: fields that both endpoints share, fields of one endpoint, and fields that only the operator may
 set. A field without a row is unknown, and the policy decides about it. Ranges are OpenAI's, sizes those of
@@ -19,13 +19,13 @@ MAX_STOPS = {"chat": 4, "completions": 64}
 MAX_STOP_LENGTH = 256
 MAX_PROMPTS = 1024
 MAX_INPUTS = 2048
-"""Texts of one embeddings request, as OpenAI takes them."""
+"""The most texts in one embeddings request (OpenAI's limit)."""
 MAX_NAME = 256
 MAX_VARIABLES = 256
 
 FORBIDDEN = frozenset({
     # A client that could set these would choose the upstream, its key, its template or its answer
-    # (CVE-2024-6587, CVE-2026-115918). They are refused whatever the policy says.
+    # (CVE-2024-6587, CVE-2026-115918). They are refused under every policy.
     "api_base", "base_url", "api_key", "api_version", "api_type", "custom_llm_provider", "model_list",
     "organization", "deployment_id", "extra_headers", "extra_body", "extra_query", "headers", "chat_template",
     "chat_template_kwargs", "mock_response", "mock_tool_calls", "fallbacks", "context_window_fallbacks",
@@ -45,7 +45,7 @@ def _whole_stops(value: str | list[str]) -> str | list[str]:
 
 
 def _at_most(limit: int) -> BeforeValidator:
-    """Refuse a longer object before its items are checked, since each error takes some microseconds."""
+    """Refuse an object with more items before the items are checked, since each error takes some microseconds."""
 
     def short(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > limit:
@@ -62,7 +62,7 @@ Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 class Strict(BaseModel):
-    """Exact types (no ``"1"`` for 1); errors never repeat the input."""
+    """Base class: types must match exactly (no ``"1"`` for 1), and errors never repeat the input."""
 
     model_config = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True, allow_inf_nan=False)
 
@@ -109,7 +109,7 @@ class TextPart(Strict):
 
 
 class ChatMessage(Strict):
-    """One message; the template decides which roles it takes."""
+    """One message. The template decides which roles are allowed."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
     content: str | Annotated[list[TextPart], Field(max_length=1024)] | None = None
@@ -146,14 +146,14 @@ class ChatRequest(Shared):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=64)] | None = None
-    """Forbidden elsewhere; here the template decides which of them it takes, if any."""
+    """Forbidden at other endpoints. For chat the template decides which keys are allowed, if any."""
 
 
 class CompletionRequest(Shared):
     """``POST /v1/completions``; ``prompt`` in all four shapes."""
 
     prompt: Any
-    """Checked by hand (``message_content.py``): a union of four list types explains its errors badly."""
+    """Checked in ``message_content.py``, because pydantic explains the errors of a union of four types badly."""
     max_tokens: Annotated[int, Field(ge=0, le=2**31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None
@@ -173,15 +173,15 @@ class EmbeddingRequest(Strict):
 
 
 FOREIGN: dict[str, dict[str, str]] = {
-    # Fields of other endpoints, and where to send them; ignoring one would answer another question.
+    # Fields of other endpoints, and where to send them. An answer that ignores such a field would be wrong.
     "chat": {"prompt": "/v1/completions"},
     "completions": dict.fromkeys(("messages", "add_generation_prompt", "continue_final_message"),
                                  "/v1/chat/completions"),
-    # vLLM and SGLang read an embeddings request with messages as a conversation, addresses of media included.
+    # vLLM and SGLang read ``messages`` of an embeddings request as a conversation, including addresses of media.
     "embeddings": {"prompt": "/v1/completions", **dict.fromkeys(
         ("messages", "add_generation_prompt", "continue_final_message"), "/v1/chat/completions")},
 }  # fmt: skip
 
 STRUCTURAL = frozenset({"model", "messages", "prompt", "n", "stop", "stream", "stream_options", "gateway",
                         "add_generation_prompt", "continue_final_message", "chat_template_kwargs"})  # fmt: skip
-"""Fields that become parts of a ``Call`` of their own; every other known field is a parameter."""
+"""Fields that become attributes of ``Call``; every other known field is a parameter."""

@@ -1,4 +1,4 @@
-"""Request bodies: a JSON object in, a ``Call`` out. A call holds the body's own values, unchanged."""
+"""Turns the JSON object of a request body into a ``Call``, which contains the body's values unchanged."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _call(
     prompts: tuple[RawPrompt, ...] = (),
     prompt_is_list: bool = False,
 ) -> Call:
-    """The parts that chat and completions have in common."""
+    """The ``Call`` of a chat or completions request."""
     stop = body.get("stop")
     stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if len(stops) > MAX_STOPS[endpoint]:
@@ -92,7 +92,7 @@ def _call(
         _refuse_foreign(endpoint, body)
     stream, options = body.get("stream"), body.get("stream_options")
     if options is not None and not stream:
-        # OpenAI refuses this pair too; a client that sets it expects a usage chunk that never comes.
+        # OpenAI refuses this too: a client that sends ``stream_options`` expects a usage chunk that never comes.
         raise InvalidValue("stream_options needs stream: true", param="stream_options")
     if fields.known or fields.unknown:
         refuse_lost_digits_in(fields.known)
@@ -125,7 +125,7 @@ def _refuse_foreign(endpoint: EndpointName, body: dict[str, Any]) -> None:
 
 
 def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of ``stream_options`` beside ``include_usage``."""
+    """The keys of ``stream_options`` other than ``include_usage``."""
     refuse_lost_digits(options, "stream_options")
     return {key: value for key, value in options.items() if key != "include_usage" and value is not None}
 

@@ -1,4 +1,4 @@
-"""Answers as OpenAI's objects: whole bodies, and stream events.
+"""Writes answers as OpenAI's objects: whole bodies or stream events.
 
 One writer for each endpoint. The rules of streams (``docs/spec/wire.md`` 4): the role comes with the first content of
 each choice, each choice ends with exactly one ``finish_reason``, and usage comes in a last chunk without choices, only
@@ -22,7 +22,7 @@ from gateway.wire.logprobs import to_chat, to_completions
 
 DONE = b"data: [DONE]\n\n"
 TEXT_END = b',"logprobs":null,"finish_reason":null}'
-"""The rest of a choice after its text, if it has nothing else."""
+"""The end of a choice after the text, if the choice contains only text."""
 
 assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}, (
     "a new field of Delta has to be checked in ResponseWriter.frames, which writes deltas of text alone without _delta"
@@ -43,16 +43,16 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 
 class ResponseWriter:
-    """Writes one answer; made anew for each call. The subclasses write the choices of one endpoint."""
+    """Writes one answer; each call has a new writer. The subclasses write the choices of one endpoint."""
 
     id_prefix = ""
     """Ids of answers are ``{id_prefix}-{request id}``."""
     whole_object = ""
     chunk_object = ""
     text_start = b""
-    """A choice up to its text, as ``_delta`` would write it, with a place for the index."""
+    """The start of a choice up to the text, as ``_delta`` would write, with a placeholder for the index."""
     text_end = b""
-    """The rest of a choice after its text."""
+    """The end of a choice after the text."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ResponseWriter:
         self._usage: Usage | None = None
         self._gateway = gateway
         self._around_text: dict[int, tuple[bytes, bytes]] = {}
-        """By choice whose role has been sent: the bytes before and after the text of a frame of text alone."""
+        """Choice whose role has been sent → the bytes before and after the text in a frame with only text."""
         self._frame_start = b""
         """The start of every frame, up to its choices; empty: not made yet."""
         self._frame_end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
@@ -107,7 +107,7 @@ class ResponseWriter:
                 and event.extras is EMPTY_MAPPING
                 and self._gateway is None
                 and fast_paths.ENABLED
-            ):  # text alone: as ``_frame`` would write it, without a dictionary
+            ):  # only text: the bytes that ``_frame`` would write, without a dictionary
                 before, after = self._around_text.get(event.index) or self._fast_around_text(event.index)
                 parts += (before, orjson.dumps(event.text), after)
             else:
@@ -115,11 +115,11 @@ class ResponseWriter:
         return b"".join(parts)
 
     def choice_frames(self) -> dict[int, ChoiceFrame]:
-        """By choice, the bytes around the text of its further frames; only choices whose role has been sent."""
+        """Choice → the bytes around the text of the next frames; only for choices whose role has been sent."""
         return {index: ChoiceFrame(before, after) for index, (before, after) in self._around_text.items()}
 
     def usage(self) -> bytes:
-        """The usage chunk; empty if it was not asked for or there are no counts."""
+        """The usage chunk; empty if the client did not ask for usage or there are no counts."""
         if not self._include_usage or self._usage is None:
             return b""
         usage = orjson.dumps(usage_object(self._usage))
@@ -128,7 +128,7 @@ class ResponseWriter:
     def _frame(self, event: Event) -> bytes:
         """The frame of one event; empty for events that have none."""
         if isinstance(event, Delta):
-            # An empty delta has no frame: it would send the role before the content.
+            # An empty delta gets no frame, because the frame would send the role before the content.
             has_content = event.text or event.logprobs or event.fields or event.extras
             return self._chunk(self._delta(event)) if has_content else b""
         if isinstance(event, Finish):
@@ -155,7 +155,7 @@ class ResponseWriter:
         return self._frame_start
 
     def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
-        """The bytes around the text of a choice's next frame; ``_around_text`` keeps those of the frames after it."""
+        """The bytes around the text of a choice's next frame. Stores the bytes for later frames in ``_around_text``."""
         start, after = self._frame_start or self._make_frame_start(), self.text_end + self._frame_end
         around = self._around_text[index] = start + self.text_start % index, after
         return around
@@ -178,7 +178,7 @@ class ChatWriter(ResponseWriter):
     chunk_object = "chat.completion.chunk"
     text_start = b'{"index":%d,"delta":{"content":'
     first_text_start = b'{"index":%d,"delta":{"role":"assistant","content":'
-    """``text_start`` of a choice's first frame, which holds the role."""
+    """The ``text_start`` of a choice's first frame, which contains the role."""
     text_end = b"}" + TEXT_END
 
     def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
@@ -189,7 +189,7 @@ class ChatWriter(ResponseWriter):
         return self._frame_start + self.first_text_start % index, after
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
-        # Content is null only beside tool calls: clients use it as a string.
+        # Content is null only in answers with tool calls, because clients use the content as a string.
         content = None if not choice.text and choice.fields.get("tool_calls") else choice.text
         return {
             "index": choice.index,
@@ -227,7 +227,7 @@ class ChatWriter(ResponseWriter):
         return to_chat(tokens)
 
     def _role(self, index: int) -> dict[str, Any]:
-        """The role, for a choice's first frame only."""
+        """The role in the first frame of a choice; empty for later frames."""
         if index in self._role_sent:
             return {}
         self._role_sent.add(index)

@@ -1,6 +1,6 @@
-"""Checks the fields of a body one by one, and sorts them: known parameters, unknown fields.
+"""Checks each field of a body, and separates known parameters from unknown fields.
 
-The validator of each field judges its value; only after a failure a model is built, for pydantic's message.
+Each field has a validator for its value. A pydantic model is built only after a failure, for pydantic's message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest, Comp
 
 
 class Validators(dict[str, Callable[[object], bool]]):
-    """By field, a function that returns True for valid values; made at the first use, as making one takes long."""
+    """Field → a function that returns True for valid values; made at the first use, because making one takes long."""
 
     def __init__(self, model: type[Strict]) -> None:
         super().__init__()
@@ -38,15 +38,15 @@ class Validators(dict[str, Callable[[object], bool]]):
 
 @dataclass(frozen=True, slots=True)
 class BodySchema:
-    """The bodies of one endpoint."""
+    """The fields that one endpoint knows."""
 
     model: type[Strict]
     is_parameter: Mapping[str, bool]
-    """Every field that has a meaning here; True: a parameter, False: a part of the call, or forbidden."""
+    """Every known field. True: a parameter. False: another part of the call, or a forbidden field."""
     not_null: frozenset[str]
     """Fields for which null is not the same as absent."""
     required: Mapping[str, Any]
-    """Each with a valid value, to stand in for a valid one when a message is made."""
+    """Required field → a valid value, used in place of the client's valid value when an error message is made."""
     validators: Validators
 
 
@@ -62,9 +62,9 @@ class BodyFields:
 
 
 def split_fields(schema: BodySchema, body: dict[str, Any], checked: str) -> BodyFields:
-    """Check and sort all fields; null means absent. ``checked``: a field that the caller checks itself.
+    """Check all fields, and separate known from unknown; null means absent. The caller checks the field ``checked``.
 
-    Raises ``InvalidValue`` for the first invalid field, ``ForbiddenParameter`` for one that only the operator may set.
+    Raises ``InvalidValue`` for the first invalid field, ``ForbiddenParameter`` for a field of the operator.
     """
     known: dict[str, Any] = {}
     unknown: dict[str, Any] = {}
@@ -90,7 +90,7 @@ def split_fields(schema: BodySchema, body: dict[str, Any], checked: str) -> Body
 
 
 def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str]) -> None:
-    """Raise for a forbidden, an invalid or a missing field. Fields of other endpoints are for the caller to refuse."""
+    """Raise for a forbidden, an invalid or a missing field. The caller refuses the fields of other endpoints."""
     forbidden = FORBIDDEN.intersection(invalid) - schema.model.model_fields.keys()
     if forbidden:
         name = min(forbidden)
@@ -104,9 +104,9 @@ def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str
 
 
 def first_problem(error: ValidationError) -> RequestError:
-    """The most helpful problem of a failed validation, in the client's names."""
+    """The most helpful problem of a failed validation, with the field names that the client used."""
     first = _closest(error.errors(include_url=False, include_context=False, include_input=False))
-    # The location of a union's member holds the names of our classes, which mean nothing to clients.
+    # For a union pydantic's location contains the names of our classes, which mean nothing to clients.
     keys = [key for key in first["loc"] if isinstance(key, int) or not _is_union_tag(key)]
     param = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys).lstrip(".")
     if first["type"] == "missing":
@@ -116,7 +116,7 @@ def first_problem(error: ValidationError) -> RequestError:
 
 
 def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:
-    """The first error; of a union's errors the deepest, preferably other than a wrong type: the closest member's."""
+    """The first error. For a union, the error of the closest member: the deepest, preferably not a wrong type."""
     stem = errors[0]["loc"]
     if isinstance(stem[-1], str) and _is_union_tag(stem[-1]):
         stem = stem[:-1]

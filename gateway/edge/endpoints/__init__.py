@@ -1,7 +1,7 @@
-"""The endpoints that take a call for a model.
+"""The endpoints that run or render a call.
 
 answer  runs a call and writes the model's answer, whole or as a stream
-call    reads and admits a call, has it answered, and records it once
+call    reads a call, has the endpoint answer, and records how the call ended
 render  the answer of /v1/render
 table   path, reader and writer of each endpoint
 """

@@ -26,7 +26,7 @@ STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\
 async def respond(
     writer_class: type[ResponseWriter] | None, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline
 ) -> None:
-    """Prepare the call, open the backend and send its answer."""
+    """Prepare the call, open the backend and send the backend's answer."""
     prepared = await prepare(route, call)
     request.route_context = route, prepared
     timeline.render = prepared.render_seconds
@@ -43,7 +43,7 @@ async def respond(
     if call.stream:
         request.end(last + writer.usage() + DONE)
         return
-    # Written after the upstream is closed, so that an explanation and the headers hold the same facts.
+    # The body is written after the backend is closed, so that the explanation and the headers contain the same facts.
     if isinstance(answer, Completion):
         body = _writer(writer_class, call, route, prepared, timeline).whole(answer)
     else:
@@ -54,12 +54,12 @@ async def respond(
 
 
 def context_headers(request: HttpRequest, timeline: CallTimeline) -> bytes:
-    """The ``x-gateway-*`` headers, as far as their values are known."""
+    """The ``x-gateway-*`` headers of an answer; empty if the call is not prepared yet."""
     return b"" if request.route_context is None else provenance(*request.route_context, timeline)
 
 
 async def send_pending(request: HttpRequest, timeline: CallTimeline) -> bytes:
-    """The frames of the text that a failed stream still holds; starts the stream if there are any."""
+    """The stream events for the text that a failed stream has not sent yet. Starts the stream if there are any."""
     if request.open_stream is None:
         return b""
     events, writer = request.open_stream
@@ -75,11 +75,11 @@ async def send_pending(request: HttpRequest, timeline: CallTimeline) -> bytes:
 async def _stream(
     request: HttpRequest, events: ResponseStream, writer: ResponseWriter, timeline: CallTimeline, write_timeout: float
 ) -> bytes:
-    """Send a stream; returns its last frames, to be sent together with its end."""
+    """Send a stream. Returns the last frames, which the caller sends together with the end of the stream."""
     while batch := await events.next_batch():
         frames, exhausted = writer.frames(batch), events.exhausted
         if (frames or exhausted) and not request.status:
-            # The head waits for the first frame: until then a failure still gets its own status.
+            # The head is sent with the first frame, so that an earlier failure can still get an error status.
             request.start(200, STREAM_HEADERS + context_headers(request, timeline))
         if exhausted:
             timeline.events_written(batch)
@@ -88,7 +88,7 @@ async def _stream(
             continue
         await request.write(frames, write_timeout)
         timeline.events_written(batch)
-        # From here on plain text goes from socket to socket without waking this task; everything else ends the splice.
+        # From here on plain text is forwarded without waking this task. Any other event ends the forwarding.
         if request.can_try_write and (choice_frames := writer.choice_frames()):
             splice = TextSplice(request.try_write, choice_frames)
             try:

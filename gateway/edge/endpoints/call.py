@@ -1,4 +1,4 @@
-"""Reads and admits a call, has it answered, and records it once."""
+"""Reads a call, has the endpoint answer, and records how the call ended."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from gateway.wire.json import parse_object
 LOG = logging.getLogger("gateway.edge")
 
 CLIENT_CLOSED_REQUEST = 499
-"""The status in the record of a call whose client left or stalled; it is never sent."""
+"""The status recorded for a call whose client left or stalled. This status is never sent."""
 
 LONG_BODY = 1024 * 1024
-"""Bytes of a body that may take tens of milliseconds to parse, and as long again to check."""
+"""Bytes. A longer body may take tens of milliseconds to parse, and the same time again to check."""
 
 UTF_8 = ("utf-8", "utf8")
 
@@ -47,7 +47,7 @@ class CallHandler:
         self._state = state
 
     async def serve(self, request: HttpRequest) -> None:
-        """Answer a call. Its end is recorded once, whatever it is: answer, error, disconnect, shutdown."""
+        """Answer a call, and record once how the call ended: with an answer, an error, a disconnect or a shutdown."""
         endpoint, state = self._endpoint, self._state
         metrics = state.metrics
         timeline = CallTimeline(endpoint.name, request.request_id, request.received)
@@ -75,7 +75,7 @@ class CallHandler:
             await _fail(request, error, timeline)
             end = (error.code, request.status, "")
             drop_tracebacks(error)
-        except Exception:  # a bug: the log gets the traceback, the client status 500
+        except Exception:  # a bug: log the traceback, and answer with status 500
             LOG.exception("%s failed inside the gateway", request.request_id)
             failure = GatewayError("internal error of the gateway; its log has the details under this request id")
             end = (failure.code, request.status or failure.status, "")
@@ -88,7 +88,7 @@ class CallHandler:
             log_call(record)
 
     async def _read(self, request: HttpRequest, timeline: CallTimeline) -> tuple[Call, Route]:
-        """The call, and the route of its model."""
+        """The call in the request's body, and the route of the call's model."""
         stack = self._state.stack
         key = authenticate(stack, request)
         limit = stack.snapshot.server.max_body
@@ -123,18 +123,18 @@ class CallHandler:
 
 
 async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:
-    """Send an error, after the text that a stream still holds."""
-    request.shield()  # a long held text takes time to parse; a client that leaves meanwhile does not change the outcome
+    """Send an error, after the text that a stream has not sent yet."""
+    request.shield()  # the unsent text takes time to parse; a client that leaves meanwhile does not change the outcome
     last = b""
     try:
         last = await send_pending(request, timeline)
-    except Exception:  # a bug: the log gets the traceback, the client the first error
+    except Exception:  # a bug: log the traceback, and send the first error to the client
         LOG.exception("%s: the held text of its stream is lost", request.request_id)
     _send_failure(request, error, timeline, last)
 
 
 def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimeline, last: bytes = b"") -> None:
-    """Send an error: with its status if nothing has been sent, else as the last event, after ``last``."""
+    """Send an error response if nothing has been sent yet, else the error as the last stream event, after ``last``."""
     error.retried = timeline.attempt_log.retries > 0
     if not request.status:
         send_error(request, error, context_headers(request, timeline))
@@ -143,7 +143,7 @@ def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimel
 
 
 def _name_model(body: dict[str, Any], model: str) -> None:
-    """Use the model of the path (``/{model}/v1/…``) where the body names none; the body may not name another."""
+    """Write the model of the path (``/{model}/v1/…``) into the body. Refuse a body that names a different model."""
     if body.get("model") is None:
         body["model"] = model
     if body["model"] != model:
@@ -151,7 +151,7 @@ def _name_model(body: dict[str, Any], model: str) -> None:
 
 
 def _check_body_headers(request: HttpRequest, limit: int) -> None:
-    """Refuse a body that is declared as something other than plain JSON, or as larger than ``limit`` bytes."""
+    """Refuse a body whose headers announce anything but plain JSON, or more than ``limit`` bytes."""
     headers = request.headers
     if headers.get(b"content-type") != b"application/json":
         _check_content_type(request.header("content-type"))

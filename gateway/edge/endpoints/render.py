@@ -1,4 +1,4 @@
-"""``POST /v1/render``: the body of a chat request, everything but the inference."""
+"""``POST /v1/render`` accepts the body of a chat request, and returns the prompt without calling the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.edge.provenance import provenance
 
 
 async def respond(_writer: object, request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
-    """Send the prompt that the model would be given, and how it was made."""
+    """Send the prompt that the model would get, and how the prompt was made."""
     prepared, body = await rendering(route, call)
     request.commit()
     request.reply_json(200, body, provenance(route, prepared))

@@ -1,4 +1,4 @@
-"""The table of endpoints that take a call for a model."""
+"""The table of endpoints that run or render a call."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Endpoint:
     """One endpoint."""
 
     name: str
-    """The endpoint in metrics, log lines and call records."""
+    """The name of the endpoint in metrics, log lines and call records."""
     path: str
     read: Callable[..., Call]
-    """Makes a ``Call`` of the body: ``read(body, request_id=…, received=…)``; raises ``RequestError``."""
+    """``read(body, request_id=…, received=…)`` turns the parsed body into a ``Call``, or raises ``RequestError``."""
     respond: Respond = answer.respond
     """Prepares the call and sends its answer."""
     writer: type[ResponseWriter] | None = None
-    """Writes events and completions in the endpoint's form; None: another document is the answer."""
+    """Writes answers in the endpoint's format. None: the endpoint does not answer with a completion."""
 
 
 ENDPOINTS = (

@@ -1,7 +1,7 @@
 """Our own HTTP/1.1 server.
 
-connection  one connection of a client: bytes in, requests out, their answers in order
+connection  one client connection: parses requests, and sends their answers in order
 request     the body and the answer of one request
-server      all connections: accepting, timeouts, draining
-state       what the connections of a server share
+server      accepts connections, checks their timeouts, and drains them
+state       the state that the connections of a server share
 """

@@ -1,7 +1,7 @@
-"""One connection of a client: bytes in, requests out, and their answers in order.
+"""One client connection: parses requests, and sends their answers in order.
 
-An asyncio protocol around llhttp. Requests are answered one at a time; pipelined ones wait in a queue, and reading
-pauses while the queue is full. Input that is not HTTP/1.1 is refused with OpenAI's error object.
+An asyncio protocol around the parser llhttp. Requests are answered one at a time. Pipelined requests wait in a queue,
+and reading pauses while the queue is full. Input that is not HTTP/1.1 is refused with OpenAI's error object.
 
 An offer to switch protocols (``Upgrade: h2c``, which Java's HTTP client makes with every request, or ``websocket``) is
 declined: the answer comes in HTTP/1.1. The parser would treat the bytes after such a head as the other protocol, and
@@ -33,15 +33,15 @@ MAX_QUEUED = 4
 """Pipelined requests that may wait on one connection before reading pauses."""
 
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
-"""The poll event of a connection that its client has closed while bytes are unread; other systems than Linux report
-a reset only."""
+"""The poll event for a connection that the client has closed while bytes are unread. Systems other than Linux report
+only a reset."""
 
 DECLINED = frozenset({b"upgrade", b"http2-settings"})
 METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE")}
 
 
 class ServerConnection(asyncio.Protocol):
-    """One connection."""
+    """One client connection."""
 
     __slots__ = (
         "_body_bytes", "_closed", "_closing", "_content_bytes", "_current", "_head_bytes", "_headers", "_incoming",
@@ -56,7 +56,7 @@ class ServerConnection(asyncio.Protocol):
         opened: Callable[[ServerConnection], None],
         closed: Callable[[ServerConnection], None],
     ) -> None:
-        """``start`` begins to answer a request; ``opened`` and ``closed`` register this connection at its server."""
+        """``start`` begins to answer a request. ``opened`` and ``closed`` report this connection to the server."""
         self.state = state
         self._start = start
         self._opened = opened
@@ -68,59 +68,59 @@ class ServerConnection(asyncio.Protocol):
         self._incoming: Http1Request | None = None
         """The request whose body is being read."""
         self._refusal: GatewayError | None = None
-        """The error of input that is not a valid request, to be sent after the answers before it."""
+        """The error for invalid input. It is sent after the answers to all earlier requests."""
         self._closing = False
-        """No further request is read."""
+        """True: no further request is read."""
         self.lost = False
-        """The connection is closed."""
+        """True: the connection is closed."""
         self.reading_paused = False
         self._progressed = False
-        """The bytes of the last read held the end of a head, or a part of a body."""
+        """True: the last read contained the end of a head, or a part of a body."""
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._repeated = 0
-        """Fields of the head whose name an earlier one has."""
+        """The number of fields in the head that have the name of an earlier field."""
         self._head_bytes = 0
         """Bytes of an incomplete head."""
         self._body_bytes = 0
-        """Bytes of the body of ``_incoming`` in the reads after its head: content and framing."""
+        """Bytes of ``_incoming``'s body, content and chunk framing, without the read in which the head ended."""
         self._content_bytes = 0
-        """Bytes of its content, those that came with the head included."""
+        """Bytes of content in ``_incoming``'s body, including the content that came with the head."""
         self._read_size = 0
         """Bytes of the last read."""
         self._waiting_since = 0.0
-        """Loop time at which the present wait for the client began."""
+        """Loop time at which the current wait for the client began."""
         self.drained: asyncio.Future[None] | None = None
         """Resolved when the client has read enough; None: there is no back-pressure."""
 
     # ---------------------------------------------------------------- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: connected."""
+        """asyncio calls this when the client has connected."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
         self._parser = httptools.HttpRequestParser(self)
         self._waiting_since = self.state.now
         self._opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: the connection is closed, by the client or by us."""
+        """asyncio calls this when the client or the gateway has closed the connection."""
         self.lost = True
         self._closing = True
         self._queue.clear()
         current, self._current, self._incoming = self._current, None, None
-        del self._parser  # it holds our methods
+        del self._parser  # the parser refers to this object: break the cycle
         self.resume_writing()
         if current is not None:
             current.cancel(ClientGone())
         self._closed(self)
 
     def pause_writing(self) -> None:
-        """asyncio: the client reads too slowly."""
+        """asyncio calls this when the client reads too slowly."""
         if self.drained is None:
             self.drained = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """asyncio: the client has read enough."""
+        """asyncio calls this when the client has read enough."""
         if self.drained is not None:
             if not self.drained.done():
                 self.drained.set_result(None)
@@ -129,7 +129,7 @@ class ServerConnection(asyncio.Protocol):
                 self._next()
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes have arrived."""
+        """asyncio calls this when bytes have arrived."""
         if self._closing:
             return
         self._read_size = len(data)
@@ -155,11 +155,11 @@ class ServerConnection(asyncio.Protocol):
     # ---------------------------------------------------------------- called by the parser
 
     def on_url(self, url: bytes) -> None:
-        """llhttp: (a part of) the request target."""
+        """llhttp calls this with the request target, or a part of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """llhttp: a field of the head, or a trailer; trailers are dropped."""
+        """llhttp calls this with a field of the head, or with a trailer. Trailers are dropped."""
         name = name.lower()
         headers = self._headers
         if name in headers:
@@ -168,7 +168,7 @@ class ServerConnection(asyncio.Protocol):
             headers[name] = value
 
     def on_headers_complete(self) -> None:
-        """llhttp: the head is complete."""
+        """llhttp calls this when the head is complete."""
         parser, url, headers = self._parser, self._url, self._headers
         raw = parser.get_method()
         if self._head_bytes + self._read_size > MAX_HEAD and self._head_size() > MAX_HEAD:
@@ -179,7 +179,7 @@ class ServerConnection(asyncio.Protocol):
         if parser.should_upgrade():
             if raw == b"CONNECT":
                 raise RequestError("CONNECT")
-            return  # an offer: ``_decline_upgrade`` parses this head again
+            return  # an offer to switch protocols: ``_decline_upgrade`` parses this head again
         if url[:1] != b"/" or b"?" in url or b"#" in url:
             authority = _authority(url)
             if authority and authority.lower() != headers.get(b"host", b"").lower().removesuffix(b":80"):
@@ -206,7 +206,7 @@ class ServerConnection(asyncio.Protocol):
         self._queue.append(request)
 
     def on_body(self, body: bytes) -> None:
-        """llhttp: a part of the body."""
+        """llhttp calls this with a part of the body."""
         self._progressed = True
         self._content_bytes += len(body)
         request = self._incoming
@@ -218,10 +218,10 @@ class ServerConnection(asyncio.Protocol):
             request.body_overflow()
 
     def on_message_complete(self) -> None:
-        """llhttp: the request is complete."""
+        """llhttp calls this when the request is complete."""
         request = self._incoming
         if request is None:
-            return  # an offer
+            return  # an offer to switch protocols
         if self._headers:  # trailers
             if self._head_size() > MAX_HEAD:
                 self._refusal = _framing_too_large()
@@ -247,7 +247,7 @@ class ServerConnection(asyncio.Protocol):
             self.transport.write(data)
 
     async def drain_writes(self, seconds: float) -> None:
-        """Wait until the client has read enough; raises ``ClientStalled`` if it reads nothing for ``seconds``."""
+        """Wait until the client has read enough. Raises ``ClientStalled`` if it reads nothing for ``seconds``."""
         unread = self.transport.get_write_buffer_size()
         while self.drained is not None:
             await asyncio.wait([self.drained], timeout=seconds)
@@ -256,7 +256,7 @@ class ServerConnection(asyncio.Protocol):
                 raise ClientStalled
 
     def done(self, request: Http1Request) -> None:
-        """An answer is complete: start the next one."""
+        """Call when the answer to ``request`` is complete. Starts the next request, or closes the connection."""
         if request is not self._current:
             return
         self._current = None
@@ -266,7 +266,7 @@ class ServerConnection(asyncio.Protocol):
         if request.closing or request.expects_continue or self.state.draining:
             self.close()
         elif self.drained is not None:
-            self.pause_reading()  # the client does not read its answers: take no request until it does
+            self.pause_reading()  # the client does not read its answers: read no request before it does
         elif self._queue or self.reading_paused or self._refusal is not None:
             self._next()
 
@@ -277,13 +277,13 @@ class ServerConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self.reading_paused and not self.lost:
             self.reading_paused = False
             self.transport.resume_reading()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self._closing = True
         if not self.lost:
             self.transport.abort()
@@ -296,19 +296,19 @@ class ServerConnection(asyncio.Protocol):
         return self._current
 
     def close(self) -> None:
-        """Close when everything has been sent."""
+        """Close the connection when everything has been sent."""
         self._closing = True
         self._queue.clear()
         if not self.lost:
             self.transport.close()
 
     def drain(self) -> None:
-        """Take no further request; the one under way may end."""
+        """Close an idle connection. If a request is running, ``done`` closes the connection after the answer."""
         if self._current is None:
             self.close()
 
     def check_timeouts(self, now: float) -> None:
-        """Close the connection if a head or a body, the next request, or the reading of an answer takes too long."""
+        """End a wait for the client that takes too long: for a head, a body, a request, or the reading of an answer."""
         waited = now - self._waiting_since
         current, timeouts = self._current, self.state.timeouts
         if self.reading_paused and self._hung_up():
@@ -321,7 +321,7 @@ class ServerConnection(asyncio.Protocol):
             if waited < timeouts.body:
                 return
             if current is None:
-                self.close()  # the request is answered; the rest of its body was to be skipped
+                self.close()  # the request is answered, and the rest of its body does not arrive
             elif current is self._incoming:
                 current.body_late(timeouts.body)
         elif current is None and self._head_bytes:
@@ -331,7 +331,7 @@ class ServerConnection(asyncio.Protocol):
             self.close()
 
     def _hung_up(self) -> bool:
-        """True: the client has closed its connection, and unread bytes hide that from asyncio."""
+        """True if the client has closed the connection, which asyncio does not notice while bytes are unread."""
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket").fileno(), HUNG_UP)
         return bool(poll.poll(0))
@@ -339,7 +339,7 @@ class ServerConnection(asyncio.Protocol):
     # ---------------------------------------------------------------- the order of requests
 
     def _next(self) -> None:
-        """Start the next request, refuse invalid input, or read again."""
+        """Start the next request, refuse invalid input, or resume reading."""
         if self._queue:
             self._start_next()
             if not self._queue:
@@ -358,7 +358,7 @@ class ServerConnection(asyncio.Protocol):
     # ---------------------------------------------------------------- invalid and unusual input
 
     def _bound_unfinished(self, before: Http1Request | None) -> None:
-        """Bound an unfinished head, and an unfinished body's framing; ``before``: ``_incoming`` before the read."""
+        """Limit the size of an unfinished head or body framing. ``before``: ``_incoming`` before the last read."""
         if self._closing:
             return
         if self._incoming is None:
@@ -372,7 +372,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if self._incoming is before:  # bytes that came with the head do not count
             self._body_bytes += self._read_size
-        # Framing may be as large as the content, and MAX_HEAD more; trailers are held, so they are bounded alone too.
+        # Framing may be MAX_HEAD bytes larger than the content. Trailers stay in memory, so MAX_HEAD limits them too.
         framing = self._body_bytes - self._content_bytes
         if framing - self._content_bytes > MAX_HEAD or (self._headers and self._head_size() > MAX_HEAD):
             self._refusal = _framing_too_large()
@@ -396,7 +396,7 @@ class ServerConnection(asyncio.Protocol):
         return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers.items())
 
     def _invalid_input(self) -> None:
-        """Refuse input that is not HTTP, after the answers of the requests before it."""
+        """Refuse invalid input, after the earlier requests of this connection have been answered."""
         if self._closing:
             return  # bytes after the last request of this connection
         self._closing = True
@@ -405,11 +405,11 @@ class ServerConnection(asyncio.Protocol):
         partial = self._incoming
         self._incoming = None
         if partial is not None and partial.complete:
-            self.close()  # a second answer would be taken for that of the client's next request
+            self.close()  # the client would take a second answer for the answer to its next request
             return
         if partial is not None and partial is not self._current:
             self._queue.remove(partial)
-        elif partial is not None:  # the request under way is the invalid one
+        elif partial is not None:  # the invalid request is already being answered
             if partial.status:
                 self.abort()
             else:
@@ -419,7 +419,7 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(self._refusal)
 
     def _refuse(self, error: GatewayError) -> None:
-        """Send an error for bytes that never became a request, and close."""
+        """Send an error for input that is not a complete request, and close the connection."""
         body = error_body(error)
         self.send(
             b"%bcontent-type: application/json\r\n%bx-request-id: req_%b\r\ncontent-length: %d\r\n\r\n%b"
@@ -428,7 +428,7 @@ class ServerConnection(asyncio.Protocol):
         self.close()
 
     def _decline_upgrade(self, rest: memoryview) -> None:
-        """Parse a head again without its offer, then the bytes after it, which may hold more offers."""
+        """Parse the head again without the offer, then ``rest``, the bytes after it, which may hold more offers."""
         try:
             self._parse_again()
             while rest:
@@ -442,7 +442,7 @@ class ServerConnection(asyncio.Protocol):
             self._invalid_input()
 
     def _parse_again(self) -> None:
-        """Give a new parser the same head without the offer."""
+        """Feed the same head, without the offer to switch protocols, to a new parser."""
         lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
         lines += [name + b": " + value for name, value in self._headers.items() if name not in DECLINED]
         self._url, self._headers, self._repeated = b"", {}, 0
@@ -451,7 +451,7 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _authority(url: bytes) -> bytes:
-    """Host and port, if not 80, of a request target in absolute form (RFC 9112, 3.2.2); empty for other forms."""
+    """Host and port of a request target in absolute form (RFC 9112, 3.2.2), without ``:80``; empty for other forms."""
     scheme, mark, rest = url.partition(b"://")
     return re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(b":80") if mark and scheme.isalnum() else b""
 

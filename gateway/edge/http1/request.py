@@ -1,6 +1,6 @@
 """The body and the answer of one request of our own server.
 
-A whole answer is one write; so is a stream's head with its first frames, and each batch after it.
+A whole answer is sent in one write. A stream is sent in one write for the head with the first frames, then one a batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gateway.edge.http1.state import ServerState
 from gateway.edge.http_request import HttpRequest, body_timeout, body_too_large
 
 MAX_BUFFERED = 256 * 1024
-"""Bytes of a body that are read before the handler calls ``body``."""
+"""The most bytes of a body that are read before the handler calls ``body``."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 VERSION = b"\r\nopenai-version: 2020-10-01\r\n"
@@ -20,7 +20,7 @@ CLOSE = b"connection: close\r\n"
 
 
 class RequestConnection(Protocol):
-    """What a request needs of its connection; see ``connection.ServerConnection``."""
+    """The attributes and methods of ``ServerConnection`` that a request uses."""
 
     state: ServerState
     transport: asyncio.Transport
@@ -47,21 +47,21 @@ class Http1Request(HttpRequest):
         HttpRequest.__init__(self, method, path, headers)
         self._connection = connection
         self._head: bytes | None = None
-        """The head of a started stream, until it is sent."""
+        """The head of a started stream; None after the head is sent."""
         self._chunked = False
         self.chunks: list[bytes] = []
         """The parts of the body that have arrived."""
         self.size = 0
         """Bytes of the body that have arrived."""
         self.limit = MAX_BUFFERED
-        """Bytes that the body may have."""
+        """The most bytes that the body may have."""
         self.body_waiter: asyncio.Future[None] | None = None
-        """Resolved at the end of the body, while ``body`` waits for it."""
+        """Resolved at the end of the body; None unless ``body`` waits."""
         self.body_complete = False
         self.http10 = False
-        """HTTP/1.0, which has no chunked encoding."""
+        """True: the request uses HTTP/1.0, which has no chunked encoding."""
         self.expects_continue = False
-        """The client waits for ``100 Continue`` before it sends the body."""
+        """True: the client waits for ``100 Continue`` before it sends the body."""
 
     # ---------------------------------------------------------------- the body
 
@@ -87,17 +87,17 @@ class Http1Request(HttpRequest):
         return b"".join(chunks)
 
     def body_overflow(self) -> None:
-        """More of the body has arrived than ``limit``."""
+        """Make ``body`` fail, because more than ``limit`` bytes have arrived."""
         self._connection.pause_reading()
         self._fail_body(body_too_large(self.limit))
 
     def body_arrived(self) -> None:
-        """The body is complete."""
+        """Wake ``body``, because the body is complete."""
         if self.body_waiter is not None and not self.body_waiter.done():
             self.body_waiter.set_result(None)
 
     def body_late(self, seconds: float) -> None:
-        """The body did not arrive within ``seconds``."""
+        """Make ``body`` fail, because the body did not arrive within ``seconds``."""
         self._fail_body(body_timeout(seconds))
 
     def _fail_body(self, error: Exception) -> None:
@@ -131,7 +131,7 @@ class Http1Request(HttpRequest):
         self.status = status
         state = self._connection.state
         self._chunked = not self.http10 and self.method != "HEAD"
-        # Without ``100 Continue`` it is unknown whether a body follows, so the connection cannot be used again.
+        # If ``100 Continue`` was not sent, a body may or may not follow, so the connection cannot be used again.
         self.closing = self.closing or self.expects_continue or state.draining
         self._head = b"%b%b%b%b%b%b\r\n" % (
             state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
@@ -178,7 +178,7 @@ class Http1Request(HttpRequest):
         self._connection.abort()
 
     def _framed(self, frames: bytes) -> bytes:
-        """A part of a stream as it is sent: after the head if that is not sent yet, in a chunk if there are chunks."""
+        """The bytes to send for a part of a stream: the unsent head, if any, then ``frames``, as a chunk if chunked."""
         if self.method == "HEAD":
             frames = b""
         elif self._chunked and frames:

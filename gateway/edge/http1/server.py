@@ -1,4 +1,4 @@
-"""All connections of our own server: accepting, timeouts, draining.
+"""Our own HTTP server: accepts connections, checks their timeouts, and drains them.
 
 One timer checks all connections once a second, so a request neither starts nor cancels a timer.
 """
@@ -18,9 +18,9 @@ from gateway.edge.http_request import HttpRequest
 
 BACKLOG = 2048
 CHECK_SECONDS = 1.0
-"""Seconds between two checks of all connections, and the inexactness of their timeouts."""
+"""Seconds between two checks of all connections. Timeouts may be late by as much."""
 ERROR_SECONDS = 1.5
-"""Seconds for an error to reach clients whose calls the end of the drain ends."""
+"""Seconds to send an error to the clients whose calls still run at the end of draining."""
 
 DRAIN_ENDED = "the gateway is shutting down, and server.drain ended before this answer did; retry later"
 
@@ -45,13 +45,13 @@ class HttpServer:
         self.connections: set[ServerConnection] = set()
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
-        """Listen."""
+        """Accept connections on ``sockets``."""
         for bound in sockets:
             self._servers.append(await self._loop.create_server(self.connection, sock=bound, backlog=BACKLOG))
         self._check_connections()
 
     def drain(self) -> None:
-        """Take no new connections, close idle ones, let running answers end."""
+        """Accept no new connections, close idle connections, and let running answers end."""
         self._state.draining = True
         for server in self._servers:
             server.close()
@@ -61,7 +61,7 @@ class HttpServer:
             self._all_closed.set()
 
     async def wait_closed(self, seconds: float) -> None:
-        """Wait until all connections are closed; calls that still run after ``seconds`` get an error and are ended."""
+        """Wait until all connections are closed. Calls that still run after ``seconds`` are ended with an error."""
         assert self._state.draining
         if not await self._wait(self._all_closed.wait(), seconds):
             tasks = self._running()
@@ -84,11 +84,11 @@ class HttpServer:
     # ---------------------------------------------------------------- connections
 
     def connection(self) -> ServerConnection:
-        """A new connection; asyncio calls this for each one that a socket accepts."""
+        """A new connection. asyncio calls this for each connection that a socket accepts."""
         return ServerConnection(self._state, self._start, self.connections.add, self._closed)
 
     def _start(self, request: Http1Request) -> None:
-        """Answer the request in a task of its own."""
+        """Answer the request in a new task."""
         request.task = asyncio.Task(self._app(request), loop=self._loop, name="request")
 
     def _closed(self, connection: ServerConnection) -> None:

@@ -1,4 +1,4 @@
-"""What the connections of one server share."""
+"""The state that the connections of one server share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.edge.http_request import BODY_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """Seconds that a connection waits for its client."""
+    """The seconds that a connection waits for a head, a body, or the next request."""
 
     head: float = 10.0
     body: float = BODY_SECONDS
@@ -20,15 +20,15 @@ class ConnectionTimeouts:
 
 @dataclass(eq=False, slots=True)
 class ServerState:
-    """Shared by a server and its connections."""
+    """The state that a server and its connections share."""
 
     timeouts: ConnectionTimeouts
     now: float
-    """Loop time, updated once a second: enough for timeouts of whole seconds."""
+    """Loop time, updated once a second, which is exact enough for timeouts of whole seconds."""
     starts: dict[int, bytes]
-    """``answer_start`` by status, of the current second."""
+    """Status → the result of ``answer_start`` in the current second."""
     draining: bool = False
-    """True: no further request is taken."""
+    """True: no further request is read."""
 
     def answer_start(self, status: int) -> bytes:
         """Status line and date of an answer, up to the value of ``x-request-id``."""
