@@ -1,17 +1,17 @@
-"""From a dialogue to a prompt, as a template file describes it. No I/O, except that ``huggingface/`` starts processes.
+"""A template turns a dialogue into a prompt. No module does I/O, except that ``huggingface/`` starts processes.
 
-- ``base``         the protocol of templates
-- ``registry``     from a checked file to its renderer, and the examples inside the file
+- ``base``         the protocol that every template implements
+- ``registry``     makes the renderer of a checked template file, and runs the examples in the file
 - ``spec``         the keys of a template file, as frozen dataclasses
-- ``validation/``  from the content of a file to these dataclasses, with every mistake
-- ``meta/``        ``kind: meta``, messages in their own order
-- ``opencompass/`` ``kind: meta`` with ``turns: opencompass``: OpenCompass's parsers; complete conversations
+- ``validation/``  checks the content of a template file, and reports every mistake
+- ``meta/``        ``kind: meta`` with ``turns: natural``, which keeps the order of the client's messages
+- ``opencompass/`` ``kind: meta`` with ``turns: opencompass``, which uses OpenCompass's parsers
 - ``lazyllm/``     ``kind: prompter``
 - ``huggingface/`` ``kind: jinja``
 - ``passthrough``  ``kind: chat``
-- ``roles``        OpenAI roles and the template's roles
+- ``roles``        finds the template's role for each OpenAI role
 - ``messages``     checks of a dialogue, and the text of a message
-- ``tools``        tools, calls and tool choice of a request
-- ``stops``        the end of an answer
-- ``layout``       fast path: a template's text around the messages, once for each order of roles
+- ``tools``        the tools, tool calls and tool choice of a request
+- ``stops``        the stop strings and token ids that end an answer
+- ``layout``       fast path: the template's text around the messages, stored for each order of roles
 """

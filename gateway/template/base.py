@@ -1,4 +1,4 @@
-"""The protocol of templates."""
+"""The protocol that every template implements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.template.spec import TemplateSpec
 
 @runtime_checkable
 class Template(Protocol):
-    """Renders dialogues into prompts by one template file. Made by ``registry.build``, shared between calls."""
+    """Renders dialogues into prompts as one template file describes. ``registry.build`` makes it. Calls share it."""
 
     @property
     def spec(self) -> TemplateSpec:
@@ -21,6 +21,6 @@ class Template(Protocol):
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue.
 
-        Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue, each with ``param``.
+        Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. ``param`` names the field.
         """
         ...

@@ -9,9 +9,9 @@ from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedPara
 from gateway.core.prompt import Notice
 
 CALL_FIELDS = ("tool_calls", "function_call")
-"""Fields of a message that a template without ``tools`` cannot write; the request is refused."""
+"""A template without the key ``tools`` cannot write these fields of a message, so a request with them is refused."""
 UNREAD_FIELDS = ("name", "tool_call_id", "reasoning_content", "reasoning", "refusal", "audio")
-"""Fields of a message that a string template leaves out, with a notice."""
+"""A template that makes a string leaves these fields of a message out and adds a notice."""
 
 
 def origin_of(number: int) -> str:
@@ -29,9 +29,9 @@ def check_dialogue(dialogue: Dialogue) -> None:
 
 
 def check_open_turn(dialogue: Dialogue) -> None:
-    """Raises InvalidValue for variables, and for ``continue_final_message`` without an assistant's message at the end.
+    """Check a request to a template without slots.
 
-    For templates without slots.
+    Raises InvalidValue for variables, and for ``continue_final_message`` if the last message is not an assistant's.
     """
     refuse_variables(dialogue)
     if dialogue.options.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
@@ -50,9 +50,9 @@ def refuse_variables(dialogue: Dialogue) -> None:
 
 
 def content_of(message: Message, number: int, media: str | None) -> str:
-    """The text of ``messages[number]``, with the placeholder ``media`` for each part that is not text.
+    """The text of ``messages[number]``, with the text ``media`` in the place of each part that is not text.
 
-    Raises UnsupportedParameter for tool calls, and MediaNotSupported where ``media`` is None.
+    Raises UnsupportedParameter for tool calls, and MediaNotSupported for such a part if ``media`` is None.
     """
     for field in CALL_FIELDS if has_fields(message) else ():
         if message.raw.get(field):
@@ -69,7 +69,7 @@ def has_fields(message: Message) -> bool:
 
 
 def text_of(message: Message, number: int, media: str | None) -> str:
-    """``content_of`` for templates that write tool calls. Raises MediaNotSupported."""
+    """``content_of`` for a template that writes tool calls. Raises only MediaNotSupported."""
     if not message.parts:
         return message.text
     return "".join(
@@ -86,7 +86,7 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
 
 
 def unread_fields(message: Message, number: int) -> Iterator[Notice]:
-    """One notice for each field of ``messages[number]`` that the prompt leaves out."""
+    """A notice for each field of ``messages[number]`` that is not in the prompt."""
     for field in UNREAD_FIELDS:
         if message.raw.get(field):
             yield Notice("ignored_field", f"messages[{number}].{field}")

@@ -1,4 +1,4 @@
-"""Templates of ``kind: chat``: the messages go untouched to a target that applies its own template."""
+"""Templates of ``kind: chat``: the messages are sent unchanged to a target that applies a chat template itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.template.stops import prompt_metadata
 
 
 class ChatTemplate:
-    """Passes messages of every role, unchanged."""
+    """Makes a prompt of the client's messages, unchanged, with any role."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         self.spec = spec
@@ -28,5 +28,5 @@ class ChatTemplate:
 
 
 def as_sent(message: Message) -> Mapping[str, Any]:
-    """The message as the client sent it, or the plain form of one made in Python."""
+    """The message as the client sent it; for a message made in Python, a dict of its fields."""
     return message.raw or {"role": message.role, "content": message.text}

@@ -1,4 +1,4 @@
-"""From a checked template file to its renderer, and the examples inside the file."""
+"""Makes the renderer of a checked template file, and runs the examples in the file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gateway.template.passthrough import ChatTemplate
 from gateway.template.spec import Example, SpecProblem, TemplateSpec
 
 SHOWN = 40
-"""Characters shown from the first difference on."""
+"""An error shows this many characters of an example's two texts, from the first difference on."""
 
 
 def build(spec: TemplateSpec) -> Template:
-    """The renderer for a checked spec."""
+    """Make the renderer of a checked template file."""
     if spec.kind == "chat":
         return ChatTemplate(spec)
     if spec.kind == "prompter":
@@ -40,7 +40,7 @@ def build(spec: TemplateSpec) -> Template:
 
 
 def run_examples(template: Template) -> list[SpecProblem]:
-    """Render every example of the file. Return a problem for each with another result."""
+    """Render every example of the file. Return a problem for each example whose prompt is not the expected one."""
     problems: list[SpecProblem] = []
     for number, example in enumerate(template.spec.examples):
         key = "prompt" if example.prompt is not None else "sent"
@@ -54,7 +54,7 @@ def run_examples(template: Template) -> list[SpecProblem]:
 
 
 def dialogue_of(example: Example) -> Dialogue:
-    """The dialogue of a request with an example's messages and options."""
+    """The dialogue of a request that has the messages and options of an example."""
     raws = list(example.messages)
     return Dialogue(
         plain_messages(raws) or tuple([_message(raw) for raw in raws]),
@@ -85,7 +85,7 @@ def _difference(prompt: Prompt, example: Example) -> str:
 
 
 def _text_difference(wanted: str, got: str) -> str:
-    """Both texts, and the characters from the first difference on."""
+    """The difference between two texts, as an error shows it."""
     at = first_difference(wanted, got)
     return (
         f"the example comes out differently from position {at} on\n  expected {wanted!r}\n  got      {got!r}\n"

@@ -1,4 +1,4 @@
-"""OpenAI roles and the template's roles that write their messages (``docs/spec/opencompass.md`` 8)."""
+"""Finds the template's role that writes the messages of an OpenAI role (``docs/spec/opencompass.md`` 8)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gateway.template.spec import RoleSpec, TemplateSpec
 STANDARD_ROLES: Mapping[str, str] = {"system": "SYSTEM", "developer": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
 SYSTEM = "SYSTEM"
 FALLBACKS: Mapping[str, str] = {SYSTEM: "HUMAN"}
-"""Only SYSTEM has a fallback, as the datasets of OpenCompass write it."""
+"""Template role → the role that replaces a missing one. OpenCompass's datasets name a fallback for SYSTEM only."""
 API_ROLES: Mapping[str, str] = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system", "TOOL": "tool"}
 """``api_role`` → OpenAI role."""
 
 MAX_SHOWN = 32
-"""Characters of a client's role name that an error repeats, escaped."""
+"""An error repeats at most this many characters of a role name from the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +25,24 @@ class RoleMapping:
 
     role: RoleSpec
     place: int | None
-    """Its place in the round; None for reserved roles."""
+    """The index of ``role`` in the round; None for reserved roles."""
     is_system: bool = False
-    """System messages stay where they are and start no round."""
+    """True for the role of system messages, which never start a new round."""
     fallback_for: str = ""
-    """The missing role that this one replaces."""
+    """The role that the template does not have, if ``role`` replaces it; else empty."""
 
 
 RoleMap = Mapping[str, RoleMapping]
-"""By OpenAI role."""
+"""OpenAI role → the role of the template."""
 
 
 def role_names(spec: TemplateSpec) -> dict[str, str]:
-    """OpenAI role → template role, defined or not."""
+    """OpenAI role → name of the template role, also if the template does not define this role."""
     return {**STANDARD_ROLES, **spec.roles}
 
 
 def role_map(spec: TemplateSpec) -> RoleMap:
-    """The OpenAI roles that the template can write."""
+    """The mapping of each OpenAI role whose messages the template can write."""
     return dict(_mappings(spec))
 
 
@@ -57,7 +57,7 @@ def _mappings(spec: TemplateSpec) -> Iterator[tuple[str, RoleMapping]]:
 
 
 def mapping_of(roles: RoleMap, openai_role: str, number: int) -> RoleMapping:
-    """The mapping for the role of ``messages[number]``. Raises RoleNotSupported."""
+    """The template's role for ``messages[number]``. Raises RoleNotSupported."""
     mapping = roles.get(openai_role)
     if mapping is None:
         raise RoleNotSupported(

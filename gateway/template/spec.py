@@ -1,6 +1,6 @@
-"""A template file's keys, checked and frozen.
+"""The keys of a template file, as frozen dataclasses with checked values.
 
-The keys of OpenCompass keep their names (``docs/spec/opencompass.md`` 1 and 4), the gateway's own stand beside them.
+OpenCompass's keys keep their names (``docs/spec/opencompass.md`` 1 and 4). The gateway adds further keys.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from gateway.core.prompt import Bos
 from gateway.template.lazyllm.tokens import SpecialTokens
 
 ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
-"""The roles of an API model, in OpenCompass's words."""
+"""OpenCompass's names for the roles of an API model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolList:
-    """The form of the list of a request's tools in the prompt."""
+    """How the prompt shows the list of a request's tools."""
 
     turn: Literal["system", "first_user", "last_user"] = "system"
-    """The message that has the list; a system turn is added if the first message is not a system message."""
+    """The turn that has the list. ``system`` adds a system turn if the first message is not a system message."""
     place: Literal["before_text", "after_text", "before_turn", "after_turn"] = "after_text"
-    """Inside that turn, or beside it."""
+    """The position of the list: before or after the text of the turn, or before or after the whole turn."""
     begin: str = ""
     each: Literal["tool", "function"] = "tool"
-    """The part of each tool that is written as JSON: all of it, or its ``function``."""
+    """What is written of each tool as JSON: the whole object, or only the value of ``function``."""
     indent: int | None = None
-    """Spaces of indentation, 0 to 8; None: on one line, with a space after each comma and colon."""
+    """Spaces of indentation, 0 to 8; None: the JSON is on one line, with a space after each comma and colon."""
     separator: str = "\n"
     end: str = ""
     between: str = ""
-    """Between the list and the message's text, if the text is not empty."""
+    """The text between the list and the message's text. It is left out if the message's text is empty."""
     system: str = ""
-    """The text of the system turn that is added for the list."""
+    """The text of the system turn that is added if no message can have the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """The form of the calls of an assistant's message."""
+    """How the prompt shows the tool calls of an assistant's message."""
 
     after_text: str = ""
-    """Between the message's text and its calls, if the text is not empty."""
+    """The text between the message's text and the calls. It is left out if the message's text is empty."""
     begin: str = ""
     each_begin: str = ""
     body: Literal["json", "named", "python"] = "json"
-    """``json``: ``{"name": …, "arguments": …}``; ``named``: the name, ``between``, the arguments as JSON;
-    ``python``: ``name(key=value)``."""
+    """A call is ``{"name": …, "arguments": …}`` with ``json``, and ``name(key=value)`` with ``python``. With ``named``,
+    a call is the name, the text ``between``, and the arguments as JSON."""
     key: Literal["arguments", "parameters"] = "arguments"
-    """With ``json``: the key of the arguments."""
+    """The key of the arguments if ``body`` is ``json``."""
     between: str = ""
-    """With ``named``."""
+    """The text between the name and the arguments if ``body`` is ``named``."""
     each_end: str = ""
     separator: str = ""
     end: str = ""
@@ -61,65 +61,65 @@ class CallForm:
 
 @dataclass(frozen=True, slots=True)
 class ResultForm:
-    """The form of a tool's result inside the turn of its role."""
+    """How the prompt shows the result of a tool, inside the turn of the tool's role."""
 
     begin: str = ""
     end: str = ""
     together: bool = False
-    """True: results that follow each other share one turn."""
+    """True: all results that follow each other directly are in one turn."""
     separator: str = ""
-    """With ``together``: between them."""
+    """The text between two results in one turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForceForm:
-    """The end of a prompt whose ``tool_choice`` forces a call."""
+    """The text at the end of a prompt if the request's ``tool_choice`` forces a call."""
 
     begin: str
-    """The opening of a call, up to the tool's name."""
+    """The beginning of a call, up to the tool's name."""
     end: str
-    """Between a demanded tool's name and its arguments."""
+    """The text between the name of the tool and the arguments. It is written if ``tool_choice`` names the tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsSpec:
-    """The key ``tools``. A string template without it refuses a request's tools."""
+    """The value of the key ``tools``. A template that makes a string without this key refuses a request with tools."""
 
     parser: ToolParser
     """The format in which the model writes its calls."""
     tokens: ToolTokens = field(default=ToolTokens())
     declare: ToolList | None = None
-    """None in kinds that have their own form for tools."""
+    """How the prompt shows the list of tools; None: the kind of the template decides this."""
     calls: CallForm | None = None
-    """None: messages with calls are refused, or the kind has its own form for them."""
+    """How the prompt shows calls; None: the kind of the template decides this, or messages with calls are refused."""
     results: ResultForm = ResultForm()
     force: ForceForm | None = None
-    """None: a ``tool_choice`` that demands a call is refused."""
+    """How the prompt begins a forced call; None: a ``tool_choice`` that forces a call is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrompterSpec:
-    """A LazyLLM prompter with its tokens (``docs/spec/lazyllm.md``)."""
+    """The settings and special tokens of a LazyLLM prompter (``docs/spec/lazyllm.md``)."""
 
     form: Literal["alpaca", "chat", "empty"]
-    """The key ``class``."""
+    """The value of the key ``class``."""
     tokens: SpecialTokens
-    """Those of the family ``marks_of``, with the file's own ``marks`` over them."""
+    """The special tokens of the model family ``marks_of``; tokens in the file's ``marks`` replace them."""
     instruction: str | tuple[str, str] = ""
-    """Text, or (system, user); slots are written ``{name}``."""
+    """One text, or a text for the system part and a text for the user part. A slot is written ``{name}``."""
     extra_keys: tuple[NonEmpty, ...] = ()
-    """More slots, each under a heading of its own."""
+    """The names of further slots. Each is written under a separate heading."""
     input_slot: NonEmpty = ""
-    """The slot that the last user message fills; empty: the message has a turn of its own."""
+    """The slot that the last user message fills; empty: the last user message is a separate turn."""
     history: tuple[tuple[str, str], ...] = ()
-    """Pairs of user and assistant texts before every conversation."""
+    """Pairs of a user's and an assistant's text that are written before every conversation."""
     tools: bool = False
-    """True: a request's tools are written into the prompt."""
+    """True: the tools of a request are written into the prompt."""
     stop_words: tuple[str, ...] = ()
-    """Those of the family."""
+    """The stop words of the model family."""
     dialect: str = "1.4"
     exact: bool = False
-    """True: byte for byte what LazyLLM does, its accidents and refusals included."""
+    """True: do byte for byte what LazyLLM does, even where LazyLLM has a bug or refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class RoleSpec:
     begin: str = ""
     end: str = ""
     prompt: str | None = None
-    """The default prompt; None: the role has none."""
+    """The default prompt, which is the text of a turn without a message; None: the role has no default prompt."""
     generate: bool = False
     api_role: ApiRole | None = None
     fallback_role: str | None = None
@@ -138,13 +138,13 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A conversation and the exact prompt that it must become. Rendered whenever the file is loaded."""
+    """A conversation and the exact prompt that it must give. It is rendered whenever the file is loaded."""
 
     messages: tuple[Mapping[str, Any], ...] = ()
     prompt: str | None = None
-    """The exact string (string templates)."""
+    """The exact prompt of a template that makes a string."""
     sent: tuple[Mapping[str, Any], ...] | None = None
-    """The exact messages (templates whose roles carry ``api_role``)."""
+    """The exact messages of a template whose roles have ``api_role``."""
     continue_final_message: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
@@ -153,35 +153,35 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class JinjaSpec:
-    """A chat template with the settings from a model's folder (``kind: jinja``)."""
+    """A chat template with the settings from the model's folder (``kind: jinja``)."""
 
     sources: tuple[tuple[str, str], ...]
-    """(name, text): the template, then ``tool_use`` if there is a separate one for tools."""
+    """(name, text) of the chat template, then of ``tool_use`` if requests with tools have a separate chat template."""
     special_tokens: Mapping[str, str] = field(default=EMPTY_MAPPING)
-    """``bos_token``, ``eos_token`` …, variables of the template."""
+    """The special tokens by the names of their variables in the template: ``bos_token``, ``eos_token`` …"""
     kwargs: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Further variables, the same for every request."""
+    """Further variables of the template, with the same values for every request."""
     request_kwargs: tuple[str, ...] = ()
-    """Variables that a request may set by ``chat_template_kwargs``."""
+    """The names of the variables that a request may set with ``chat_template_kwargs``."""
     clock: str = ""
     """The time that ``strftime_now`` formats, in ISO 8601; empty: the present time."""
     clock_given: bool = False
     content: Literal["text", "parts"] = "text"
-    """The form of content that comes as a list: joined to one text, or unchanged."""
+    """How the template gets content that is a list of parts: with ``text``, joined to one text; else unchanged."""
     tool_arguments: Literal["object", "text"] = "object"
-    """The form of a call's arguments, which are JSON text on the wire: parsed, or unchanged."""
+    """How the template gets the arguments of a call: with ``text``, as the JSON text of the request; else parsed."""
     ends: tuple[str, ...] = ()
     """The texts of the tokens that end an answer."""
     end_ids: tuple[int, ...] = ()
     """The ids of these tokens."""
     files: tuple[str, ...] = ()
-    """The files that were read, by their paths relative to the template."""
+    """The paths of the files that were read, relative to the template file."""
     names: tuple[str, ...] = ()
     """The names of all templates in these files."""
     disagreements: tuple[str, ...] = ()
-    """Differences between these files, and the file that counts."""
+    """Notes on differences between these files. Each note says which file is used."""
     choice: tuple[str, ...] = ()
-    """The template that a request gets, if there are several and the file names none."""
+    """A note on the chat template that requests get, if the folder has several and the template file names none."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ class JinjaSpec:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSpec:
-    """A template file. ``kind`` selects the renderer."""
+    """The content of a template file. ``kind`` selects the renderer."""
 
     name: str
     kind: Literal["meta", "prompter", "jinja", "chat"]
@@ -202,39 +202,39 @@ class TemplateSpec:
     reserved_roles: tuple[RoleSpec, ...] = ()
     eos_token_id: int | None = None
     roles: Mapping[str, NonEmpty] = field(default=EMPTY_MAPPING)
-    """OpenAI role → template role, beyond the standard four."""
+    """OpenAI role → template role, in addition to the four standard roles."""
     stop: tuple[NonEmpty, ...] = ()
     bos: Bos = "none"
     bos_text: NonEmpty = ""
     turns: Literal["natural", "opencompass"] = "natural"
     media: NonEmpty | None = None
-    """Placeholder text for a media part; None: media are refused."""
+    """The text that replaces each media part; None: a request with media is refused."""
     tools: ToolsSpec | None = None
     """None: a request with tools is refused."""
     thinking: Thinking | None = None
-    """None: the model's text is its answer."""
+    """How reasoning is separated from the answer; None: the whole text of the model is the answer."""
     prompter: PrompterSpec | None = None
     """Set for ``kind: prompter``."""
     examples: tuple[Example, ...] = ()
     digest: str = ""
-    """Twelve hex digits of the SHA-256 of the file and of the files it names, for ``x-gateway-template``."""
+    """Twelve hex digits of the SHA-256 of this file and the files that it names. Sent as ``x-gateway-template``."""
     jinja: JinjaSpec | None = None
     """Set for ``kind: jinja``."""
 
     @property
     def api(self) -> bool:
-        """True if the roles have ``api_role``: then the template makes messages, not a string."""
+        """True if the roles have ``api_role``, so that the template makes messages and not a string."""
         return any(isinstance(entry, RoleSpec) and entry.api_role is not None for entry in self.round)
 
     @property
     def generating(self) -> RoleSpec | None:
-        """The role of the model's answer; None for ``kind: chat``."""
+        """The role of the model's answer; None if no role has ``generate``, as with ``kind: chat``."""
         return next((entry for entry in self.round if isinstance(entry, RoleSpec) and entry.generate), None)
 
 
 @dataclass(frozen=True, slots=True)
 class SpecProblem:
-    """A mistake in a template file, by its path of keys instead of its line."""
+    """A mistake in a template file. ``path`` has the keys that lead to the wrong value."""
 
     path: tuple[str | int, ...]
     message: str

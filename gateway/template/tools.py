@@ -1,6 +1,6 @@
-"""The tools, calls and tool choice of a request, for every template that writes them into a string.
+"""The tools, tool calls and tool choice of a request, for templates that write them into a string.
 
-Errors are 400s that name the field. Templates that make messages pass these fields unread.
+A wrong value gives a 400 that names the field. Templates that make messages pass these fields on without a check.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.core.prompt import Segment
 from gateway.template.spec import ForceForm, ToolsSpec
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Names of functions: OpenAI's characters, and the dot that other servers allow."""
+"""A valid function name has the characters that OpenAI allows, and dots, which other servers allow."""
 
 Mode = Literal["auto", "none", "required", "named"]
 MODES: Mapping[str, Mode] = {"auto": "auto", "none": "none", "required": "required"}
@@ -25,21 +25,21 @@ MODES: Mapping[str, Mode] = {"auto": "auto", "none": "none", "required": "requir
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call in an assistant's message."""
+    """A tool call in an assistant's message."""
 
     name: str
     arguments: Mapping[str, Any]
-    """Parsed from the JSON string of the wire."""
+    """The value of the JSON text that the client sent."""
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """The meaning of ``tool_choice``."""
+    """The meaning of a request's ``tool_choice``."""
 
     mode: Mode
     name: str = ""
-    """With ``named``: the tool that must be called."""
+    """The name of the tool that must be called, if the choice is ``named``."""
 
 
 AUTO, NONE = ToolChoice("auto"), ToolChoice("none")
@@ -48,7 +48,7 @@ AUTO, NONE = ToolChoice("auto"), ToolChoice("none")
 def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
     """The request's tools, each ``{type: function, function: {name: …}}``, with unique names.
 
-    Raises InvalidValue, and UnsupportedParameter for tools that are not functions.
+    Raises UnsupportedParameter for a tool that is not a function, and InvalidValue for other mistakes.
     """
     names: set[str] = set()
     for number, tool in enumerate(dialogue.options.tools):
@@ -79,7 +79,7 @@ def name_of(tool: Mapping[str, Any]) -> str:
 
 
 def choice_of(dialogue: Dialogue) -> ToolChoice:
-    """The request's tool choice; ``none`` without tools. Raises InvalidValue."""
+    """The tool choice of the request; ``none`` if the request has no tools. Raises InvalidValue."""
     raw = dialogue.options.tool_choice
     choice = AUTO if raw is None else _choice(raw)
     if not dialogue.options.tools:
@@ -105,7 +105,7 @@ def _choice(raw: str | Mapping[str, Any]) -> ToolChoice:
 
 
 def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
-    """The calls of ``messages[number]``, arguments parsed. Raises InvalidValue and UnsupportedParameter."""
+    """The tool calls of ``messages[number]`` with parsed arguments. Raises InvalidValue or UnsupportedParameter."""
     if message.raw.get("function_call"):
         raise UnsupportedParameter(
             "function_call is the old form of tool_calls, which this model takes; send tool_calls",
@@ -141,14 +141,14 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON in the form of chat templates: a space after each comma and colon, characters beyond ASCII unescaped."""
+    """JSON as chat templates write it: with a space after each comma and colon, and without ASCII escapes."""
     return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
 def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) -> tuple[Segment, ...]:
-    """The end of the prompt for this choice: the opening of a call, the tool's name, and the text behind it.
+    """The beginning of the forced call at the end of the prompt; with a ``named`` choice, up to the arguments.
 
-    Empty without a forced call. Raises UnsupportedParameter if the template cannot force one.
+    Empty if ``tool_choice`` forces no call. Raises UnsupportedParameter if the template cannot force a call.
     """
     if choice.mode not in ("required", "named"):
         return ()

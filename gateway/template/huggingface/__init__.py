@@ -1,10 +1,10 @@
 """Rendering of Hugging Face chat templates, byte for byte as ``transformers`` renders them (``kind: jinja``).
 
-``renderer``                ``JinjaTemplate``: from a dialogue to a prompt
-``variables``               the template's view of a request
-``in_process``              which conversations are rendered in this process, and which in a subprocess
-``attribution``             where each piece of a rendered text comes from
-``transformers_reference``  the same dialogue rendered by ``transformers``, to compare with
+``renderer``                the class ``JinjaTemplate``, which turns a dialogue into a prompt
+``variables``               the messages as the chat template gets them
+``in_process``              decides which conversations are rendered in this process, and which in a subprocess
+``attribution``             finds out whether a piece of the prompt comes from the client or from the template
+``transformers_reference``  renders a dialogue with ``transformers``, so that the two prompts can be compared
 ``sandbox/``                the Jinja environment, the compiled template and the subprocess
-``folder``                  the files of a model's folder: templates, special tokens, ids that end an answer
+``folder``                  reads the chat templates, the special tokens and the end token ids in a model's folder
 """

@@ -1,14 +1,14 @@
-"""The origin of each piece of a rendered text, found by rendering once more with other texts.
+"""Finds the origin of each piece of a prompt: the template is rendered a second time, with placeholders as texts.
 
-A template is a program, so its output alone does not show which part the client wrote. Each text of the request is
-replaced by a placeholder that a client cannot have written (a number drawn at random: digits stay the same in JSON and
-in upper case), and the template is rendered again. The placeholders show where the texts went. Then both renderings
-are compared from begin to end. If they differ elsewhere, the template has worked on the texts themselves (it cut,
-counted or compared them), and the whole text becomes one segment of origin ``mixed``, which counts as the client's.
+A chat template is a program, so a prompt alone does not show which part the client wrote. For the second rendering,
+each text of the request is replaced by a random number, which no client can have written. Digits stay the same in JSON
+and in upper case. The numbers show where the prompt has the texts of the request. Then the two renderings are compared
+from begin to end. If anything else differs, the template has cut, counted or compared the texts. Then the whole prompt
+becomes one segment of origin ``mixed``, which counts as text of the client.
 
-Blanks around a text are not replaced, because templates trim. In a second attempt the constants of the template are
-not replaced either (``</think>``, at which it splits); such a constant counts as the client's where both may have
-written it.
+White space around a text is not replaced, because templates trim texts. If the comparison fails, a second attempt also
+keeps the constants of the template, such as a ``</think>`` at which the template splits a text. A constant that may
+come from the client or from the template counts as text of the client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gateway.core.prompt import Segment
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 
 COMPARED_KEYS = frozenset({"role", "type"})
-"""Keys whose values templates compare; a plain word there is not replaced."""
+"""Templates compare the values of these keys, so a value that is a plain word is not replaced."""
 PLAIN_WORD = re.compile(r"[a-z_]{1,32}")
 STANDARD_KEYS = frozenset({
     "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "thinking", "type",
@@ -33,15 +33,15 @@ STANDARD_KEYS = frozenset({
     "enum", "title", "default", "additionalProperties", "anyOf", "oneOf", "allOf", "format", "nullable", "minimum",
     "maximum", "$defs", "$ref", "const",
 })  # fmt: skip
-"""Keys of messages, tools and JSON Schema; all other keys are texts of the client."""
+"""Keys of messages, tools and JSON Schema. Every other key is text of the client and is replaced."""
 
 MIXED = "mixed"
-"""The origin of a text that may be the template's or the client's."""
+"""The origin of a text that may come from the template or from the client."""
 SERIAL_DIGITS = 8
-"""Digits of a placeholder that number it."""
+"""The number of digits in the part of a placeholder that counts the placeholders."""
 
 Render = Callable[[Mapping[str, Any]], str]
-"""Renders the template with other variables. Raises ``GatewayError``."""
+"""A function that renders the template with the given variables. Raises ``GatewayError``."""
 
 FORMS: tuple[Callable[[str], str], ...] = (
     str,
@@ -53,7 +53,7 @@ FORMS: tuple[Callable[[str], str], ...] = (
     str.capitalize,
     lambda text: text.replace("\n", " "),
 )
-"""Forms in which templates write a text."""
+"""The ways in which templates write a text of the client."""
 
 
 def segments_of(
@@ -67,7 +67,7 @@ def segments_of(
 ) -> tuple[Segment, ...]:
     """The segments of ``text``, which is ``render(variables)``.
 
-    ``request_variables``: names of variables that the request has set. ``end_mark``: never replaced, unless empty.
+    ``request_variables``: names of variables that the request has set. ``end_mark``: a text that is never replaced.
     """
     for constants in ([end_mark], [end_mark, *template.constants]):
         placeholders = _Placeholders(template.keys, constants)
@@ -82,18 +82,18 @@ def segments_of(
 
 
 class _Placeholders:
-    """Replaces the texts of a request, and finds them again in a rendering."""
+    """Replaces the texts of a request by placeholders, and finds the texts in a prompt."""
 
     def __init__(self, keys: frozenset[str], constants: Iterable[str]) -> None:
-        """``keys``: keys that the template looks up. ``constants``: texts that are not replaced."""
+        """``keys``: the keys that the template reads. ``constants``: texts that are not replaced."""
         self._keys = keys | STANDARD_KEYS
         self._constants = _any_of([text for text in constants if len(text) > 1 and text.strip()])
         self._prefix = str(secrets.randbelow(10**20)).zfill(20)
         self._numbers = count()
         self._replaced: dict[str, Segment] = {}
-        """Placeholder number → the text that it replaces, with its origin and role."""
+        """Number of the placeholder → the replaced text with its origin and role."""
         self._found_constants: set[str] = set()
-        """Constants that occur in the client's texts."""
+        """The constants that the client's texts contain."""
 
     def replace_variables(self, variables: Mapping[str, Any], request_variables: Collection[str]) -> Mapping[str, Any]:
         """The variables with a placeholder for each text of the client."""
@@ -140,8 +140,8 @@ class _Placeholders:
         return f"{before}{self._prefix}{number}{after}"
 
     def compare(self, text: str, traced: str) -> list[Segment] | None:
-        """The segments of ``text``; None if the renderings differ in more than the placeholders."""
-        # Between two placeholders stands scaffold: scaffold, number, scaffold, number, …, scaffold
+        """The segments of ``text``; None if the two renderings differ in more than the placeholders."""
+        # Text of the template and placeholder numbers alternate: text, number, text, number, …, text
         pieces = re.split(f"{self._prefix}([0-9]{{{SERIAL_DIGITS}}})", traced)
         if not text.startswith(pieces[0]):
             return None
@@ -163,7 +163,7 @@ class _Placeholders:
 
 
 def _scaffold(text: str, mixed: re.Pattern[str]) -> Iterator[Segment]:
-    """Segments of text of the template; constants that the client wrote too match ``mixed``."""
+    """The segments of a text of the template. The expression ``mixed`` finds constants that the client also wrote."""
     at = 0
     for constant in mixed.finditer(text):
         if constant.start() > at:
@@ -175,12 +175,12 @@ def _scaffold(text: str, mixed: re.Pattern[str]) -> Iterator[Segment]:
 
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """Matches any of the texts, the longest one first."""
+    """A regular expression that finds any of the texts and prefers longer texts."""
     return re.compile("|".join([re.escape(text) for text in sorted(texts, key=len, reverse=True)]) or "(?!)")
 
 
 def _joined(segments: list[Segment]) -> list[Segment]:
-    """Neighbours of one origin become one segment; a constant between two pieces of one text belongs to that text."""
+    """Join neighbours of the same origin. A constant between two pieces of one text becomes a part of this text."""
     joined: list[Segment] = []
     for number, segment in enumerate(segments):
         if segment.origin == MIXED and joined and number + 1 < len(segments):
@@ -196,7 +196,7 @@ def _joined(segments: list[Segment]) -> list[Segment]:
 def _with_generation_prompt(
     segments: list[Segment], text: str, variables: Mapping[str, Any], render: Render
 ) -> list[Segment]:
-    """The segments, with the beginning of the model's turn at the end as a segment of origin ``generate``."""
+    """The segments. If the prompt ends with the beginning of the model's turn, this gets the origin ``generate``."""
     if not segments or not segments[-1].scaffold or not variables["add_generation_prompt"]:
         return segments
     try:

@@ -1,18 +1,18 @@
-"""The files of a model's folder that decide a prompt: templates, special tokens, and the ids that end an answer.
+"""Reads the chat templates, the special tokens and the ids of end tokens in the files of a model's folder.
 
-Used by templates of ``kind: jinja``, by ``gateway import`` and by ``gateway parity``. The rules are those of the
-tokenizers of ``transformers`` 5, recorded by ``tests/template/huggingface/record_folders.py``. Where two files
-disagree, ``transformers`` uses one of them without a message; here a note names both.
+Templates of ``kind: jinja``, ``gateway import`` and ``gateway parity`` use this module. The tokenizers of
+``transformers`` 5 set the rules; ``tests/template/huggingface/record_folders.py`` recorded them. If two files disagree,
+``transformers`` uses one file without a message, and this module adds a note that names both files.
 
-- ``chat_template.jinja`` is the template ``default``, and each file of ``additional_chat_templates/`` is a template of
-  its own name (``default`` again, if there is such a file). Both win over ``chat_template`` in
-  ``tokenizer_config.json``, which is a text or a list of names and texts.
-- ``processor_config.json`` and ``chat_template.json`` are for processors. These prefer them to any other template, and
-  the first to the second.
-- Special tokens are in ``tokenizer_config.json``. Older folders, which have no ``added_tokens_decoder`` in it, keep
-  them in ``special_tokens_map.json``, which wins; a null there removes a token.
-- The ids that end an answer are in ``generation_config.json``, their texts in ``added_tokens_decoder``, in older
-  folders in ``added_tokens.json``.
+- ``chat_template.jinja`` is the template ``default``. Each file in ``additional_chat_templates/`` is a template with
+  the name of the file; a ``default`` in this folder replaces ``chat_template.jinja``. These files replace the key
+  ``chat_template`` of ``tokenizer_config.json``, which is a text or a list of names and texts.
+- A processor prefers the template in ``processor_config.json``, then the template in ``chat_template.json``, to all
+  other templates.
+- Special tokens are in ``tokenizer_config.json``. If this file has no ``added_tokens_decoder``, the folder is an older
+  one: then ``special_tokens_map.json`` replaces these tokens, and a null in the map removes a token.
+- The ids of end tokens are in ``generation_config.json``. The texts of these tokens are in ``added_tokens_decoder``, or
+  in ``added_tokens.json`` in an older folder.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from gateway.template.validation.problems import as_name, as_names, shown
 TEMPLATE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
 PROCESSORS = ("processor_config.json", "chat_template.json")
-"""In the order in which the processors of ``transformers`` look for a template."""
+"""The files in which the processors of ``transformers`` look for a template, in this order."""
 KEY = "chat_template"
 
 DEFAULT = "default"
 TOOL_USE = "tool_use"
-"""The template that ``transformers`` uses for requests with tools."""
+"""The name of the template that ``transformers`` uses for requests with tools."""
 MISTAKEN = "file"
-"""A name that ``transformers`` mistakes for ``chat_template.jinja`` itself."""
+"""A template name that ``transformers`` confuses with ``chat_template.jinja``."""
 
 Templates = Mapping[str, str]
-"""Name → source."""
+"""Name of a chat template → source text."""
 
 TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""The tokens that every tokenizer may have."""
+"""The names of the special tokens that every tokenizer may have."""
 OURS = ("messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template")
-"""Variables that the gateway sets."""
+"""The variables of a chat template that the gateway sets, so that no token may have such a name."""
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 ADDED = "added_tokens_decoder"
 EXTRA = "extra_special_tokens"
 SPECIFIC = "model_specific_special_tokens"
 ADDITIONAL = "additional_special_tokens"
-"""The older name of ``extra_special_tokens``; its mapping is ignored beside a list of the newer name."""
+"""The older name of ``extra_special_tokens``. A mapping here is ignored if ``extra_special_tokens`` is a list."""
 GROUPS = (EXTRA, SPECIFIC, ADDITIONAL)
 
 TOKENS_MAP = "special_tokens_map.json"
@@ -61,18 +61,18 @@ TOKENS_MAP = "special_tokens_map.json"
 GENERATION = "generation_config.json"
 ADDED_TOKENS = "added_tokens.json"
 LOOKED_AT = (TEMPLATE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDED_TOKENS)
-"""The files that may decide a prompt, beside the templates in ``additional_chat_templates/``."""
+"""The files that may decide a prompt, in addition to the templates in ``additional_chat_templates/``."""
 
 Fetch = Callable[[str], bytes | None]
-"""A file's bytes, by its path beside the template; None if there is no file. Raises ``TemplateError``."""
+"""Path relative to the template → the bytes of the file; None if there is no such file. Raises ``TemplateError``."""
 Names = Callable[[str], Sequence[str]]
-"""The names of the files in a folder beside the template; empty if there is no folder. Raises ``TemplateError``."""
+"""Folder next to the template → names of the files inside; empty without such a folder. Raises ``TemplateError``."""
 
 NAMED = "additional_chat_templates"
 JINJA = ".jinja"
 
 MOST_BYTES = 1024 * 1024
-"""Of one file; a tokenizer's configuration with thousands of added tokens has a third of that."""
+"""The size limit of one file. A ``tokenizer_config.json`` with thousands of added tokens has a third of this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +80,21 @@ class ChatFiles:
     """The content of a model's folder."""
 
     templates: Templates = field(default=EMPTY_MAPPING)
-    """By name; a single template is called ``default``."""
+    """The chat templates by name. A single template has the name ``default``."""
     tokens: Mapping[str, str] = field(default=EMPTY_MAPPING)
     """Special tokens by the names of their variables (``bos_token``)."""
     end_ids: tuple[int, ...] = ()
-    """Ids of the tokens that end an answer."""
+    """The ids of the tokens that end an answer."""
     ends: tuple[str, ...] = ()
-    """Texts of these tokens, as far as the files contain them."""
+    """The texts of the tokens that end an answer, as far as the files contain the texts."""
     used: tuple[str, ...] = ()
     """Paths of the files that were used."""
     notes: tuple[str, ...] = ()
-    """Files that disagree, and which of them is used."""
+    """Notes on files that disagree. Each note says which file is used."""
 
 
 def template_in(fetch: Fetch, names: Names) -> str | None:
-    """The path of the file with a folder's default template; None if the folder has no template.
+    """The path of the file with the default template of a folder; None if the folder has no chat template.
 
     Raises ``TemplateError`` if ``transformers`` would find named templates without a default.
     """
@@ -113,7 +113,7 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
 
 
 def read_chat_files(name: str, fetch: Fetch, names: Names) -> ChatFiles:
-    """The content of the folder of the template's file ``name``. Raises ``TemplateError`` for the first mistake."""
+    """Read the model's folder of the template file ``name``. Raises ``TemplateError`` for the first mistake."""
     reader = _FolderReader(fetch, names)
     if reader.data(name) is None:
         raise TemplateError(f"there is no {name} beside the template: the path begins at its folder")
@@ -144,9 +144,9 @@ def _end_ids(generation: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def shortened(config: bytes, generation: bytes | None) -> bytes:
-    """A large ``tokenizer_config.json`` reduced to what decides a prompt and the end of an answer.
+    """A large ``tokenizer_config.json`` with only the keys that decide a prompt or the end of an answer.
 
-    Unchanged if it is not larger than ``MOST_BYTES``, or if one of the files is not a JSON object.
+    The file is unchanged if its size is at most ``MOST_BYTES``, or if one of the files is not a JSON object.
     """
     if len(config) <= MOST_BYTES:
         return config
@@ -161,7 +161,7 @@ def shortened(config: bytes, generation: bytes | None) -> bytes:
         wanted = [str(number) for number in _end_ids(ends)]
         kept[ADDED] = {number: given[ADDED][number] for number in wanted if number in given[ADDED]}
     elif ADDED in given:
-        kept[ADDED] = given[ADDED]  # its presence alone marks a newer folder
+        kept[ADDED] = given[ADDED]  # a newer folder has this key
     return json.dumps(kept, ensure_ascii=False).encode("utf-8", "surrogatepass")  # the reader reports a surrogate
 
 
@@ -169,17 +169,17 @@ def shortened(config: bytes, generation: bytes | None) -> bytes:
 
 
 class _FolderReader:
-    """Files by their paths, each read once. Raises ``TemplateError`` for a file that cannot be used."""
+    """Reads each file of a folder once. Raises ``TemplateError`` for a file that cannot be used."""
 
     def __init__(self, fetch: Fetch, names: Names) -> None:
         self._fetch = fetch
         self._names = names
         self._files: dict[str, bytes | None] = {}
         self.notes: list[str] = []
-        """Decisions between files that the operator should know."""
+        """Notes for the operator on files that disagree."""
 
     def data(self, name: str) -> bytes | None:
-        """A file's bytes; None if the file does not exist."""
+        """The bytes of a file; None if the file does not exist."""
         if name not in self._files:
             data = self._files[name] = self._fetch(name)
             if data is not None and len(data) > MOST_BYTES:
@@ -189,18 +189,18 @@ class _FolderReader:
         return self._files[name]
 
     def named(self, folder: str) -> tuple[str, ...]:
-        """The names of the templates in ``additional_chat_templates/``."""
+        """The names of the chat templates in ``additional_chat_templates/``."""
         return names_in(self._names(join(folder, NAMED)))
 
     def text(self, name: str) -> str:
-        """A file's text."""
+        """The text of a file."""
         try:
             return (self.data(name) or b"").decode("utf-8")
         except UnicodeDecodeError as error:
             raise TemplateError(f"{as_name(name)} is not UTF-8 at byte {error.start}") from None
 
     def object(self, name: str) -> Mapping[str, Any]:
-        """A file's JSON object; empty if there is no file."""
+        """The JSON object in a file; empty if there is no file."""
         data = self.data(name)
         try:
             value = json.loads(b"{}" if data is None else data)
@@ -216,13 +216,13 @@ class _FolderReader:
 
 
 def folder_of(name: str) -> str:
-    """The model's folder of a template's file, which may be one of its named templates."""
+    """The path of the model's folder. ``name`` may be a file in ``additional_chat_templates/`` of this folder."""
     folder = dirname(name)
     return dirname(folder) if basename(folder) == NAMED else folder
 
 
 def names_in(files: Sequence[str]) -> tuple[str, ...]:
-    """The names of the templates among files. Raises ``TemplateError`` for a name that is not UTF-8."""
+    """The names of the chat templates among the files. Raises ``TemplateError`` for a name that is not UTF-8."""
     names = sorted([file.removesuffix(JINJA) for file in files if file.endswith(JINJA)])
     for name in names:
         try:
@@ -238,7 +238,7 @@ def names_in(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def _templates_of(name: str, reader: _FolderReader) -> Templates:
-    """The templates of the file ``name``; a single template is called ``default``."""
+    """The chat templates of the file ``name``. A single template has the name ``default``."""
     if _is_default(name):
         return _in_files(folder_of(name), reader)
     if not name.endswith(".json"):
@@ -254,7 +254,7 @@ def _is_default(name: str) -> bool:
 
 
 def _in_files(folder: str, reader: _FolderReader) -> Templates:
-    """``chat_template.jinja`` and the templates in ``additional_chat_templates/``."""
+    """The chat templates in ``chat_template.jinja`` and ``additional_chat_templates/``."""
     sources: dict[str, str] = {}
     if reader.data(join(folder, TEMPLATE)) is not None:
         sources[DEFAULT] = reader.text(join(folder, TEMPLATE))
@@ -270,7 +270,7 @@ def _in_files(folder: str, reader: _FolderReader) -> Templates:
 
 
 def _in_json(name: str, value: Any, reader: _FolderReader) -> Templates:
-    """The templates of a JSON file: one text, or several with names."""
+    """The chat templates in a JSON file, which has one text or several texts with names."""
     if isinstance(value, str):
         return {DEFAULT: value}
     if isinstance(value, dict):
@@ -288,7 +288,7 @@ def _in_json(name: str, value: Any, reader: _FolderReader) -> Templates:
 
 
 def _template_files(name: str, reader: _FolderReader) -> list[str]:
-    """The files of ``_templates_of(name)``, that file first."""
+    """The files that have the templates of ``_templates_of(name)``. The file ``name`` is the first."""
     if not _is_default(name):
         return [name]
     folder = folder_of(name)
@@ -296,10 +296,10 @@ def _template_files(name: str, reader: _FolderReader) -> list[str]:
 
 
 def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> list[str]:
-    """A note for each other file of the folder that has other templates than the file ``name``."""
+    """A note for each file of the folder whose chat templates are not equal to the templates of the file ``name``."""
     folder, own = folder_of(name), TEMPLATE if _is_default(name) else basename(name)
     if own not in (TEMPLATE, TOKENIZER, *PROCESSORS):
-        return reader.notes  # the operator's own file
+        return reader.notes  # a file that the operator wrote
     others = {} if own == TEMPLATE else {TEMPLATE: _in_files(folder, reader)}
     for other in (TOKENIZER, *PROCESSORS):
         value = reader.object(join(folder, other)).get(KEY)
@@ -316,7 +316,7 @@ def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> li
 
 
 def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
-    """The note on another file. ``present``: the files with a template; tokenizers use the first of them."""
+    """The note on another file. ``present``: the files with a template. Tokenizers use the first file."""
     where = f"{NAMED}/ ({as_names(sources)})" if other == TEMPLATE and DEFAULT not in sources else other
     differs = f"{where} has another chat template than {own}"
     for_tokenizers = present[0] if present[0] not in PROCESSORS else None
@@ -330,7 +330,7 @@ def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
 
 
 def _normalized(source: str) -> str:
-    """A source as Jinja reads it: one kind of line end, and none at the very end."""
+    """A source as Jinja reads sources: with line feeds as line ends, and without one line feed at the end."""
     return source.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
@@ -340,14 +340,14 @@ def _normalized(source: str) -> str:
 def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> tuple[Mapping[str, str], list[str]]:
     """The tokens of ``tokenizer_config.json`` and ``special_tokens_map.json`` that a template gets as variables.
 
-    A folder may name tokens of its own: any ``…_token``, and the mappings ``extra_special_tokens`` and
-    ``model_specific_special_tokens``. Tokens that are built into a tokenizer's class are in no file, so they are
-    missing here. Also a note on each token for which the two files disagree.
+    A folder may define further tokens: with any key ``…_token``, and in the mappings ``extra_special_tokens`` and
+    ``model_specific_special_tokens``. Tokens that only the class of the tokenizer defines are missing, because no file
+    has them. The second result has a note on each token for which the two files disagree.
     """
     is_older = ADDED not in config
     used_map = token_map if is_older else {}
     own = _own_tokens(config, used_map)
-    # All tokens with a text, the usual ones first. The map wins over the configuration, ``own`` over both.
+    # All tokens with a text, ``TOKENS`` first. The map replaces the configuration's tokens, and ``own`` replaces both.
     found = {name: value for name, value in {**config, **used_map}.items() if name.endswith("_token")} | own
     texts = {name: text for name in dict.fromkeys([*TOKENS, *found]) if (text := _text_of(found.get(name))) is not None}
     for name in texts:
@@ -370,14 +370,14 @@ def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> 
 
 
 def _text_of(token: Any) -> str | None:
-    """A token as tokenizers write it, a text or an object with ``content``; None for anything else."""
+    """The text of a token, which the files write as a text or as an object with ``content``; None for other values."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) else None
 
 
 def _own_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> dict[str, Any]:
-    """The folder's own tokens, which ``transformers`` keeps apart, and which win."""
-    # A text under a name of its own is kept apart before the map is read; an object is not.
+    """The tokens that only this folder defines. ``transformers`` stores them separately and prefers them."""
+    # ``transformers`` stores such a token separately before it reads the map, if the token is a text, not an object.
     own = {
         name: value
         for name, value in config.items()

@@ -1,8 +1,8 @@
-"""Limits on the conversations that are rendered in this process; others go to the template's subprocess.
+"""Limits for the conversations that are rendered in this process. A subprocess renders larger conversations.
 
-A render in this process holds the event loop, so its time has to be short for every conversation that a client may
-send. Templates need time in proportion to the conversation or to its square. Each template is measured once, when it is
-loaded, in a subprocess: one that never ends is stopped there. One process measures all templates.
+Rendering in this process blocks the event loop, so each conversation must take a short time. The time grows with the
+length of the conversation or with the square of the length. Each template is measured once, at load. This happens in a
+subprocess for all templates, because a subprocess can be killed if a template never ends.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 from gateway.template.huggingface.sandbox.subprocess_renderer import SubprocessRenderer
 
 MESSAGE_LIMITS = (16, 64, 256)
-"""Messages of the longest conversation that is rendered in this process: the largest of these that is fast enough."""
+"""The possible limits for the number of messages. A template gets the largest limit that is fast enough."""
 CHARACTERS_PER_MESSAGE = 1024
-"""Characters that such a conversation may have for each message of the limit: 256 Ki for 256 messages."""
+"""The limit in characters is the limit in messages times this number: 256 Ki characters for 256 messages."""
 MAX_SECONDS = 0.05
-"""Processor time of a render that is fast enough. Typical templates take a few milliseconds for 256 messages."""
+"""The longest processor time that is fast enough. Typical templates need a few milliseconds for 256 messages."""
 VALUE_SIZE = 16
-"""Characters that a value counts for beside its text and its keys."""
+"""Each JSON value counts as this many characters, in addition to the characters of texts and keys."""
 IDLE_SECONDS = 5.0
-"""Time from the last measurement to the end of the measuring process."""
+"""The measuring process ends this many seconds after the last measurement."""
 
 _measuring = SubprocessRenderer("", (), "")
 _lock = threading.Lock()
 
 
-@lru_cache(maxsize=256)  # a configuration is read and then built: each template is loaded several times
+@lru_cache(maxsize=256)  # the gateway reads and then builds a configuration, and so loads each template several times
 def message_limits(name: str, sources: tuple[str, ...], clock: str, variables: str) -> tuple[int, ...]:
-    """Measure the templates of a folder: for each the limit from ``MESSAGE_LIMITS``, or 0 if it is too slow for all.
+    """Measure the templates of a folder. The limit of each is one of ``MESSAGE_LIMITS``, or 0 for a slow template.
 
-    ``variables``: as JSON, the template variables that are the same for every request. Raises ``TemplateError`` for
-    templates that cannot be compiled.
+    ``variables``: the JSON text of the template variables that are the same for every request. Raises
+    ``TemplateError`` if a template cannot be compiled.
     """
     with _lock:
         try:
@@ -63,7 +63,7 @@ def _message_limit(template: int, variables: Mapping[str, Any]) -> int:
 
 
 def has_number(value: Any) -> bool:
-    """Whether a value of JSON is or holds a number: a template could repeat a text that many times."""
+    """True if a JSON value is or contains a number. A template could repeat a text as often as the number says."""
     if isinstance(value, (list, tuple)):
         return any(map(has_number, value))
     if isinstance(value, Mapping):
@@ -72,7 +72,7 @@ def has_number(value: Any) -> bool:
 
 
 def size_of(value: Any, limit: int) -> int:
-    """Characters in a value of JSON. Counting stops once ``limit`` is exceeded."""
+    """The size of a JSON value in characters. Counting stops when the size is above ``limit``."""
     size, waiting = 0, [value]
     while waiting and size <= limit:
         one = waiting.pop()

@@ -1,7 +1,7 @@
-"""``JinjaTemplate``: from a dialogue to a prompt by a Hugging Face chat template (``kind: jinja``).
+"""The class ``JinjaTemplate`` turns a dialogue into a prompt with a Hugging Face chat template (``kind: jinja``).
 
-Short conversations are rendered in this process, long ones in a subprocess with a time limit (``in_process.py``); the
-text is the same.
+Short conversations are rendered in this process, and long conversations in a subprocess with a time limit
+(``in_process.py``). Both give the same prompt.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from gateway.template.stops import stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of
 
 ATTRIBUTED_BY_NAME = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
-"""Variables whose name is their origin already, also where a request sets them."""
+"""Texts in these variables have the name of the variable as origin, also if the request sets the variable."""
 MAX_NAME = 40
-"""Characters of a name that a notice or an error repeats."""
+"""A notice or an error repeats at most this many characters of a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One render."""
+    """What is needed to render one dialogue."""
 
     template: int
-    """Index into ``JinjaTemplate.compiled``."""
+    """The index of the template in ``JinjaTemplate.compiled``."""
     variables: Mapping[str, Any]
     in_process: bool
     forced_call: tuple[Segment, ...] = ()
-    """Written behind the rendered text where a tool call is demanded; see ``tools.forced``."""
+    """The beginning of the forced tool call, which follows the rendered text; see ``tools.forced``."""
     request_variables: tuple[str, ...] = ()
-    """Names of the variables that the request has set."""
+    """The names of the variables that the request has set."""
     end_mark: str = ""
-    """Stands at the end of the message that is to be continued; the prompt is cut there."""
+    """A mark at the end of the message that the model continues. The prompt is cut at this mark."""
 
 
 class JinjaTemplate:
@@ -61,7 +61,7 @@ class JinjaTemplate:
     def __init__(self, spec: TemplateSpec) -> None:
         """Raises ``TemplateError`` for a template that cannot be compiled.
 
-        The template is measured in a subprocess: in this process nothing could end a template that loops.
+        The template is measured in a subprocess, because in this process nothing could stop an endless template.
         """
         assert spec.jinja is not None
         self.spec = spec
@@ -73,13 +73,13 @@ class JinjaTemplate:
         fixed_time = datetime.fromisoformat(self._jinja.clock) if self._jinja.clock else None
         environment = ChatEnvironment(lambda: fixed_time or datetime.now())
         self.compiled = tuple([CompiledTemplate(source, environment) for source in sources])
-        """The template, and the one for requests with tools where there is one."""
+        """The compiled template, and the compiled template for requests with tools if there is such a template."""
         self._subprocess = SubprocessRenderer(spec.name, sources, self._jinja.clock)
         self._stops = tuple(dict.fromkeys([*self._jinja.ends, *spec.stop]))
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``. Blocks while the subprocess renders; a server awaits ``render_async``."""
+        """See ``base.Template``. This call blocks while the subprocess renders. A server awaits ``render_async``."""
         job = self._job(dialogue)
         return self._prompt(dialogue, job, self._rendered(job))
 
@@ -91,7 +91,7 @@ class JinjaTemplate:
         return self._prompt(dialogue, job, await self._subprocess.render_async(job.template, job.variables))
 
     def whole(self, dialogue: Dialogue) -> str:
-        """The complete conversation with no turn left open, as with ``add_generation_prompt: false``."""
+        """The text of the complete conversation without an open turn, as with ``add_generation_prompt: false``."""
         job = self._job(dialogue)
         return self._rendered(replace(job, variables={**job.variables, "add_generation_prompt": False})).text
 
@@ -137,7 +137,7 @@ class JinjaTemplate:
         )
 
     def _tools(self, dialogue: Dialogue) -> tuple[Sequence[Mapping[str, Any]], tuple[Segment, ...]]:
-        """The tools that the template writes, and the text behind the prompt if one of them must be called."""
+        """The tools that the template writes, and the text after the prompt if a tool must be called."""
         declared = self.spec.tools
         if dialogue.options.tools and declared is None:
             check_dialogue(dialogue)  # raises the error
@@ -203,7 +203,7 @@ class JinjaTemplate:
 
 
 def _short(name: str) -> str:
-    """A name as a notice repeats it: escaped, and not too long."""
+    """A name for a notice: escaped and shortened."""
     return ascii(name)[1:-1][:MAX_NAME]
 
 
@@ -224,7 +224,7 @@ def _marked(message: Mapping[str, Any], mark: str) -> Mapping[str, Any]:
 
 
 def _cut(text: str, mark: str) -> str:
-    """The text before the mark; without trailing blanks if the template trimmed the message, as in ``transformers``."""
+    """The text before the mark. White space at the end is removed if the template trims, as in ``transformers``."""
     word = mark.strip()
     at = text.find(word)
     if at < 0:
@@ -235,7 +235,7 @@ def _cut(text: str, mark: str) -> str:
 
 
 def _check_unchanged(dialogue: Dialogue, text: str) -> None:
-    """Refuse a template that does not write the last message as it is, as ``transformers`` does."""
+    """Raise InvalidValue, as ``transformers`` does, if the template did not write the last message unchanged."""
     last = dialogue.messages[-1]
     content = next((part.text for part in reversed(last.parts) if part.kind == "text"), last.text)
     if content.strip() not in text:

@@ -1,7 +1,8 @@
-"""A dialogue rendered by ``transformers``: the reference for our own rendering, where the package is installed.
+"""Renders a dialogue with ``transformers``, if installed. The text is the reference for the gateway's renderer.
 
-Used by ``gateway parity`` and ``gateway import`` only: the render has no time limit, and the import takes a second.
-The template gets the same messages as in our own rendering, and the same requests are refused before it runs.
+Only ``gateway parity`` and ``gateway import`` use this module, because the render has no time limit and the import of
+``transformers`` takes a second. The template gets the messages that the gateway's renderer gives to the template, and
+the same requests are refused before the render.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from gateway.template.tools import tools_of
 
 PACKAGE = "transformers"
 CLOCK = "strftime_now"
-"""The function for the present day in a template; in ``transformers`` it cannot be set to another day."""
+"""The template function for the present time. With ``transformers``, no other time can be set."""
 
 
 def installed() -> str:
-    """The version of ``transformers``; empty if it is not installed."""
+    """The version of ``transformers``; empty if the package is not installed."""
     try:
         return version(PACKAGE)
     except PackageNotFoundError:
@@ -50,7 +51,7 @@ class TransformersTemplate:
         )
         tokens = self._jinja.special_tokens
         self._fixed = {name: text for name, text in tokens.items() if name not in TOKENS} | dict(self._jinja.kwargs)
-        # A tokenizer without a vocabulary: the text of a prompt needs none.
+        # This tokenizer has no vocabulary, because the text of a prompt needs no vocabulary.
         self._tokenizer: Any = PreTrainedTokenizerBase(
             **{name: text for name, text in tokens.items() if name in TOKENS}
         )
@@ -61,7 +62,7 @@ class TransformersTemplate:
         return Prompt(text, PromptMetadata(bos=self.spec.bos, bos_text=self.spec.bos_text))
 
     def whole(self, dialogue: Dialogue) -> str:
-        """The complete conversation with no turn left open."""
+        """The text of the complete conversation without an open turn."""
         return self._text(dialogue, add_generation_prompt=False)
 
     def _text(self, dialogue: Dialogue, *, add_generation_prompt: bool) -> str:
@@ -85,7 +86,7 @@ class TransformersTemplate:
                     **self._fixed,
                 )
             )
-        except Exception as error:  # an expression of a template may raise any error
+        except Exception as error:  # an expression in a template may raise any error
             if type(error) is JinjaError:  # ``raise_exception`` raises the base class itself
                 raise refusal(error_text(error)) from None
             if isinstance(error, ValueError) and dialogue.options.continue_final:

@@ -1,8 +1,8 @@
-"""The template's view of a request: the messages as ``apply_chat_template`` of ``transformers`` 5 passes them on.
+"""The messages of a request as a chat template gets them from ``apply_chat_template`` of ``transformers`` 5.
 
-Fields that are null are absent, and reasoning has each name that templates read. The wire differs from what templates
-were written for in two points, and the template's file chooses the form of both: the arguments of a tool call are JSON
-text on the wire (``tool_arguments``), and content may be a list of parts (``content``).
+Fields that are null are left out. Reasoning is given under each field name that templates read. The template file
+chooses the form of two fields: ``tool_arguments`` for the arguments of a tool call, which are JSON text in a request,
+and ``content`` for the content, which may be a list of parts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gateway.template.spec import JinjaSpec
 
 PLAIN_KEYS = frozenset({"role", "content"})
 REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names of the same field; templates read the first or the second."""
+"""Two names of the same field. A template reads one of the two."""
 MAX_CHANGED = 8
-"""Notices of changed messages in one answer."""
+"""The largest number of notices about changed messages in one answer."""
 
 
 def template_messages(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
-    """The messages for the template, in a new list.
+    """The messages for the template, as a new list.
 
     Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments of a tool call that are not a JSON object.
     """
@@ -58,7 +58,7 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
 
 
 def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
-    """The call with its arguments as an object."""
+    """The tool call with parsed arguments."""
     function = call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
@@ -101,7 +101,7 @@ def ignored_fields(dialogue: Dialogue, template: CompiledTemplate) -> list[Notic
 
 
 def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(index, fields) of each message with fields beside its role and content."""
+    """(index, fields) of each message that has fields in addition to the role and the content."""
     if not isinstance(dialogue.messages, PlainMessages):
         for number, message in enumerate(dialogue.messages):
             if not message.raw.keys() <= PLAIN_KEYS:
@@ -109,7 +109,7 @@ def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, An
 
 
 def changed_messages(dialogue: Dialogue, prompt: str) -> list[Notice]:
-    """A notice for each message whose text is not in the prompt as it is; at most ``MAX_CHANGED``."""
+    """A notice for each message whose text is not unchanged in the prompt; at most ``MAX_CHANGED`` notices."""
     notices: list[Notice] = []
     at, missed = 0, 0
     for number, text in enumerate(dialogue.texts):

@@ -1,4 +1,4 @@
-"""Earlier turns as text, and the order of a prompt's parts (``docs/spec/lazyllm.md`` 6, 8)."""
+"""Writes earlier turns as text, and puts the parts of a prompt in order (``docs/spec/lazyllm.md`` 6, 8)."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from gateway.template.lazyllm.tokens import SpecialTokens
 GENERATE: SegmentLabel = ("assistant", "generate", True)
 TEMPLATE: SegmentLabel = ("", "template", True)
 RESPONSE = "### Response:\n"
-"""Stands before the answer of the single-turn class."""
+"""The text before the answer in prompts of LazyLLM's single-turn prompter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message of the request, as a prompter writes it."""
+    """A message of the request with the fields that a prompter writes."""
 
     number: int
-    """Its index in the request."""
+    """The index of the message in the request."""
     role: str
     """``system``, ``developer``, ``user``, ``assistant`` or ``tool``."""
     content: str
     calls: Sequence[Mapping[str, Any]] = ()
-    """The functions of an assistant's calls: ``{"name": …, "arguments": {…}}``."""
+    """The tool calls of an assistant's message, each as ``{"name": …, "arguments": {…}}``."""
 
     @property
     def origin(self) -> str:
-        """The origin of its segments."""
+        """The origin of the segments that this message becomes."""
         return f"messages[{self.number}]"
 
     @property
     def text(self) -> Segment:
-        """Its content as a segment."""
+        """The content of the message as a segment."""
         return Segment(self.content, self.role, self.origin, False)
 
 
 def pair_segments(pairs: Iterable[tuple[str, str]], tokens: SpecialTokens) -> Iterator[Segment]:
-    """Turns that belong to the template: pairs of user and assistant text."""
+    """The pairs of user and assistant texts that the template writes before every conversation."""
     for user, assistant in pairs:
         for text in (tokens.soh, user, tokens.eoh + tokens.soa, assistant, tokens.eoa):
             yield template_text(text)
 
 
 def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
-    """The request's earlier turns. Raises PrompterError for a dialect that takes no messages."""
+    """The earlier turns of the request as segments. Raises PrompterError if the LazyLLM release accepts no messages."""
     if turns and not dialect.modern:
         raise PrompterError("NotImplementedError", "Cannot transform json history to list now")
     around = {
@@ -68,7 +68,7 @@ def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: Prompte
 
 
 def _call_pieces(call: Mapping[str, Any], tokens: SpecialTokens) -> Iterator[tuple[str, bool]]:
-    """The pieces of a call; True for those of the template."""
+    """The pieces of a tool call. True marks a piece that comes from the template."""
     yield (tokens.tool_start_token or "") + "\n", True
     if tokens.tool_args_token:
         yield str(call["name"]), False
@@ -95,9 +95,9 @@ def assemble(
 ) -> Segments:
     """The whole prompt of the class ``alpaca`` or ``chat``.
 
-    ``user``: the instruction's user part, before the current turn's text. ``tools``: the list of tools.
-    ``current``: the texts of the current turn, one per line; empty when a slot holds the user message. ``label``: the
-    label of the tokens around it. ``in_environment``: it holds results of tools. ``answer``: the answer's beginning.
+    ``user``: the user part of the instruction, before the current turn. ``current``: the texts of the current turn, one
+    per line; empty if a slot has the user message. ``label``: the label of the tokens around the current turn.
+    ``in_environment``: True if the current turn has results of tools. ``answer``: the beginning of the answer.
     """
     parts: tuple[Segment, ...]
     if form == "alpaca":

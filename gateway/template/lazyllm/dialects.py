@@ -1,7 +1,7 @@
-"""The releases of LazyLLM that can be repeated, one row for each dialect (``docs/spec/lazyllm.md`` 12), and its errors.
+"""The differences between releases of LazyLLM (``docs/spec/lazyllm.md`` 12), and the errors of LazyLLM.
 
-``1.4`` is the current behaviour. ``0.1`` is release 0.1.1, whose outputs LazyLLM's documentation prints.
-``0.1.2`` stands between them: it added ``{system, user}`` instructions.
+``1.4`` is the current behaviour. ``0.1`` is release 0.1.1, which wrote the prompts in LazyLLM's documentation.
+``0.1.2`` is a release between these two, which added ``{system, user}`` instructions.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from gateway.core.errors import TemplateError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrompterDialect:
-    """The behaviour of one release; the defaults are those of 1.4."""
+    """The behaviour of one release of LazyLLM. The default values describe release 1.4."""
 
     name: str
     heading: str = "\n\n### Instruction:\n"
-    """Alpaca: the text behind the first sentence."""
+    """The text after the first sentence in a prompt of the class ``alpaca``."""
     tail: str = "\n"
-    """Alpaca: the text between tools and user part."""
+    """The text between the tools and the user part in a prompt of the class ``alpaca``."""
     parts: Literal["all", "line", "none"] = "all"
-    """The splitting of ``{system, user}`` instructions: across lines, within one line only, or not at all."""
+    """A ``{system, user}`` instruction is split across lines (``all``), only in one line (``line``), or not at all."""
     formats_mappings: bool = False
-    """True: a dictionary of values goes through ``str.format`` too, so JSON in an instruction fails."""
+    """True: ``str.format`` also fills a dictionary of slot values, so that JSON in an instruction is an error."""
     modern: bool = True
-    """Release 0.2 or later: JSON5, the preamble of tools, tool messages in histories, no leading line breaks."""
+    """True since release 0.2: JSON5, the preamble for tools, tool messages in histories, no leading line breaks."""
 
 
 DIALECTS: Mapping[str, PrompterDialect] = {
@@ -41,7 +41,7 @@ CURRENT = DIALECTS["1.4"]
 
 
 class PrompterError(TemplateError):
-    """LazyLLM raises an exception here. The message has the exception's class and text, word for word."""
+    """LazyLLM raises an exception in this case. The message has the exact class and text of the exception."""
 
     def __init__(self, exception: str, text: str = "") -> None:
         super().__init__(f"{exception}: {text}")

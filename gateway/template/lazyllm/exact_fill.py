@@ -1,4 +1,4 @@
-"""Exact filling (``exact: true``): LazyLLM's steps, which search the filled text (``docs/spec/lazyllm.md`` 4, 5)."""
+"""Fills slots as LazyLLM does, by searching the filled text (``exact: true``; ``docs/spec/lazyllm.md`` 4, 5)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gateway.template.lazyllm.segments import TOOLS, cut, replace_all, template_
 from gateway.template.lazyllm.tokens import SpecialTokens
 
 FOLDED_PLACE = "<!gateway-system!>"
-"""Stands for the request's system messages until the instruction is filled and split."""
+"""A placeholder for the request's system messages, until the instruction is filled and split."""
 
 Labels = Mapping[str, SegmentLabel]
-"""The label of each slot's value."""
+"""Name of a slot → label of the value."""
 
 _FIELD_NAME_END = re.compile(r"[.\[]")
 
@@ -36,7 +36,7 @@ _FIELD_NAME_END = re.compile(r"[.\[]")
 def prepared(
     instruction: str, tokens: SpecialTokens, dialect: PrompterDialect, tools: Sequence[Any], *, preamble: bool
 ) -> Segments:
-    """The instruction with the preamble, the tool tokens and the tools' names; its other slots are still open.
+    """The instruction with the preamble, the tool tokens and the names of the tools. The other slots are still open.
 
     Raises PrompterError for a tool without a name.
     """
@@ -52,13 +52,13 @@ def prepared(
 
 
 def with_folded_place(instruction: str) -> str:
-    """The instruction with ``FOLDED_PLACE`` at the end of its system part."""
+    """The instruction with ``FOLDED_PLACE`` at the end of the system part."""
     system, tag, user = instruction.partition(USER_BEGINS)
     return system + FOLDED_PLACE + tag + user
 
 
 def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
-    """The request's system messages in the place of ``FOLDED_PLACE``, where the template itself wrote it."""
+    """Replace the ``FOLDED_PLACE`` that the template wrote by the request's system messages."""
     found: list[Segment] = []
     for segment in system:
         before, place, after = segment.text.partition(FOLDED_PLACE) if segment.scaffold else (segment.text, "", "")
@@ -70,10 +70,10 @@ def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
 
 
 def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDialect) -> tuple[Segments, Any]:
-    """The instruction with ``given`` in its slots, and what remains of ``given``; ``""`` when nothing remains.
+    """The instruction with ``given`` in the slots, and the value that fills no slot; ``""`` if there is no such value.
 
-    ``given``: text for the only slot, or values by name. Raises PrompterError with LazyLLM's words. Where LazyLLM's
-    choice depends on the order of a set, the slot that appears first is taken.
+    ``given``: a text for the only slot, or values by slot name. Raises PrompterError with LazyLLM's error text. If
+    LazyLLM's choice of a slot depends on the order of a set, the first slot in the text is used.
     """
     names = slots_of(text_of(instruction))
     if not isinstance(given, dict):
@@ -101,7 +101,7 @@ def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDia
 
 
 def formatted(instruction: Segments, values: Mapping[str, Any], labels: Labels) -> Segments:
-    """``str.format(**values)``, field by field, so that each value keeps its label. Raises PrompterError."""
+    """Apply ``str.format(**values)`` field by field, so that each value keeps a label. Raises PrompterError."""
     found: list[Segment] = []
     try:
         for literal, field, spec, conversion in Formatter().parse(text_of(instruction)):
@@ -116,22 +116,22 @@ def formatted(instruction: Segments, values: Mapping[str, Any], labels: Labels) 
 
 
 def split_parts(instruction: Segments, parts: str) -> tuple[Segments, Segments]:
-    """System and user part of a filled instruction. Tags inside values count, as in LazyLLM. Raises PrompterError."""
+    """The system part and the user part. As in LazyLLM, tags inside slot values also split. Raises PrompterError."""
     text = text_of(instruction)
     if parts == "none" or USER_BEGINS not in text or USER_ENDS not in text:
         return instruction, ()
     user = user_part(text, parts)
-    if user is None:  # the end tag comes first, or on another line in 0.1.2
+    if user is None:  # the end tag is first, or in 0.1.2 on another line
         raise PrompterError("IndexError", "list index out of range")
     tag = USER_BEGINS if parts == "all" else f"{USER_BEGINS}{text[slice(*user)]}{USER_ENDS}"
     return cut(instruction, 0, text.index(tag)), cut(instruction, *user)
 
 
 def user_part(text: str, parts: str) -> tuple[int, int] | None:
-    """Start and end of the user part in a filled instruction; None without one. Takes linear time.
+    """The start and the end of the user part in a filled instruction; None if there is no user part.
 
-    ``all``: what ``BEGINS(.*)ENDS`` finds in the whole text. ``line``: what ``.*BEGINS(.*)ENDS`` finds in the first
-    line that matches. The text may be a client's, and the regular expressions take quadratic time.
+    ``all`` finds the same as ``BEGINS(.*)ENDS`` in the whole text, and ``line`` the same as ``.*BEGINS(.*)ENDS`` in the
+    first line that matches. These expressions take quadratic time on a text from a client. This function is linear.
     """
     if parts == "all":
         begin, end = text.find(USER_BEGINS) + len(USER_BEGINS), text.rfind(USER_ENDS)

@@ -1,7 +1,7 @@
-"""Fast path of prompters: the words of a conversation, laid out once for each order of roles.
+"""Fast path of prompters: the text around the messages, stored for each order of roles.
 
-Conversations with the same roles, tools and slots differ in their texts only. The general form renders one of them, its
-segments show where the texts stand, and each further request puts its texts into these gaps. Tests compare both forms.
+Conversations with the same roles, tools and slots differ in the texts only. The general renderer renders the first such
+conversation, and the segments show where the texts are. A later request puts other texts into these gaps.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Rol
 from gateway.template.lazyllm.instruction import LIST_HEADING
 
 MAX_TOOL_LISTS = 32
-"""Lists of tools of which all layouts share one copy; evaluations send the same list with every request."""
+"""The number of tool lists that layouts share. Evaluations send the same tool list with every request."""
 MAX_TOOLS_BYTES = 64 * 1024
-"""Bytes of the JSON of such a list."""
+"""The largest size of a shared tool list, as bytes of JSON."""
 STAND_IN = "x"
-"""The text of every message and variable of the dialogue that is rendered for a layout."""
+"""The text of every message and variable in the dialogue from which a layout is made."""
 
 Tools = tuple[Mapping[str, Any], ...]
 FilledLayout = tuple[PromptLayout, Callable[[list[str]], Sequence[str]], str]
-"""(layout, the choice of the texts for its gaps from slot values, tools' text and messages, the tools' text)."""
+"""(layout, function that picks the gaps' texts from slot values, tool list and messages, text of the tool list)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolListKey:
-    """A list of tools, known by its JSON."""
+    """A list of tools. Two lists with the same JSON are equal."""
 
     json: bytes = b""
     tools: Tools = field(default=(), compare=False)
@@ -47,15 +47,15 @@ class FastLayouts:
     """The layouts of one prompter template."""
 
     def __init__(self, render_general: Callable[[Dialogue], Prompt], slots: Sequence[str]) -> None:
-        """``slots``: those that variables fill."""
+        """``slots``: the slots that the request's variables fill."""
         self._render_general = render_general
         self._slots = slots
         self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)
         self._shared: Callable[[Any], Any] = lru_cache(maxsize=2 * MAX_TOOL_LISTS)(lambda value: value)
-        """Returns one copy of equal lists of tools, as key and as text."""
+        """Returns the same object for equal values, so that equal tool lists are stored once, as key and as text."""
 
     def render(self, dialogue: Dialogue) -> Prompt | None:
-        """The prompt; None for a dialogue that takes the general form."""
+        """The prompt; None if only the general renderer can render this dialogue."""
         messages, options = dialogue.messages, dialogue.options
         if not isinstance(messages, PlainMessages) or len(messages.roles) > MAX_MESSAGES or options.continue_final:
             return None
@@ -65,7 +65,7 @@ class FastLayouts:
         if options.tools:
             try:
                 json = orjson.dumps(options.tools)
-            except orjson.JSONEncodeError:  # such as a lone surrogate half
+            except orjson.JSONEncodeError:  # for example, a lone surrogate
                 return None
             if len(json) > MAX_TOOLS_BYTES:
                 return None
@@ -99,9 +99,9 @@ class FastLayouts:
     def _words_and_gaps(
         self, roles: Roles, tools: Tools, has_variables: bool
     ) -> tuple[list[str], list[str], PromptMetadata, str] | None:
-        """The words around the gaps, the origin of each gap's text, and the tools' text.
+        """The texts around the gaps, the origin of the text in each gap, the metadata, and the text of the tool list.
 
-        None: the general form refuses these roles, or the words depend on the texts.
+        None: the general renderer refuses these roles, or the texts around the gaps depend on the texts in the gaps.
         """
         variables = dict.fromkeys(self._slots, STAND_IN) if has_variables else EMPTY_MAPPING
         messages = tuple([Message(role, STAND_IN) for role in roles])
@@ -121,10 +121,10 @@ class FastLayouts:
             elif place > 1 and _is_folded(segment) and segments[place - 1].text == "\n":
                 value = segments[place - 2]
                 if not (value.scaffold or value.origin == "tools" or _is_folded(value)):
-                    return None  # a line break is added behind a slot's value, unless the value ends with one
+                    return None  # the value of a slot gets a line break, unless the value ends with a line break
             words.append("")
             gaps.append(segment.origin)
-        if not words[0]:  # leading line breaks are stripped, also those of a message
+        if not words[0]:  # line breaks at the beginning are removed, also if a message begins with line breaks
             return None
         return words, gaps, prompt.metadata, tools_text
 

@@ -1,6 +1,6 @@
-"""LazyLLM's own texts: the instruction template of each class, with open slots, and the description of tools.
+"""The texts that LazyLLM writes: the instruction template of each class, with open slots, and the list of tools.
 
-The rules are ``docs/spec/lazyllm.md`` 3 and 7.
+``docs/spec/lazyllm.md`` 3 and 7 describe these texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.template.lazyllm.tokens import SpecialTokens
 
 USER_BEGINS = "<!lazyllm-spliter!>"
 USER_ENDS = "</!lazyllm-spliter!>"
-"""LazyLLM's tags around the user part of a ``{system, user}`` instruction."""
+"""``USER_BEGINS`` and ``USER_ENDS`` are LazyLLM's tags around the user part of a ``{system, user}`` instruction."""
 
 EXTRA = "Here are some extra messages you can referred to:\n\n"
 TASK = (
@@ -25,19 +25,19 @@ TASK = (
 )
 
 SLOT = re.compile(r"\{(\w+)\}")
-"""Word characters of any script between braces; the inner braces of ``{{a}}`` count too."""
+"""A slot is a name of word characters of any script, in braces. ``{{a}}`` contains a slot too."""
 
 Instruction = str | tuple[str, str]
-"""One text, or (system, user)."""
+"""An instruction is one text, or a text for the system part and a text for the user part."""
 
 
 def slots_of(text: str) -> tuple[str, ...]:
-    """The slot names, each once, in the order in which they first appear."""
+    """The names of the slots in a text, each once, in the order of the text."""
     return tuple(dict.fromkeys(SLOT.findall(text)))
 
 
 def alpaca_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: PrompterDialect) -> str:
-    """The template of the single-turn class."""
+    """The instruction template of LazyLLM's single-turn prompter (the class ``alpaca``)."""
     extra, begin = _extra_messages(extra_keys), TASK + dialect.heading
     if isinstance(instruction, str):
         return f"{begin}{instruction}\n\n{extra}"
@@ -47,7 +47,7 @@ def alpaca_instruction(instruction: Instruction, extra_keys: Sequence[str], dial
 
 
 def chat_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: PrompterDialect) -> str:
-    """The template of the multi-turn class. LazyLLM drops the extra keys of an empty instruction."""
+    """The instruction template of LazyLLM's prompter ``chat``. LazyLLM ignores extra keys of an empty instruction."""
     extra = _extra_messages(extra_keys)
     if isinstance(instruction, str):
         return f"{instruction}\n{extra}\n" if instruction or not dialect.modern else ""
@@ -68,7 +68,7 @@ def _parts(instruction: tuple[str, str], extra: str = "") -> str:
 # ---------------------------------------------------------------- tools
 
 PREAMBLE_PLACE = "<!lazyllm-fc-prompt!>"
-"""In an instruction: replaced by the preamble. Without it the preamble follows the instruction."""
+"""The preamble replaces this tag in an instruction. If the tag is missing, the preamble follows the instruction."""
 
 PREAMBLE = (
     "{tool_start_token}tool name (one of {tool_names})\n"
@@ -78,15 +78,15 @@ PREAMBLE = (
     "{tool_args_token}{{'input': 'hello world', 'num_beams': 5}}\n"
     "{tool_end_token}).\n"
 )
-"""LazyLLM's explanation of calls."""
+"""LazyLLM's text that tells the model how to write tool calls."""
 
 LIST_HEADING = "### Function-call Tools. \n\n"
 TOOL_NAMES = "tool_names"
-"""The slot of the tools' names."""
+"""The name of the slot for the names of the tools."""
 
 
 def write_tools(tools: Sequence[Any], dialect: PrompterDialect) -> str:
-    """The list of tools as the prompt shows it; empty without tools."""
+    """The text of the tool list in the prompt; empty without tools."""
     if not tools:
         return ""
     written = write_json5(tools) if dialect.modern else json.dumps(tools)
@@ -94,7 +94,7 @@ def write_tools(tools: Sequence[Any], dialect: PrompterDialect) -> str:
 
 
 def tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
-    """The names as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
+    """The names of the tools as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
     try:
         return write_json5([tool["function"]["name"] for tool in tools]) if tools else ""
     except KeyError as error:
@@ -102,7 +102,7 @@ def tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def with_preamble(text: str, tokens: SpecialTokens, *, preamble: bool) -> str:
-    """The text with the preamble in its place, if it is wanted there, and the tool tokens in their slots."""
+    """Replace ``PREAMBLE_PLACE`` by the preamble or by nothing, and fill the slots of the tool tokens."""
     text = text.replace(PREAMBLE_PLACE, PREAMBLE if preamble else "")
     for name, token in tokens.tool_tokens:
         if token:

@@ -1,7 +1,7 @@
-"""JSON5 as the library of LazyLLM writes and reads it (``docs/spec/lazyllm.md`` 6, 7).
+"""Writes and reads JSON5 like the library that LazyLLM uses (``docs/spec/lazyllm.md`` 6, 7).
 
-That library (``json5`` 0.9) needs 10 µs for a character, so foreign text could hold up a process for minutes; faster
-ones differ from it in what they accept. This module takes linear time, and tests compare it with recorded results.
+This library (``json5`` 0.9) needs 10 µs for each character, so a client's text could block a process for minutes.
+Faster libraries accept other texts. This module takes linear time. Tests compare it with recorded results of ``json5``.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 from gateway.template.lazyllm.dialects import PrompterError
 
 MAX_DEPTH = 100
-"""Containers within containers that are read."""
+"""The deepest nesting of lists and objects that is read."""
 
 RESERVED = frozenset({
     "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do", "else", "enum",
     "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof", "new", "null",
     "return", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void", "while", "with",
 })  # fmt: skip
-"""Words that need quotes as keys."""
+"""The reserved words. A key that is a reserved word needs quotes."""
 FIRST = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
-"""Unicode categories that begin an identifier."""
+"""The Unicode categories of characters that may begin a key without quotes."""
 FURTHER = FIRST | {"Nd", "Mn", "Mc", "Pc"}
 WRITTEN_ESCAPES = str.maketrans(
     {
@@ -56,7 +56,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def write_json5(value: Any) -> str:
-    """The value as JSON5 on one line. Raises PrompterError for a value that JSON5 cannot hold."""
+    """The value as JSON5 on one line. Raises PrompterError for a value that JSON5 cannot express."""
     if isinstance(value, str):
         return f'"{value.translate(WRITTEN_ESCAPES)}"'
     if value is None or isinstance(value, (int, float)):
@@ -74,7 +74,7 @@ def _written_key(key: Any) -> str:
 
 
 def is_bare(key: str) -> bool:
-    """True for a key that needs no quotes."""
+    """True if the key needs no quotes."""
     if not key or key in RESERVED:
         return False
     if key.isascii():
@@ -94,7 +94,7 @@ class NotJson5(ValueError):
 
 
 def read_json5(text: str) -> Any:
-    """The value of the text. Raises NotJson5, and ValueError for a number with too many digits."""
+    """The value of a JSON5 text. Raises NotJson5, or ValueError for a number with too many digits."""
     value, at = _value(text, _skip(text, 0), 0)
     if at < len(text):
         raise NotJson5(f"unexpected text at {at}")
@@ -102,14 +102,14 @@ def read_json5(text: str) -> Any:
 
 
 def _skip(text: str, at: int) -> int:
-    """The end of the white space and comments that start at this offset."""
+    """The offset after the white space and the comments that start at this offset."""
     blanks = BLANKS.match(text, at)
     assert blanks is not None
     return blanks.end()
 
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    """The value at this offset, and the offset of what follows it."""
+    """The value at this offset, and the offset after the value."""
     if depth > MAX_DEPTH:
         raise NotJson5("nested too deeply")
     opening = text[at : at + 1]
@@ -187,7 +187,7 @@ def _unescaped(text: str) -> str:
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
-    """A key without quotes."""
+    """The key without quotes that starts at this offset."""
     characters: list[str] = []
     begin = at
     while character := text[at : at + 1]:
@@ -208,7 +208,7 @@ def _name(text: str, at: int) -> tuple[str, int]:
 
 
 def _number(text: str, at: int) -> tuple[int | float, int]:
-    """Plus signs mean nothing; one minus may stand before anything but a hexadecimal number."""
+    """The value of a number. Plus signs are ignored. A minus is allowed before any number that is not hexadecimal."""
     found = NUMBER.match(text, at)
     if found is None or (minus := found["signs"].count("-")) > 1 or (minus and found["hex"]):
         raise NotJson5(f"expected a value at {at}")
@@ -216,13 +216,13 @@ def _number(text: str, at: int) -> tuple[int | float, int]:
         return int(found["hex"], 16), found.end()
     try:
         value = float(found["float"]) if found["float"] else int(found["int"])
-    except ValueError as error:  # a lone point, or too many digits
+    except ValueError as error:  # only a point, or too many digits
         raise NotJson5(str(error)) from error
     return -value if minus else value, found.end()
 
 
 def _paired(text: str) -> str:
-    """The text with escaped surrogate halves joined. Raises NotJson5 for a lone half, which cannot be sent."""
+    """Join escaped surrogate pairs. Raises NotJson5 for a lone surrogate, which UTF-8 cannot express."""
     if not SURROGATE.search(text):
         return text
     try:
@@ -234,11 +234,11 @@ def _paired(text: str) -> str:
 # ---------------------------------------------------------------- results of tools
 
 NOT_IN_JSON5 = ("\u2028", "\u2029", "\\ud", "\\uD")
-"""JSON strings may hold these; LazyLLM's JSON5 reader refuses them."""
+"""Texts that JSON allows in strings and LazyLLM's JSON5 reader refuses."""
 
 
 def printed_result(content: str) -> str:
-    """A tool's result as LazyLLM prints it: ``str()`` of its JSON5 value, or the text as it is."""
+    """A tool's result as LazyLLM prints it: ``str()`` of the JSON5 value, or the unchanged text if it is not JSON5."""
     printed = printed_json(content)
     if printed is not None:
         return printed
@@ -249,7 +249,7 @@ def printed_result(content: str) -> str:
 
 
 def printed_json(content: str) -> str | None:
-    """``printed_result`` of plain JSON, a hundred times as fast; None where only the JSON5 reader can decide."""
+    """A ``printed_result`` for plain JSON, a hundred times as fast; None if the text may be JSON5 but is not JSON."""
     if any(text in content for text in NOT_IN_JSON5):
         return None
     try:

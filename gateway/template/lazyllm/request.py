@@ -1,7 +1,7 @@
-"""A dialogue, sorted into what a prompter takes: history, current turn, system messages, slot values.
+"""Sorts a dialogue into the inputs of a prompter: history, current turn, system messages and slot values.
 
-The last user message is the current turn; everything before it is the history; trailing tool results form a current
-turn. System messages, which LazyLLM's text form drops, are written into the instruction
+The current turn is the last user message, or the tool results at the end of the dialogue. All earlier messages are the
+history. System messages, which LazyLLM's text prompts leave out, are written into the instruction
 (``docs/spec/lazyllm.md`` 14).
 """
 
@@ -25,20 +25,20 @@ from gateway.template.tools import calls_of
 
 SYSTEM_ROLES = ("system", "developer")
 MAX_JSON5 = 32 * 1024
-"""Characters of one request's tool results that are read as JSON5 where they are not JSON: some 50 ms of work."""
+"""How many characters of a request's tool results are read as JSON5 if they are not JSON. This takes some 50 ms."""
 MAYBE_JSON5 = re.compile(r"""\s*["'\[{0-9+\-./tfnIN]""")
 WRITTEN_FIELDS = frozenset({"tool_calls", "tool_call_id"})
-"""Fields of a message that a prompter with tools writes, or that only name what it writes."""
+"""Fields of a message that a prompter with tools writes, and fields that only identify a written field."""
 PARAM = "gateway.variables"
 
 
 @dataclass(frozen=True, slots=True)
 class PrompterInput:
-    """A request's messages, divided into history, current turn, system messages and answer to continue."""
+    """The messages of a request, sorted into history, current turn, system messages and an answer to continue."""
 
     history: tuple[Turn, ...]
     current: tuple[Turn, ...]
-    """The last user message, or the results of tools at the end."""
+    """The current turn: the last user message, or the tool results at the end of the dialogue."""
     system: tuple[Turn, ...]
     answer: Turn | None
     """The assistant message that the model continues."""
@@ -46,14 +46,14 @@ class PrompterInput:
 
     @property
     def in_environment(self) -> bool:
-        """True: results of tools are the current turn."""
+        """True if the current turn has tool results."""
         return self.current[0].role == "tool"
 
 
 def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
-    """The dialogue as a prompter of this class takes it.
+    """Sort a dialogue for a prompter of this class.
 
-    Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter and InvalidValue, each with ``param``.
+    Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. ``param`` names the field.
     """
     if dialogue.options.tools and not spec.tools:
         raise UnsupportedParameter(
@@ -95,10 +95,10 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
 
 
 def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
-    """The turn that the model continues, taken out of the turns."""
+    """Remove the turn that the model continues from ``turns``, and return this turn."""
     if not dialogue.options.continue_final:
         return None
-    # Without the variables, which this check refuses and a prompter takes.
+    # The check gets no variables, because it refuses variables and a prompter accepts them.
     check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
     answer = turns.pop()
     if answer.calls:
@@ -109,7 +109,7 @@ def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
 
 
 def _current_from(turns: Sequence[Turn]) -> int:
-    """Index of the first message of the current turn."""
+    """The index of the first message of the current turn."""
     at = len(turns)
     while at and turns[at - 1].role == "tool":
         at -= 1
@@ -125,7 +125,7 @@ def _current_from(turns: Sequence[Turn]) -> int:
 
 
 def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple[Turn, ...]:
-    """The turns with results of tools as LazyLLM prints them, and a notice for each result that changes."""
+    """The turns with tool results as LazyLLM prints such results, and a notice for each changed result."""
     found: list[Turn] = []
     left = MAX_JSON5
     for turn in turns:
@@ -144,7 +144,7 @@ def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple
 
 
 def _check_class(found: PrompterInput, spec: PrompterSpec) -> None:
-    """``alpaca`` and ``empty`` take one user message."""
+    """The classes ``alpaca`` and ``empty`` accept only a single user message. Raises InvalidValue."""
     if spec.form == "chat":
         return
     if found.history or found.in_environment:
@@ -166,19 +166,19 @@ def _check_class(found: PrompterInput, spec: PrompterSpec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SlotValues:
-    """The value of each slot, and what remains for the current turn."""
+    """The value of each slot, and the texts of the current turn."""
 
     segments: Mapping[str, Segment]
     current: tuple[Segment, ...]
-    """The texts of the current turn; empty when the user message fills a slot."""
+    """The texts of the current turn; empty if the user message fills a slot."""
     only_slot: str = ""
-    """The template's only slot, filled by the user message alone; LazyLLM treats this case in its own way."""
+    """The only slot of the template, if only the user message fills it. LazyLLM handles this case separately."""
 
 
 def slot_values(
     found: PrompterInput, variables: Mapping[str, Any], slots: tuple[str, ...], spec: PrompterSpec
 ) -> SlotValues:
-    """The values. Raises InvalidValue that names what is missing, unexpected or not text."""
+    """The values of the slots. Raises InvalidValue for a variable that is missing, unexpected or not a text."""
     segments: dict[str, Segment] = {}
     for name, value in variables.items():
         if name not in slots:
@@ -191,7 +191,7 @@ def slot_values(
     if not input_slot:
         _check_complete(segments, slots)
         if spec.form == "alpaca":
-            # Only a template with one slot passes validation without input_slot, and a variable fills that slot here.
+            # Without input_slot, validation accepts only templates with one slot. A variable fills this slot.
             raise InvalidValue(
                 "this model's template writes the user message into its only slot; leave the variable out", param=PARAM
             )

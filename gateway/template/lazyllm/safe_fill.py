@@ -1,8 +1,8 @@
-"""Safe filling: slots and tags are found in the operator's template only, and filled in one pass.
+"""Fills slots in one pass over the operator's instruction template, so that slot values cannot contain slots or tags.
 
-LazyLLM searches the text that it has just filled: a value may hold another slot, or the tags that separate system from
-user text, and so move words between roles (``docs/spec/lazyllm.md`` 4, 5, 14). Here a value is never searched, and
-other braces stay as they are written.
+LazyLLM searches a text that already contains slot values. If a value contains a slot, or the tags between system and
+user text, words get into another role (``docs/spec/lazyllm.md`` 4, 5, 14). This module never searches a value, and
+leaves other braces unchanged.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from gateway.template.lazyllm.segments import template_text, text_of
 from gateway.template.lazyllm.tokens import SpecialTokens
 
 Part = tuple[str, str]
-"""(text, slot): a text of the template, or the name of a slot; the other one is empty."""
+"""(text, slot): either a text of the template or the name of a slot. The other item is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafeInstruction:
-    """An instruction template, split into texts and slots."""
+    """An instruction template that is split into texts and slots."""
 
     system: tuple[Part, ...]
     preamble: tuple[Part, ...]
-    """The explanation of calls behind the system part."""
+    """The explanation of tool calls, which follows the system part."""
     user: tuple[Part, ...]
 
     @classmethod
     def compiled(cls, instruction: str, tokens: SpecialTokens, *, tools: bool) -> SafeInstruction:
-        """``tools``: with the explanation of calls."""
+        """Split an instruction template. ``tools``: True adds the explanation of tool calls."""
         system, tag, rest = instruction.partition(USER_BEGINS)
         user = rest.rpartition(USER_ENDS)[0] if tag else ""
-        # LazyLLM appends the preamble to the whole, and loses it with all that follows the user part.
+        # LazyLLM adds the preamble after the user part, and then drops all text after the user part.
         preamble = "\n\n" + PREAMBLE_PLACE if tools and PREAMBLE_PLACE not in instruction else ""
         system, preamble, user = (with_preamble(text, tokens, preamble=tools) for text in (system, preamble, user))
         if not tools:
@@ -42,22 +42,22 @@ class SafeInstruction:
         return cls(system=tuple(_parts(system)), preamble=tuple(_parts(preamble)), user=tuple(_parts(user)))
 
     def fill(self, values: Mapping[str, Segment], folded: Sequence[Turn]) -> tuple[Segments, Segments]:
-        """System and user part. ``folded``: the request's system messages, behind the instruction's system part."""
+        """The filled system part and user part. ``folded``: the request's system messages, added to the system part."""
         system = _filled(self.system, values)
         system = (*system, *folded_segments(folded, text_of(system)), *_filled(self.preamble, values))
         return system, _filled(self.user, values)
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The names, each once, in order, without the slot of the tools' names."""
+        """The names of the slots, each once, in the order of the text, without the slot for the names of the tools."""
         names = [slot for _, slot in (*self.system, *self.user) if slot and slot != TOOL_NAMES]
         return tuple(dict.fromkeys(names))
 
 
 def folded_segments(system: Sequence[Turn], before: str) -> Iterator[Segment]:
-    """The request's system messages, one per line, behind the text ``before``.
+    """The request's system messages, one per line, after the text ``before``.
 
-    Without an instruction they stand where the instruction would, byte for byte as LazyLLM writes one.
+    Without an instruction, the system messages are written exactly as LazyLLM would write an instruction.
     """
     if system and before and not before.endswith("\n"):
         yield template_text("\n")

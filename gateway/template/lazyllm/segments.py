@@ -1,4 +1,4 @@
-"""Text operations on labelled segments: every piece keeps its label through replacing, cutting and stripping."""
+"""Replaces, cuts and strips text that is stored as segments. Every piece of the result has the label of its source."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import replace
 from gateway.core.prompt import Segment, Segments
 
 TOOLS = ("system", "tools", False)
-"""The label of text that is made from the request's tools."""
+"""The label of a text that is made from the tools of the request."""
 
 
 def template_text(text: str) -> Segment:
-    """Text of the template itself."""
+    """A segment with a text of the template."""
     return Segment(text, "", "template", True)
 
 
 def text_of(segments: Iterable[Segment]) -> str:
-    """The joined text."""
+    """The joined text of the segments."""
     return "".join([segment.text for segment in segments])
 
 
@@ -46,7 +46,7 @@ def strip_leading(segments: Segments, character: str) -> Segments:
 
 
 def _parts(segments: Segments, spans: Iterable[tuple[int, int]]) -> Iterator[list[Segment]]:
-    """The part of each span of the joined text; the spans ascend."""
+    """The segments in each span of the joined text. The spans are in ascending order."""
     index = begin = 0
     for start, end in spans:
         part: list[Segment] = []

@@ -1,6 +1,6 @@
 """Renders dialogues as a LazyLLM prompter does (``kind: prompter``).
 
-Slots are filled by ``safe_fill``, or by ``exact_fill`` with ``exact: true``; all else is the same.
+``safe_fill`` fills the slots, or ``exact_fill`` if the template file has ``exact: true``.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from gateway.template.stops import prompt_metadata
 from gateway.template.tools import choice_of, forced, tools_of
 
 REST = "the input"
-"""The key of the current turn beside the slots' values. LazyLLM takes any key; slot names hold no blank."""
+"""LazyLLM's key for the current turn, next to the slot values. No slot can have this name, because of the space."""
 MAX_SHOWN = 80
-"""Characters of LazyLLM's words that an error repeats."""
+"""An error repeats at most this many characters of LazyLLM's error text."""
 
 
 def instruction_of(spec: PrompterSpec) -> str:
-    """The instruction template with LazyLLM's tags and all its slots open."""
+    """The instruction template with LazyLLM's tags and with open slots."""
     dialect = DIALECTS[spec.dialect]
     if spec.form == "empty":
         return ""
@@ -47,7 +47,7 @@ def instruction_of(spec: PrompterSpec) -> str:
 
 
 def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
-    """The slots that a request may fill."""
+    """The names of the slots that a request may fill."""
     instruction = instruction_of(spec)
     if spec.exact:
         return slots_of(text_of(prepared(instruction, spec.tokens, DIALECTS[spec.dialect], (), preamble=False)))
@@ -55,7 +55,7 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
 
 
 class PrompterTemplate:
-    """The template of one file of ``kind: prompter``."""
+    """Renders dialogues with the prompter of a template file."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         assert spec.prompter is not None
@@ -82,7 +82,7 @@ class PrompterTemplate:
         return self._render_general(dialogue).segments or ()
 
     def _render_general(self, dialogue: Dialogue) -> Prompt:
-        """The prompt of any dialogue, with its segments."""
+        """Render any dialogue, without the fast path. The prompt has segments."""
         choice = choice_of(dialogue)
         tools = [] if choice.mode == "none" else [dict(tool) for tool in tools_of(dialogue)]
         found = read_dialogue(dialogue, self._prompter)

@@ -1,6 +1,6 @@
 """The special tokens of a prompter, and LazyLLM's table of tokens by model family (``docs/spec/lazyllm.md`` 2, 11).
 
-Template files write them under ``marks``, or take those of a family with ``marks_of``.
+A template file lists special tokens under ``marks``, or names a model family with ``marks_of``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecialTokens:
-    """The tokens of a model. None means not configured, which differs from empty in some places."""
+    """The special tokens of a model. None: the token is not configured, which may differ from an empty token."""
 
     system: str = ""
-    """The system sentence of the model; not a token, but configured like one."""
+    """The system sentence of the model, which LazyLLM configures like a special token."""
     sos: str = ""
-    """Start of the system turn; ``eos`` is its end. Likewise ``h``: human, ``a``: assistant, ``e``: environment."""
+    """``sos`` starts the system turn and ``eos`` ends it. In other names, h is human, a assistant, e environment."""
     soh: str = ""
     soa: str = ""
     eos: str = ""
@@ -35,13 +35,13 @@ class SpecialTokens:
     tool_args_token: str | None = None
 
     def updated(self, texts: Mapping[str, Any]) -> SpecialTokens:
-        """These tokens with some replaced. Unknown names and None are ignored."""
+        """A copy in which ``texts`` replace the tokens of the same names. Unknown names and None values are ignored."""
         known = {name: text for name, text in texts.items() if name in TOKEN_NAMES and text is not None}
         return replace(self, **known)
 
     @property
     def tool_tokens(self) -> tuple[tuple[str, str | None], ...]:
-        """The three tokens of a call by name, in the order in which LazyLLM substitutes them."""
+        """(name, token) of the three tokens of a tool call, in the order in which LazyLLM fills these slots."""
         return tuple([(name, getattr(self, name)) for name in TOOL_TOKENS])
 
 
@@ -57,19 +57,19 @@ def _table() -> Mapping[str, Any]:
 
 
 def family_names() -> tuple[str, ...]:
-    """Every family of the table."""
+    """The names of all model families in the table."""
     return tuple(_table()["families"])
 
 
 def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
-    """A family's tokens, its ``stop_words``, and keys that no prompter reads. Raises KeyError.
+    """The tokens and ``stop_words`` of a model family, and keys that no prompter reads. Raises KeyError.
 
-    Releases before 0.2 have no tool tokens.
+    LazyLLM releases before 0.2 have no tokens for tool calls.
     """
     entry: Mapping[str, Any] = _table()["families"][name]
     return entry if dialect.modern else {key: text for key, text in entry.items() if key not in TOOL_TOKENS}
 
 
 def default_tokens(dialect: PrompterDialect = CURRENT) -> SpecialTokens:
-    """The tokens of a prompter without a model."""
+    """The special tokens of a prompter without a model."""
     return SpecialTokens(**_table()["default" if dialect.modern else "default_0_1"])

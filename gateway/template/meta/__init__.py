@@ -1,7 +1,7 @@
 """Templates of ``kind: meta`` with ``turns: natural``.
 
-- ``renderer``      a string: the general rendering
-- ``tools``         the same with tools, calls and results
-- ``turn_order``    the order of messages and of the template's own texts
-- ``api_messages``  messages, for templates whose roles have ``api_role`` (both values of ``turns``)
+- ``renderer``      renders a dialogue into a string
+- ``tools``         renders a dialogue with tools, calls and results into a string
+- ``turn_order``    the order of messages and of further texts of the template
+- ``api_messages``  renders messages, if the roles have ``api_role``, also with ``turns: opencompass``
 """

@@ -1,10 +1,10 @@
-"""Templates of ``kind: meta`` whose roles have ``api_role``: they make OpenAI messages.
+"""Templates of ``kind: meta`` whose roles have ``api_role``. These templates make OpenAI messages.
 
-The rules are ``docs/spec/opencompass.md`` 5. Each turn is a message of its ``api_role``, with begin and end around the
-content. Neighbours of one role become one message, joined by a line break. ``turns: natural`` keeps the order of the
-messages and adds no empty one; ``turns: opencompass`` takes the messages of the API parser, empty ones included.
+``docs/spec/opencompass.md`` 5 has the rules. Each turn becomes a message with the ``api_role`` of the template role,
+and with begin and end around the content. Neighbours of one role become one message, joined by a line break. With
+``turns: natural`` the messages keep their order. ``turns: opencompass`` also adds the empty messages of the API parser.
 
-The meta ``begin`` is a system message in front. (The reference passes it on as a bare string that cannot be sent.)
+The meta ``begin`` becomes a system message at the start. (OpenCompass makes a bare string, which cannot be sent.)
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from gateway.template.stops import prompt_metadata
 
 Content = str | list[Any]
 Numbered = tuple[tuple[int, ...], dict[str, Any]]
-"""(numbers of the dialogue's messages, the message made of them)."""
+"""(numbers of messages in the dialogue, the message that is made of these messages)."""
 
 
 class ApiTemplate:
-    """Renders dialogues into OpenAI messages. Media and tool calls pass, because messages can carry them."""
+    """Renders dialogues into OpenAI messages, which may have media and tool calls."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         assert spec.generating is not None
@@ -56,7 +56,7 @@ class ApiTemplate:
 
     def _natural(self, dialogue: Dialogue) -> Iterator[Numbered]:
         for mapping, entry, number in self._order.turns(dialogue):
-            assert isinstance(entry, RoleSpec)  # the checks refuse bare strings in an API template
+            assert isinstance(entry, RoleSpec)  # the validation refuses bare strings in an API template
             if mapping is None:
                 yield (), _api_message(entry, entry.prompt or "", {}, entry.end)
                 continue
@@ -90,7 +90,7 @@ class ApiTemplate:
 
 
 def _content(message: Message) -> Content:
-    """The content as text, or its parts if some are media."""
+    """The content as a text; the list of parts if a part is media."""
     if all(part.kind == "text" for part in message.parts):
         return message.text
     return list(message.raw["content"])
@@ -105,7 +105,7 @@ def _api_message(role: RoleSpec, content: Content, further: Mapping[str, Any], e
 
 
 def _merged(turns: Iterable[Numbered]) -> list[Numbered]:
-    """Neighbours of one role as one message. A message with further fields stays alone."""
+    """Join neighbours of one role to one message, except messages with further fields."""
     groups: list[list[Numbered]] = []
     for turn in turns:
         last = groups[-1][-1][1] if groups else {}
@@ -117,7 +117,7 @@ def _merged(turns: Iterable[Numbered]) -> list[Numbered]:
 
 
 def _as_one(group: list[Numbered]) -> Numbered:
-    """Texts are joined with line breaks; with media, all become one list of parts."""
+    """Join contents: texts with line breaks, or all contents to one list of parts if there are media."""
     contents: list[Content] = [message["content"] for _, message in group]
     texts = [content for content in contents if isinstance(content, str)]
     joined: Content = "\n".join(texts)

@@ -1,7 +1,7 @@
-"""Templates of ``kind: meta`` that make a string, with ``turns: natural``.
+"""Templates of ``kind: meta`` with ``turns: natural`` that make a string.
 
-The prompt is the meta begin, every turn as begin + content + end, and the generating role's begin. The meta ``end``
-closes a finished conversation, so a prompt for an answer never has it.
+The prompt is the meta ``begin``, every turn as begin + content + end, and the begin of the generating role. The meta
+``end`` is never written, because it ends a complete conversation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEMPLATE_LABEL: SegmentLabel = ("", "template", True)
 
 
 class MetaTemplate:
-    """Renders dialogues into labelled pieces, messages in their own order."""
+    """Renders dialogues into segments. The messages keep their order."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         assert spec.generating is not None
@@ -39,7 +39,7 @@ class MetaTemplate:
         return (self._fast_render(dialogue) if fast_paths.ENABLED else None) or self._render_general(dialogue)
 
     def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
-        """The prompt of text messages without options by its layout; None for every other dialogue."""
+        """The prompt by a stored layout; None if the dialogue has options, or content that is not text."""
         messages = dialogue.messages
         if dialogue.options is not DEFAULT_OPTIONS or not isinstance(messages, PlainMessages):
             return None
@@ -56,7 +56,7 @@ class MetaTemplate:
         return self._render_general(dialogue).segments or ()
 
     def _lay_out(self, roles: Roles) -> PromptLayout:
-        """The layout of the conversation in which every message is empty. Raises RoleNotSupported."""
+        """Make the layout from a conversation of empty messages. Raises RoleNotSupported."""
         messages = PlainMessages(roles, [""] * len(roles), [EMPTY_MAPPING] * len(roles))
         empty = self._render_general(Dialogue(messages))
         words = [""]
@@ -69,14 +69,14 @@ class MetaTemplate:
 
 
 class Rendering:
-    """The pieces of one prompt with their labels, and its notices."""
+    """The pieces of one prompt with labels, and the notices."""
 
     def __init__(self, template: MetaTemplate, dialogue: Dialogue) -> None:
         self.template = template
         self.dialogue = dialogue
         self.generating = template.generating
         self.open_number = len(dialogue.messages) - 1 if dialogue.options.continue_final else -1
-        """The number of the message that is to be continued; -1: none."""
+        """The number of the message that the model continues; -1: there is no such message."""
         self.opened = ""
         """See ``PromptMetadata``."""
         self._texts: list[str] = []
@@ -84,7 +84,7 @@ class Rendering:
         self._notices: dict[Notice, None] = {}
 
     def prompt(self) -> Prompt:
-        """The whole prompt. Call once."""
+        """Make the whole prompt. This method may be called only once."""
         if self.template.spec.begin:
             self.add(self.template.spec.begin, TEMPLATE_LABEL)
         self.before_turns()
@@ -102,10 +102,10 @@ class Rendering:
         return Prompt("".join(self._texts), metadata, Pieces(tuple(self._texts), tuple(self._labels)))
 
     def before_turns(self) -> None:
-        """Write what stands between the meta begin and the first turn."""
+        """Write the text between the meta ``begin`` and the first turn."""
 
     def after_turns(self) -> None:
-        """Write what stands behind the generating role's begin."""
+        """Write the text after the begin of the generating role."""
 
     def turn(self, mapping: RoleMapping, number: int) -> None:
         """Write ``messages[number]``."""
@@ -126,11 +126,11 @@ class Rendering:
             self._notices.update(dict.fromkeys(unread_fields(message, number)))
 
     def content(self, message: Message, number: int, label: SegmentLabel) -> None:
-        """Write the content of ``messages[number]``; ``label`` is the one of its text."""
+        """Write the content of ``messages[number]``. ``label``: the label of the content."""
         self.add(content_of(message, number, self.template.spec.media), label)
 
     def add(self, text: str, label: SegmentLabel) -> None:
-        """Add a piece with its label."""
+        """Add a piece with a label."""
         self._texts.append(text)
         self._labels.append(label)
 

@@ -1,7 +1,7 @@
-"""Meta templates that write tools, calls and results, as the key ``tools`` of their file declares.
+"""Meta templates that write tools, calls and results, as the key ``tools`` of the template file declares.
 
-The list of tools stands inside or beside one turn, the calls of an assistant's message behind its text, and each result
-in the turn of the role that ``roles: {tool: …}`` names. Client text is concatenated, never formatted.
+The list of tools is inside, before or after one turn. The calls of an assistant's message follow the text. Each result
+is in the turn of the role that ``roles: {tool: …}`` names. Client text is concatenated, and never used as a format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOOL = "tool"
 
 
 class ToolTemplate(MetaTemplate):
-    """A meta template that declares tools."""
+    """Renders dialogues with a meta template that has the key ``tools``."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         super().__init__(spec)
@@ -47,7 +47,7 @@ class ToolTemplate(MetaTemplate):
 
 
 class ToolRendering(Rendering):
-    """The rendering of a conversation with tools."""
+    """The pieces of one prompt with tools."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class ToolRendering(Rendering):
         self._form = spec.declare
         self._list = list(_list_pieces(spec.declare, tools)) if tools else []
         self._list_number = self._number_of_list() if tools else None
-        """The number of the message that has the list of tools; None: no message has it."""
+        """The number of the message that has the list of tools; None: no message has the list."""
         self._forced = forced
         self.opened = "".join([segment.text for segment in forced])
 
     def before_turns(self) -> None:
-        """Write a system turn for the tools if there are tools and no message has them."""
+        """Write a system turn with the list of tools if there are tools and no message has the list."""
         if not self._list or self._list_number is not None:
             return
         form, role = self._form, self.template.roles["system"].role
@@ -81,12 +81,12 @@ class ToolRendering(Rendering):
             self._write(self._list, "")
 
     def after_turns(self) -> None:
-        """Write the opening of the demanded call."""
+        """Write the beginning of the forced call."""
         for segment in self._forced:
             self.add(segment.text, (segment.role, segment.origin, segment.scaffold))
 
     def turn(self, mapping: RoleMapping, number: int) -> None:
-        """Write ``messages[number]``, with the list of tools before or behind it if it belongs there."""
+        """Write ``messages[number]``, and the list of tools if the list is directly before or after this turn."""
         has_list = self._list_number == number
         if has_list and self._form.place == "before_turn":
             self._write(self._list, "")
@@ -97,11 +97,11 @@ class ToolRendering(Rendering):
             self._write(self._list, "")
 
     def content(self, message: Message, number: int, label: SegmentLabel) -> None:
-        """Write what stands inside the turn of ``messages[number]``."""
+        """Write the content of the turn of ``messages[number]``."""
         self._write(self._content_pieces(message, number), label[0])
 
     def _is_joined(self, number: int) -> bool:
-        """True for a result that shares the turn of the result before it."""
+        """True if ``messages[number]`` is a tool result that shares the turn of the previous result."""
         pair = self.dialogue.messages[number - 1 : number + 1] if number > 0 else ()
         return self._spec.results.together and len(pair) == 2 and pair[0].role == pair[1].role == TOOL
 
@@ -120,7 +120,7 @@ class ToolRendering(Rendering):
             yield text, origin, False
 
     def _with_list(self, text: str, origin: str, *, scaffold: bool) -> Iterator[Piece]:
-        """A turn's text, and the list of tools if it stands inside the turn. ``scaffold``: the text's own."""
+        """The text of a turn, and the list of tools if it is inside. ``scaffold``: the text comes from the template."""
         between = self._form.between if text else ""
         if self._form.place == "before_text":
             yield from self._list

@@ -1,11 +1,11 @@
-"""The order of turns with ``turns: natural``: messages keep their order, and the template's own texts join them.
+"""The order of turns with ``turns: natural``: the messages keep their order, and texts of the template are added.
 
-Each message is one turn, then the model answers. An entry of the round that no message fills is written once in each
-round, at its place, if the template gives it a text: a default prompt (``THOUGHTS: "None"``) or a bare string. No empty
-turn is added. As in the reference, a new round starts where a role does not come later in the round than the one
-before; system messages start none.
+Each message is one turn. Then the model answers. An entry of the round without a message is written once in each round,
+at its position in the round, if the entry is a bare string or a role with a default prompt (``THOUGHTS: "None"``). No
+empty turn is added. As in OpenCompass, a new round starts at each role that does not follow the previous role in the
+round. System messages never start a round.
 
-For alternating conversations this is the order of the reference's parser.
+For alternating conversations, OpenCompass's parser gives the same order.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gateway.template.roles import RoleMap, RoleMapping, mapping_of
 from gateway.template.spec import RoleSpec, TemplateSpec
 
 Turn = tuple[RoleMapping | None, RoleSpec | str, int]
-"""(role mapping, entry of the template, message number). Without a mapping the entry stands by itself (number -1)."""
+"""(role mapping, entry of the template, message number). Without a message, the mapping is None and the number -1."""
 
 
 class NaturalOrder:
-    """The order of turns of one template."""
+    """Puts turns in the order of one template."""
 
     def __init__(self, spec: TemplateSpec, generating: RoleSpec, roles: RoleMap) -> None:
         self._roles = roles
@@ -32,12 +32,12 @@ class NaturalOrder:
             for place, entry in enumerate(spec.round)
             if place not in filled_places and (isinstance(entry, str) or entry.prompt is not None)
         ]
-        """Entries of the round that are written without a message, by place."""
+        """Index in the round → an entry that is written without a message."""
 
     def turns(self, dialogue: Dialogue) -> Iterator[Turn]:
-        """Every turn before the model's answer. Raises RoleNotSupported."""
+        """All turns before the model's answer. Raises RoleNotSupported."""
         last_place = -1
-        system_places: set[int] = set()  # filled by system messages in the present round
+        system_places: set[int] = set()  # places that system messages have filled in this round
         for number, message in enumerate(dialogue.messages):
             mapping = mapping_of(self._roles, message.role, number)
             if mapping.place is not None and mapping.is_system:
@@ -51,7 +51,7 @@ class NaturalOrder:
             yield from self._between(last_place, self._generating_place, system_places)
 
     def _between(self, place: int, next_place: int, filled: set[int]) -> Iterator[Turn]:
-        """The template's own entries between two places, across the end of the round if the next one is not later."""
+        """The entries without a message between two places, with a new round between if the second is not later."""
         if next_place > place:
             yield from self._own(place + 1, next_place, filled)
         else:

@@ -1,5 +1,5 @@
-"""Templates of ``kind: meta`` with ``turns: opencompass``: the prompt of OpenCompass, byte for byte.
+"""Templates of ``kind: meta`` with ``turns: opencompass``. The prompt is byte for byte the prompt of OpenCompass.
 
-- ``renderer``  from a dialogue to a prompt list, and by the LM parser to a prompt
-- ``parsers``   OpenCompass's LM and API parsers: from a prompt list to a text, or to messages
+- ``renderer``  turns a dialogue into a prompt list, and the prompt list into a prompt with the LM parser
+- ``parsers``   OpenCompass's LM parser, which makes a text of a prompt list, and API parser, which makes messages
 """

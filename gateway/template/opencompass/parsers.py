@@ -1,8 +1,8 @@
-"""OpenCompass's parsers: the text or the messages that it makes of a prompt list.
+"""OpenCompass's parsers, which make a text or messages of a prompt list.
 
-A prompt list is the form in which OpenCompass hands over a conversation: strings, turns (dicts with ``role`` and
-``prompt``) and section markers (dicts with ``section`` and ``pos``). The rules are ``docs/spec/opencompass.md`` 1, 4
-and 5. The conformance cases run on these parsers.
+A prompt list is OpenCompass's form of a conversation: a list of strings, turns (dicts with ``role`` and ``prompt``) and
+section markers (dicts with ``section`` and ``pos``). ``docs/spec/opencompass.md`` 1, 4 and 5 have the rules. The
+conformance cases test these parsers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from gateway.core.errors import TemplateError
 
 Mode = Literal["gen", "ppl"]
-"""``gen`` stops where the model answers, ``ppl`` writes every turn and the meta ``end``."""
+"""With ``gen``, the text ends where the model answers. With ``ppl``, the text has every turn and the meta ``end``."""
 Turn = Mapping[str, Any]
 Role = dict[str, Any]
 Entry = tuple[int, Any]
@@ -30,20 +30,20 @@ MARKER_KEYS = frozenset({"section", "pos"})
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the prompt and the item that it came from."""
+    """A piece of the prompt, and the item of the prompt list from which the piece is made."""
 
     text: str
     kind: Literal["scaffold", "content", "generate"]
     role: str = ""
     item: int | None = None
-    """Position in the prompt list; None: the text is the meta template's."""
+    """The position of the item in the prompt list; None: the text comes from the meta template."""
 
 
 def sections_of(items: Sequence[Any]) -> Iterator[tuple[str, list[Entry]]]:
-    """Split a prompt list whose sections nest into (section, entries), in order.
+    """Split a prompt list with nested sections into pairs (section, entries), in order.
 
-    ``round`` and ``ice`` come complete when they close, a turn of ``begin`` or ``end`` comes alone, and so does a
-    string, with the section ``text``, inside of other sections too.
+    A section ``round`` or ``ice`` gives one pair when the section ends. In ``begin`` and ``end``, each turn gives a
+    pair. Each string gives a pair with the section ``text``, also a string inside another section.
     """
     open_sections: list[tuple[str, list[Entry]]] = []
     for position, item in enumerate(items):
@@ -63,37 +63,37 @@ def sections_of(items: Sequence[Any]) -> Iterator[tuple[str, list[Entry]]]:
 
 
 class _Parser:
-    """A meta template's roles by name, and the order of its round."""
+    """The roles of a meta template by name, and the order of the roles in the round."""
 
     def __init__(self, meta_template: Mapping[str, Any]) -> None:
-        """``meta_template`` has the lists ``round`` and ``reserved_roles``; role names are unique."""
+        """``meta_template`` has the lists ``round`` and ``reserved_roles``. The role names in it are unique."""
         self._entries: list[str | Role] = meta_template["round"]
         roles = [entry for entry in self._entries if isinstance(entry, dict)]
         self._places: dict[str, int] = {role["role"]: self._entries.index(role) for role in roles}
-        """Role name → its place in the round; texts take places too."""
+        """Role name → index in the round. The texts in the round count too."""
         self._roles: dict[str, Role] = {role["role"]: role for role in (*roles, *meta_template["reserved_roles"])}
 
     def _name_of(self, turn: Turn) -> Any:
-        """The turn's own role if it is defined, else its fallback, defined or not."""
+        """The name of the turn's role if this role is defined, else of the fallback role, which may be undefined."""
         name = turn["role"]
         return name if name in self._roles else turn.get("fallback_role")
 
     def _role_of(self, turn: Turn) -> Role:
-        """The role that writes this turn; the turn's keys override the role's. Raises TemplateError."""
+        """The role that writes this turn. The turn's keys override the keys of the role. Raises TemplateError."""
         name = self._name_of(turn)
         if name not in self._roles:
             raise _no_role(turn)
         return {**self._roles[name], **turn}
 
     def _place(self, turn: Turn) -> int | None:
-        """The place of the turn's role in the round; None for a role outside the round."""
+        """The index of the turn's role in the round; None for a role that is not in the round."""
         return self._places.get(turn["role"])
 
     def _rounds(self, turns: Sequence[Entry]) -> list[Round]:
-        """The turns of a section by rounds.
+        """The turns of a section as a list of rounds.
 
-        A round starts with a turn that does not come later in the round than the last one; turns without a place start
-        none.
+        A turn starts a new round if the role is not later in the round than the last role. A role that is not in the
+        round never starts a new round.
         """
         rounds: list[Round] = [[]]
         last = -1
@@ -111,13 +111,13 @@ class LMParser(_Parser):
     """Turns prompt lists into text."""
 
     def __init__(self, meta_template: Mapping[str, Any]) -> None:
-        """``meta_template``: see ``_Parser``; with the texts ``begin`` and ``end``."""
+        """``meta_template`` has the keys of ``_Parser``, and the texts ``begin`` and ``end``."""
         super().__init__(meta_template)
         self._begin = Piece(meta_template["begin"], "scaffold")
         self._end = Piece(meta_template["end"], "scaffold")
 
     def pieces(self, items: Sequence[Any], mode: Mode = "gen") -> list[Piece]:
-        """The prompt in pieces, in order, without empty ones. Raises TemplateError for a turn without a usable role."""
+        """The pieces of the prompt that are not empty. Raises TemplateError for a turn without a usable role."""
         pieces = [self._begin]
         for piece in self._sections(items, mode):
             pieces.append(piece)
@@ -140,9 +140,9 @@ class LMParser(_Parser):
                     yield from self._round(deque(turns), generates=mode == "gen" and section == "round" and is_last)
 
     def _round(self, turns: deque[tuple[int, Turn, int | None]], *, generates: bool) -> Iterator[Piece]:
-        """One whole round. A turn whose role is outside the round stands behind the turn before it.
+        """The pieces of one whole round. A turn whose role is not in the round follows the previous turn.
 
-        The reference crashes on such a turn (section 12).
+        OpenCompass crashes on such a turn (section 12).
         """
         yield from self._turns_without_place(turns)
         for place, entry in enumerate(self._entries):
@@ -166,7 +166,7 @@ class LMParser(_Parser):
 
 
 def _role_pieces(role: Role, turn: Turn, item: int | None) -> Iterator[Piece]:
-    """begin + prompt + end; the prompt is the role's default prompt if the turn has none."""
+    """The begin, the prompt and the end of a turn. The role has a default prompt for a turn without a prompt."""
     name = role["role"]
     yield Piece(role.get("begin", ""), "scaffold", name, item)
     if "prompt" in turn:
@@ -177,13 +177,13 @@ def _role_pieces(role: Role, turn: Turn, item: int | None) -> Iterator[Piece]:
 
 
 class APIParser(_Parser):
-    """Turns prompt lists into messages. Every role has ``api_role``, and the round holds roles only.
+    """Turns prompt lists into messages. Every role has ``api_role``, and the round has only roles.
 
-    ``generate`` counts in rounds only: in ``begin`` the reference crashes on it (section 12).
+    ``generate`` has an effect only in rounds. OpenCompass crashes on a ``generate`` in ``begin`` (section 12).
     """
 
     def messages(self, items: Sequence[Any], mode: Mode = "gen") -> Iterator[ApiMessage]:
-        """The messages, neighbours of one role not yet merged. Raises TemplateError for a turn without a role."""
+        """The messages, before neighbours of one role are joined. Raises TemplateError for a turn without a role."""
         for section, entries in sections_of(items):
             if section in ("begin", "end"):
                 yield from (((item,), self._message(self._role_of(turn))) for item, turn in entries)
@@ -197,9 +197,9 @@ class APIParser(_Parser):
                         yield positions, self._message(role)
 
     def _whole_round(self, turns: Round) -> Iterator[ApiMessage]:
-        """The roles of the whole round; the keys of each turn override those of its role.
+        """The roles of the whole round. The keys of each turn override the keys of the role.
 
-        A turn of a reserved role has no place here and is dropped, as in the reference.
+        As in OpenCompass, a turn of a reserved role is not in the result.
         """
         filled: dict[Any, ApiMessage] = {}
         for position, turn, _ in turns:
@@ -209,7 +209,7 @@ class APIParser(_Parser):
         yield from (filled.get(role["role"], ((), role)) for role in self._entries if isinstance(role, dict))
 
     def _place(self, turn: Turn) -> int:
-        """The place of the turn's role in the round, or of its fallback."""
+        """The index of the turn's role in the round, or of the fallback role."""
         place = self._places.get(turn["role"], self._places.get(turn.get("fallback_role", "")))
         if place is None:
             raise _no_role(turn)
@@ -224,7 +224,7 @@ class APIParser(_Parser):
 
 
 def _no_role(turn: Turn) -> TemplateError:
-    """The error for a turn without a usable role. It names the role, not the text."""
+    """The error for a turn without a usable role. The error message has the role and not the client's text."""
     fallback = turn.get("fallback_role")
     tried = f'role "{turn["role"]}"' + (f' and fallback_role "{fallback}"' if fallback else " and no fallback_role")
     return TemplateError(f"a turn has {tried}, and the meta template does not define them; add either")

@@ -1,7 +1,7 @@
-"""Templates of ``kind: meta`` with ``turns: opencompass``: the prompt is the one of the reference, byte for byte.
+"""Templates of ``kind: meta`` with ``turns: opencompass``. The prompt is byte for byte the prompt of OpenCompass.
 
-That includes empty turns between neighbours of one role. Messages after the point where the model answers are dropped,
-with a notice.
+The prompt also has OpenCompass's empty turns between neighbours of one role. If the template lets the model answer
+before the last messages, these messages are left out and a notice is added.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OpenCompassTemplate:
         return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
 
     def full_segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
-        """The complete conversation: every turn closed, and the meta ``end`` (``ppl`` mode)."""
+        """The segments of the complete conversation in mode ``ppl``: every turn ends, and the meta ``end`` follows."""
         return tuple(self._segments(dialogue, self._texts(dialogue), "ppl"))
 
     def _texts(self, dialogue: Dialogue) -> list[str]:
@@ -62,7 +62,7 @@ class OpenCompassTemplate:
         return segments
 
     def _continued(self, segments: list[Segment], text: str, number: int) -> list[Segment]:
-        """The prompt that ends in the last message: the generating role's begin opens it."""
+        """The prompt for an answer that continues the last message, which follows the begin of the generating role."""
         role = self._roles["assistant"].role
         if role != self.spec.generating:
             raise InvalidValue(
@@ -88,10 +88,10 @@ class OpenCompassTemplate:
 
 
 def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
-    """The segments of the complete conversation, as perplexity is scored on it (``docs/spec/opencompass.md`` 4.6).
+    """The segments of the complete conversation, from which perplexity is computed (``docs/spec/opencompass.md`` 4.6).
 
-    A template without roles joins the messages with line breaks (4.7).
-    Raises InvalidValue for templates that make messages, and for tools; else what ``Template.render`` raises.
+    A template without roles joins the messages with line breaks (4.7). Raises the errors of ``Template.render``, and
+    InvalidValue for tools and for templates that make messages.
     """
     if spec.kind != "meta" or spec.api:
         raise InvalidValue(
@@ -113,9 +113,9 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
 def prompt_list(
     messages: Sequence[Message], texts: Sequence[str], names: Mapping[str, str], roles: RoleMap
 ) -> tuple[list[Any], list[int]]:
-    """The dialogue as a dataset writes it, and for each item the number of its message (-1: none).
+    """The dialogue as a prompt list, and for each item the number of the message (-1: the item has no message).
 
-    Leading system messages are the ``begin`` section, all others one ``round``. Raises RoleNotSupported.
+    System messages at the start are the section ``begin``. All others are one ``round``. Raises RoleNotSupported.
     """
     items: list[Any] = []
     numbers: list[int] = []
@@ -145,7 +145,7 @@ def prompt_list(
 
 
 def meta_template(spec: TemplateSpec) -> dict[str, Any]:
-    """The spec as the dict that the parsers take."""
+    """The template file's content as the dict that the parsers need."""
     return {
         "begin": spec.begin,
         "end": spec.end,

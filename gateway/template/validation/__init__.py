@@ -1,9 +1,9 @@
-"""From the content of a template file to its spec, with every mistake.
+"""Checks the content of a template file, makes a ``TemplateSpec`` of it, and reports every mistake.
 
-- ``template``  the entry, and the examples
+- ``template``  the entry function, and the check of examples
 - ``meta``      ``kind: meta``
 - ``prompter``  ``kind: prompter``
 - ``jinja``     ``kind: jinja``
-- ``tools``     ``tools`` and ``thinking``
-- ``problems``  the mistakes found, and the reader of values
+- ``tools``     the keys ``tools`` and ``thinking``
+- ``problems``  collects mistakes while values are read
 """

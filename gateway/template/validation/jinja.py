@@ -1,4 +1,4 @@
-"""Checks the keys of a template file of ``kind: jinja``; the model's folder is read by ``huggingface/folder.py``."""
+"""Checks the keys of template files of ``kind: jinja``. ``huggingface/folder.py`` reads the model's folder."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ JINJA_KEYS = (
 WORDS = ("file", "template", "variant", "sha256")
 
 FIXED_DAY = "2024-07-26"
-"""The day of ``strftime_now`` unless the file sets ``clock``: the one that common templates fall back to."""
+"""The time of ``strftime_now`` if the file has no ``clock``. Common templates use this day as a default."""
 NOW = "now"
 
 PROBES = ((Message("user", "x"),), (Message("system", "x"), Message("user", "x")))
-"""Conversations that nearly every template accepts."""
+"""Two conversations, of which nearly every template accepts one or both."""
 
 
 def read_jinja(
     keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, fetch: Fetch, names: Names
 ) -> TemplateSpec:
-    """The spec with its chat template; mistakes are added to ``problems``."""
+    """The spec with the values of ``kind: jinja``. Mistakes are added to ``problems``."""
     if ("file" in keys) == ("template" in keys):
         problems.add((), "kind jinja needs exactly one of `file`, the chat template's file, and `template`, its text")
     given = {name: str(problems.value(NonEmpty, keys[name], (name,))) for name in WORDS if name in keys}
@@ -75,10 +75,10 @@ def read_jinja(
 
 
 def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: Problems) -> ChatFiles:
-    """The named file and those beside it, or the text in the template's own file."""
+    """Read the named file and the other files of the model's folder, or the text in the template file."""
     name = given.get("file", "")
     if "sha256" in given:
-        with suppress(TemplateError):  # becomes a problem when the file is read
+        with suppress(TemplateError):  # reading the file then adds a problem
             data = fetch(name) if name else given.get("template", "").encode("utf-8", "replace")
             if data is not None and (actual := hashlib.sha256(data).hexdigest()) != given["sha256"].lower():
                 changed = name or "the template"
@@ -94,7 +94,7 @@ def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: 
 def _choose_sources(
     files: ChatFiles, given: Mapping[str, str], problems: Problems
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """(name, source) of the templates that requests get, and a note on the choice where there are several."""
+    """(name, source) of the templates that requests get, and a note on the choice if there are several templates."""
     named = files.templates
     path: Path = ("template",) if "template" in given else ("file",)
     variant = given.get("variant", "")
@@ -149,8 +149,8 @@ def _clock(value: str, problems: Problems) -> str:
 
 
 def check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> TemplateSpec:
-    """The spec with its BOS, which shows in a rendered text; a ``bos`` that contradicts it is a problem."""
-    from gateway.template.huggingface.renderer import JinjaTemplate  # imports jinja2, which few gateways need
+    """The spec with the BOS at the start of a rendered text. A contradicting ``bos`` in the file is a problem."""
+    from gateway.template.huggingface.renderer import JinjaTemplate  # this imports jinja2, which few gateways need
 
     assert spec.jinja is not None
     try:

@@ -1,4 +1,4 @@
-"""Checks template files of ``kind: meta``: the roles, each one and together, and the keys around them."""
+"""Checks the roles and the other keys of template files of ``kind: meta``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ META_KEYS = (
 NEEDED_ROLES = ("user", "assistant")
 
 Placed = list[tuple[Path, RoleSpec]]
-"""Every role with its path in the file."""
+"""The roles of a file, each with the path of keys in the file."""
 
 
 def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *, generates: bool) -> TemplateSpec:
-    """The spec with its ``begin``; mistakes are added to ``problems``.
+    """The spec with the key ``begin``. Mistakes are added to ``problems``.
 
-    ``generates``: False where no answer is made, so that no role needs to generate.
+    ``generates``: False if the template is not used for answers, so that no role needs the key ``generate``.
     """
     if "round" not in keys and generates:
         problems.add((), "`round` is missing: list the roles of a turn, such as {role: HUMAN, begin: …, end: …}")
@@ -47,7 +47,7 @@ def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *
 
 
 def _begin(begin: Any, problems: Problems, *, makes_messages: bool) -> str:
-    """Text; for an API model also ``{role: SYSTEM, prompt: …}`` with the same meaning, as in the reference."""
+    """The text of ``begin``. As in OpenCompass, an API model may also have ``{role: SYSTEM, prompt: …}``."""
     if not makes_messages or not isinstance(begin, Mapping):
         return str(problems.value(str, begin, ("begin",)))
     problems.keys(begin, ("role", "prompt"), ("begin",))
@@ -57,7 +57,7 @@ def _begin(begin: Any, problems: Problems, *, makes_messages: bool) -> str:
 
 
 def check_bos(spec: TemplateSpec, text: str, key: str, problems: Problems) -> None:
-    """``bos`` and ``bos_text`` fit ``text``, the value of ``key``, with which prompts begin."""
+    """Check ``bos`` and ``bos_text`` against ``text``, with which prompts begin. ``key``: the key of ``text``."""
     if spec.bos != "text":
         if spec.bos_text:
             problems.add(("bos_text",), "applies only to bos: text; set bos to text or remove bos_text")
@@ -79,7 +79,7 @@ def _check_api(spec: TemplateSpec, placed: Placed, problems: Problems) -> None:
 
 
 def _check_roles(placed: Placed, problems: Problems) -> None:
-    """Names are unique, references exist, and no reserved role generates."""
+    """Check that role names are unique, that named roles exist, and that no reserved role has ``generate``."""
     names = [role.role for _, role in placed]
     for number, (path, role) in enumerate(placed):
         if role.role and role.role in names[:number]:
@@ -94,7 +94,7 @@ def _check_roles(placed: Placed, problems: Problems) -> None:
 
 
 def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> None:
-    """Exactly one role of the round generates."""
+    """Check that exactly one role of the round has ``generate``."""
     generating = [(path, role) for path, role in placed if path[0] == "round" and role.generate]
     if needed and placed and not generating:
         problems.add(("round",), "no role has generate: true; add it to the role of the model's answer")
@@ -106,7 +106,7 @@ def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> No
 
 
 def _check_mappings(spec: TemplateSpec, names: list[str], problems: Problems) -> None:
-    """Users and assistants have roles, and ``roles`` names roles that exist."""
+    """Check that users and assistants have template roles, and that the roles in ``roles`` exist."""
     for openai_role, wanted in spec.roles.items():
         if wanted and wanted not in names:
             problems.add(("roles", openai_role), f"no role {shown(wanted)} in this template{suggestion(wanted, names)}")

@@ -1,4 +1,4 @@
-"""The mistakes of a template file, and the reader of its values, which collects them."""
+"""Reads the values of a template file and collects the mistakes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Path = tuple[str | int, ...]
 Spec = TypeVar("Spec")
 
 MAX_SHOWN = 40
-"""Characters of a wrong value that a message repeats."""
+"""A message repeats at most this many characters of a wrong value."""
 
 
 class SpecError(TemplateError):
-    """A template file cannot be used. Holds every problem found."""
+    """A template file cannot be used. The error has all problems of the file."""
 
     def __init__(self, problems: Iterable[SpecProblem]) -> None:
         self.problems = tuple(problems)
@@ -28,17 +28,17 @@ class SpecError(TemplateError):
 
 
 class Problems:
-    """The mistakes found so far. Readers add to them instead of raising, and return a default."""
+    """The mistakes found so far. A reader that finds a mistake adds a problem and returns a default value."""
 
     def __init__(self) -> None:
         self.found: list[SpecProblem] = []
 
     def add(self, path: Path, message: str) -> None:
-        """Add a mistake; the message gives what is wrong and what to do."""
+        """Add a mistake. The message describes what is wrong and what to do."""
         self.found.append(SpecProblem(path, message))
 
     def mapping(self, value: Any, path: Path) -> Mapping[str, Any]:
-        """The mapping without null entries, because null means absent."""
+        """The mapping without entries that are null, because null means that the key is missing."""
         if isinstance(value, Mapping):
             return {key: entry for key, entry in value.items() if entry is not None}
         self.add(path, f"must be a mapping of keys, not {kind_of(value)}")
@@ -52,14 +52,14 @@ class Problems:
                 self.add((*path, str(key)), f"unknown key {shown(key)}{suggestion(key, names)}")
 
     def choice(self, value: Any, path: Path, choices: tuple[str, ...]) -> str:
-        """One of a few words; the first of them for another value."""
+        """A value that must be one of a few words. For any other value, the first word is returned."""
         if value in choices:
             return str(value)
         self.add(path, f"{shown(value)} is not one of {', '.join(choices)}{suggestion(value, choices)}")
         return choices[0]
 
     def record(self, cls: type[Spec], value: Any, path: Path) -> Spec:
-        """A dataclass read from a mapping: its fields are the keys. A key without default is required."""
+        """Read a dataclass from a mapping whose keys are the fields. A field without a default is required."""
         entry = self.mapping(value, path)
         types = get_type_hints(cls, include_extras=True)
         self.keys(entry, types, path)
@@ -75,16 +75,16 @@ class Problems:
     def values(
         self, cls: type[Any], entry: Mapping[str, Any], path: Path = (), names: Iterable[str] | None = None
     ) -> dict[str, Any]:
-        """The values of the keys that are fields of the dataclass, all of them or those in ``names``."""
+        """The values of the keys that are fields of the dataclass and, if ``names`` is given, are in ``names``."""
         types = get_type_hints(cls, include_extras=True)
         wanted = [name for name in (types if names is None else names) if name in types and name in entry]
         return {name: self.value(types[name], entry[name], (*path, name)) for name in wanted}
 
     def value(self, type_: Any, value: Any, path: Path) -> Any:
-        """A value of this type.
+        """Read a value of the given type.
 
-        Types are text, ``NonEmpty``, true or false, whole numbers from 0 up, ``Literal`` words, tuples, mappings,
-        further dataclasses, and unions of these. A tuple of ``NonEmpty`` may be written as one text.
+        Possible types are texts, ``NonEmpty``, booleans, integers from 0 up, ``Literal`` words, tuples, mappings,
+        dataclasses, and unions of such types. A tuple of ``NonEmpty`` may be written as a single text.
         """
         options = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
         words = tuple([word for option in options if get_origin(option) is Literal for word in get_args(option)])
@@ -148,12 +148,12 @@ _KINDS: Mapping[type, str] = {
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value, in plain words."""
+    """The type of a value in plain words."""
     return _KINDS.get(type(value), type(value).__name__)
 
 
 def shown(value: Any) -> str:
-    """A value for a message: escaped and short."""
+    """A value for a message: escaped and shortened."""
     text = ascii(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
@@ -169,7 +169,7 @@ def as_names(texts: Iterable[str]) -> str:
 
 
 def suggestion(value: Any, known: Iterable[str]) -> str:
-    """`` (did you mean "round"?)`` for a word close to a known one, else the known ones."""
+    """The text `` (did you mean "round"?)`` if the word is similar to a known word, else a list of the known words."""
     names = tuple(known)
     near = get_close_matches(str(value), names, n=1)
     return f' (did you mean "{as_name(near[0])}"?)' if near else f"; known: {as_names(names)}"

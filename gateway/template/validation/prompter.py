@@ -1,6 +1,6 @@
-"""Checks template files of ``kind: prompter``. What would fail in every request is refused here.
+"""Checks template files of ``kind: prompter``. A file that would fail in every request is refused.
 
-The keys are those of LazyLLM's constructors, with ``marks`` for the tokens that LazyLLM looks up by model name.
+The keys have the names of LazyLLM's parameters. ``marks`` has the tokens that LazyLLM finds by the model's name.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ WITHOUT_EFFECT = {
         ("instruction", "extra_keys", "input_slot", "history", "tools"), "it sends the user message as it is"
     ),
 }
-"""By class: the keys that have no effect, with the reason."""
+"""Class → the keys that have no effect, with the reason."""
 
 
 def read_prompter(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems) -> TemplateSpec:
-    """The spec with its prompter; mistakes are added to ``problems``."""
+    """The spec with the values of ``kind: prompter``. Mistakes are added to ``problems``."""
     prompter = _prompter(keys, problems)
     if spec.tools is not None:
         spec = replace(spec, tools=_with_tokens(spec.tools, prompter.tokens, problems))
@@ -75,7 +75,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
 def _tokens(
     keys: Mapping[str, Any], dialect: PrompterDialect, problems: Problems
 ) -> tuple[SpecialTokens, tuple[str, ...]]:
-    """The tokens: LazyLLM's defaults, overridden by the family's, then by the file's. And the family's stop words."""
+    """The special tokens and the family's stop words. The file overrides the family, which overrides the defaults."""
     tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
         name = problems.choice(keys["marks_of"], ("marks_of",), family_names())
@@ -98,10 +98,10 @@ def _instruction(value: Any, dialect: PrompterDialect, problems: Problems) -> st
 
 
 def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) -> ToolsSpec:
-    """The tokens of a call, by which the parser ``lazyllm`` finds it in an answer."""
+    """Add the tokens of a call, with which the parser ``lazyllm`` finds calls in an answer."""
     missing = [name for name, token in tokens.tool_tokens if not token]
     if missing:
-        # LazyLLM takes the names for slots then, and refuses every request with tools.
+        # LazyLLM then reads the token names as slots, and refuses every request with tools.
         problems.add(("tools",), f"needs the marks {', '.join(missing)}: write them under marks")
     if tools.parser != "lazyllm" or tools.tokens != ToolTokens():
         return tools

@@ -1,7 +1,7 @@
-"""From the content of a template file to its checked form; every mistake is reported at once.
+"""Checks the content of a template file, and reports all mistakes together.
 
-The keys of OpenCompass keep their names, so that a ``meta_template`` can be pasted. Files on which the reference
-crashes later are refused here (``docs/spec/opencompass.md`` 12). ``null`` means absent, as in shipped configs.
+OpenCompass's keys keep their names, so that a ``meta_template`` can be pasted into a file. A file on which OpenCompass
+crashes is refused (``docs/spec/opencompass.md`` 12). A null means a missing key, as in OpenCompass's configurations.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def parse_spec(
     fetch: Fetch = lambda name: None,
     names: Names = lambda name: (),
 ) -> TemplateSpec:
-    """The file's keys, checked and frozen. Raises SpecError with every problem found.
+    """Check the content of a template file. Raises SpecError with all problems.
 
-    ``generates``: False for a template that only shows complete conversations. Then no role needs to generate, and the
-    round may be missing, which means no meta template at all.
-    ``fetch`` reads a file beside the template's, ``names`` lists a folder there, for kinds that name another file; by
-    default there is none.
+    ``generates``: False if the template only renders complete conversations. Then no role needs the key ``generate``,
+    and ``round`` may be missing, which means that there is no meta template.
+    ``fetch``: reads a file next to the template file. ``names``: lists the files of a folder there. By default, no
+    other file exists.
     """
     problems = Problems()
     keys = problems.mapping(raw, ())
@@ -76,7 +76,7 @@ def parse_spec(
 
 
 def _check_examples(spec: TemplateSpec, problems: Problems) -> None:
-    """Each example has messages, and the result that this kind of template makes; rendered by ``run_examples``."""
+    """Check that each example has messages, and the expected result. ``run_examples`` renders the examples later."""
     makes_messages = spec.kind == "chat" or spec.api
     made = "messages, so write `sent`" if makes_messages else "a string, so write `prompt`"
     for number, example in enumerate(spec.examples):

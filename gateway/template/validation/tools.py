@@ -1,4 +1,4 @@
-"""The keys ``tools`` and ``thinking``, for every kind of template that makes a string."""
+"""Checks the keys ``tools`` and ``thinking`` of templates that make a string."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH: Path = ("tools",)
 
 
 def check_tools(spec: TemplateSpec, problems: Problems) -> None:
-    """The values of the two keys that must fit together."""
+    """Check that the values of ``tools`` and ``thinking`` fit together."""
     if spec.thinking is not None and not spec.thinking.fields:
         problems.add(("thinking", "fields"), f"is empty: name at least one of {', '.join(get_args(ReasoningField))}")
     if spec.tools is None:
@@ -42,7 +42,7 @@ def _check_parts(tools: ToolsSpec, problems: Problems) -> None:
 
 
 def _check_forced(spec: TemplateSpec, problems: Problems) -> None:
-    """A call that the prompt begins must not begin inside the reasoning."""
+    """Check that a forced call cannot begin inside the reasoning."""
     tools, thinking = spec.tools, spec.thinking
     if tools is None or tools.force is None or thinking is None or not thinking.open:
         return
@@ -59,7 +59,7 @@ def _check_forced(spec: TemplateSpec, problems: Problems) -> None:
 
 
 def _check_written(spec: TemplateSpec, tools: ToolsSpec, problems: Problems) -> None:
-    """The keys that a meta template needs to write tools."""
+    """Check that a meta template has the keys that are needed to write tools."""
     if spec.turns == "opencompass":
         problems.add(PATH, "turns: opencompass has no tools; use turns: natural, or remove `tools`")
     roles = [entry.role for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)]

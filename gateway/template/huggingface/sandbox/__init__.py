@@ -1,7 +1,7 @@
-"""Execution of chat templates.
+"""Runs chat templates in a sandbox.
 
 ``environment``          the sandboxed Jinja environment, as ``transformers`` sets it up
-``compiled_template``    one chat template: parsed, inspected, compiled and rendered
-``subprocess_renderer``  renders in a subprocess with a time and a memory limit
-``worker``               the program of that subprocess
+``compiled_template``    parses, inspects, compiles and renders a chat template
+``subprocess_renderer``  renders in a subprocess with a time limit and a memory limit
+``worker``               the program of the subprocess
 """

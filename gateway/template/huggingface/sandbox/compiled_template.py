@@ -1,4 +1,4 @@
-"""One chat template: parsed, inspected, compiled and rendered."""
+"""Parses, inspects, compiles and renders a chat template."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment, ConversationRefused
 
 MAX_SOURCE = 64 * 1024
-"""Characters of a chat template; the longest known ones have a third of that."""
+"""The largest number of characters of a chat template. The longest known templates have a third of this number."""
 MAX_OUTPUT = 8 * 1024 * 1024
-"""Characters of one rendered text."""
+"""The largest number of characters of one rendered text."""
 MAX_ERROR_TEXT = 300
-"""Characters of an error raised inside a template that are repeated to the client."""
+"""The client sees at most this many characters of an error that was raised inside a template."""
 
 OTHER_TEMPLATES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
-"""Statements that read another template; a chat template has no loader for one."""
+"""The statements that load another template. They are refused, because a chat template has no loader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class RenderedText:
 
     text: str
     undefined: tuple[str, ...] = ()
-    """Undefined names that the template printed, as empty texts."""
+    """The undefined names that the template printed. Each was printed as an empty text."""
 
 
 class CompiledTemplate:
-    """A chat template that can be rendered."""
+    """A compiled chat template."""
 
     def __init__(self, source: str, environment: ChatEnvironment) -> None:
-        """Raises ``TemplateError``, with the line, for a text that is not a chat template."""
+        """Raises ``TemplateError`` with the line number for a text that is not a chat template."""
         if len(source) > MAX_SOURCE:
             raise TemplateError(f"the template has {len(source)} characters; at most {MAX_SOURCE} are allowed")
         try:
@@ -47,28 +47,28 @@ class CompiledTemplate:
             raise TemplateError(f"line {error.lineno} of the template: {error.message}") from None
         except (RecursionError, SyntaxError, MemoryError):
             raise TemplateError("the template nests too deeply to be compiled; simplify its expressions") from None
-        except ValueError as error:  # a number of more digits than Python reads
+        except ValueError as error:  # a number has more digits than Python accepts
             raise TemplateError(f"the template cannot be compiled: {error}") from None
         for node in tree.find_all(OTHER_TEMPLATES):
             name = type(node).__name__.lower()
             raise TemplateError(
                 f"line {node.lineno} of the template: {name} reads another template, which does not exist"
             )
-        self._template.globals = dict(self._template.globals)  # a ChainMap before, which each render copies slowly
+        self._template.globals = dict(self._template.globals)  # each render would copy a ChainMap slowly
         self.source = source
         self.names = frozenset([name.name for name in tree.find_all(nodes.Name)])
-        """Names of all its variables."""
+        """The names of all variables of the template."""
         self.keys = frozenset(_keys(tree))
-        """Keys and attributes that it looks up by a constant name."""
+        """The keys and attributes that the template reads by a constant name."""
         self.constants = tuple(dict.fromkeys(_texts(tree.find_all(nodes.Const))))
-        """Texts in its expressions."""
+        """The constant texts in the template's expressions."""
 
     def mentions(self, field: str) -> bool:
-        """Whether the source contains the name of a message's field; if not, the field cannot be in the prompt."""
+        """True if the source contains the name of the message field. If not, the field cannot be in the prompt."""
         return field in self.source
 
     def render(self, variables: Mapping[str, Any]) -> RenderedText:
-        """The text for these variables.
+        """Render the template with these variables.
 
         Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if it fails.
         """
@@ -79,7 +79,7 @@ class CompiledTemplate:
             text = "".join(template.root_render_func(context))
         except ConversationRefused as error:
             raise refusal(error_text(error)) from None
-        except Exception as error:  # an expression may raise any error, such as a TypeError of its ``+``
+        except Exception as error:  # an expression may raise any error, for example ``+`` a TypeError
             raise TemplateError(_located(error, template)) from None
         if len(text) > MAX_OUTPUT:
             raise TemplateError(f"the rendered text has {len(text)} characters; at most {MAX_OUTPUT} are allowed")
@@ -92,12 +92,12 @@ def refusal(reason: str) -> InvalidValue:
 
 
 def error_text(error: BaseException) -> str:
-    """An error's message, short and printable: it may repeat a client's text."""
+    """The message of an error, shortened and escaped, because the message may repeat text of the client."""
     return "".join([character if character.isprintable() else " " for character in str(error)[:MAX_ERROR_TEXT]])
 
 
 def _located(error: Exception, template: Template) -> str:
-    """The error with its type, its message and its line in the template."""
+    """The error to raise, with the type, the message and the template's line of this error."""
     where, trace = "", error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__jinja_template__") is not None:
@@ -124,7 +124,7 @@ def _keys(tree: nodes.Template) -> Iterator[str]:
 
 
 def _texts(expressions: Any) -> list[str]:
-    """The values of the constant texts among expressions, except empty ones."""
+    """The constant texts in expressions, except empty texts."""
     return [
         one.value for one in expressions if isinstance(one, nodes.Const) and isinstance(one.value, str) and one.value
     ]

@@ -1,9 +1,9 @@
-"""The sandboxed Jinja environment of chat templates, equal to that of ``transformers`` so that the bytes are equal.
+"""The sandboxed Jinja environment of chat templates, made like the environment of ``transformers`` for equal bytes.
 
 Source: ``utils/chat_template_utils.py`` of ``transformers`` 5.23: an immutable sandbox, ``trim_blocks`` and
 ``lstrip_blocks``, loop controls, ``{% generation %}`` blocks, JSON without HTML escapes, ``raise_exception`` and
-``strftime_now``; no loader, no autoescape. An undefined value prints nothing, as there; ``StrictUndefined`` would
-refuse templates that test for a missing field by printing it. Each undefined name that is printed becomes a notice.
+``strftime_now``; no loader and no autoescape. An undefined value prints nothing, as in ``transformers``, because some
+templates print a missing field on purpose. Each undefined name that is printed becomes a notice.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ SAFE_ATTRIBUTES: Mapping[type, frozenset[str]] = {
     str: frozenset(name for name in dir(str) if not name.startswith(("_", "format"))),
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")),
 }
-"""Attributes that the sandbox returns unchanged; it replaces ``str.format`` and ``str.format_map``."""
+"""Attributes that the sandbox returns unchanged. The sandbox replaces only ``str.format`` and ``str.format_map``."""
 
 
 class ConversationRefused(TemplateError):
-    """The template called ``raise_exception``; the message is the template's own."""
+    """The template called ``raise_exception``. The error has the message of the template."""
 
 
 class GenerationBlocks(Extension):
-    """``{% generation %}`` marks the assistant's text for training; the marks do not change a prompt."""
+    """The block ``{% generation %}``, which marks the assistant's text for training. The prompt does not change."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
@@ -55,7 +55,7 @@ class GenerationBlocks(Extension):
 
 
 class SafeNamespace(Namespace):
-    """``namespace()`` without attributes that begin with an underscore, which could reach Python's own."""
+    """``namespace()`` without attributes that begin with an underscore, which could reach internals of Python."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # no named parameter, so that namespace(self=…) works
         self, attributes = args[0], dict(*args[1:], **kwargs)
@@ -69,7 +69,7 @@ class SafeNamespace(Namespace):
 
 
 class DictFactory:
-    """``dict`` as a template sees it: it makes dicts, and does not expose the type."""
+    """The function ``dict`` of a template. The template can make dicts, but cannot reach the type ``dict``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -80,7 +80,7 @@ class DictFactory:
 
 
 class RenderContext(Context):
-    """The variables of one render, and the undefined names that it printed."""
+    """The variables of one render, and the undefined names that the template printed."""
 
     undefined: dict[str, None]
 
@@ -91,11 +91,11 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     context_class: type[Context] = RenderContext
 
     def __init__(self, clock: Clock) -> None:
-        """``clock``: the moment that ``strftime_now`` formats."""
+        """``clock``: the time that ``strftime_now`` formats."""
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            optimized=False,  # with it, compiling computes constants, and ``{{ 9 ** (9 ** 9) }}`` never ends
+            optimized=False,  # the optimizer computes constants, and would never end for ``{{ 9 ** (9 ** 9) }}``
             extensions=[GenerationBlocks, LoopControls],
         )
         self.finalize = note_undefined
@@ -106,13 +106,13 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         self.globals["namespace"] = SafeNamespace
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """An attribute, or a key of a dict."""
+        """The value of an attribute, or of a key of a dict."""
         if fast_paths.ENABLED:
             return self._fast_getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
     def _fast_getattr(self, obj: Any, attribute: str) -> Any:
-        """As ``getattr``; the general form looks for an attribute before a key, and half of a render is spent there."""
+        """A faster ``getattr``. jinja2's form tries attributes before keys, which takes half the time of a render."""
         kind = type(obj)
         if kind is dict and attribute not in DICT_ATTRIBUTES:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
@@ -132,7 +132,7 @@ def note_undefined(context: RenderContext, value: Any) -> Any:
 def tojson(
     x: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """JSON without the HTML escapes of jinja2's own filter."""
+    """The filter ``tojson``, without the HTML escapes of the filter in jinja2."""
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

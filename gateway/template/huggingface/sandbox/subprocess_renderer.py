@@ -1,9 +1,8 @@
 """Rendering in a subprocess with a time limit and a memory limit.
 
-A render cannot be interrupted in a thread, and a long one would hold the event loop, so a template's large
-conversations are rendered by a process that can be killed. The process is started by the first job, does one job at a
-time, is replaced after it was killed, and ends with the ``SubprocessRenderer``. Another one measures every template at
-load (``in_process.py``).
+A long render would block the event loop, and a render in a thread cannot be interrupted. So a process that can be
+killed renders the large conversations. The first job starts the process, which does one job at a time. A killed process
+is replaced. The process ends with its ``SubprocessRenderer``. Another measures templates at load (``in_process.py``).
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from gateway.core.errors import InvalidValue, Overloaded, TemplateError
 from gateway.template.huggingface.sandbox.compiled_template import RenderedText
 
 JOB_TIMEOUT = 0.8
-"""Seconds for one render, from sending the job to the end of the reply."""
+"""The time limit of one render in seconds, from sending the job to the end of the reply."""
 START_TIMEOUT = 20.0
-"""Seconds until the process has compiled its templates; starting Python takes long on a machine under load."""
+"""The time limit for compiling the templates, in seconds. Starting Python takes long on a machine under load."""
 MAX_WAITING = 16
-"""Calls that wait for one template's process; further calls are refused, because they would wait too long."""
+"""The largest number of calls that wait for the process of a template. Further calls would wait too long."""
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -44,13 +43,13 @@ class SubprocessRenderer:
     """Renders the templates of one model's folder in a subprocess."""
 
     def __init__(self, name: str, sources: tuple[str, ...], clock: str) -> None:
-        """``clock``: the moment that ``strftime_now`` formats, in ISO 8601; empty for the present moment."""
+        """``clock``: the time that ``strftime_now`` formats, in ISO 8601; empty: the present time."""
         self._name = name
         self._templates = {"sources": list(sources), "clock": clock}
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._kill: weakref.finalize[Any, Any] | None = None
-        """Ends the process; called at the latest when this object is collected."""
+        """Ends the process. This happens at the latest when this object is garbage-collected."""
         self._idle: threading.Timer | None = None
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
@@ -67,7 +66,7 @@ class SubprocessRenderer:
                 self._compile()
 
     def seconds(self, template: int, variables: Mapping[str, Any]) -> float:
-        """Processor time of a render, up to an error; infinite if the process was stopped."""
+        """The processor time of a render in seconds, also if the render fails; infinite if the process was stopped."""
         try:
             return float(self._reply(template, variables)[0]["seconds"])
         except TemplateError:
@@ -89,7 +88,7 @@ class SubprocessRenderer:
             self._waiting -= 1
 
     def render(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
-        """The text; ``template`` is an index into ``sources``.
+        """Render the conversation. ``template`` is an index into ``sources``.
 
         Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if it fails or exceeds a
         limit.
@@ -102,7 +101,7 @@ class SubprocessRenderer:
         return RenderedText(text, tuple(reply["undefined"]))
 
     def _reply(self, template: int, variables: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """The reply to a conversation, and its text. Raises ``TemplateError`` if the process was stopped."""
+        """The reply of the process and the rendered text. Raises ``TemplateError`` if the process was stopped."""
         job = {"template": template, "variables": dict(variables), "now": datetime.now().isoformat()}
         with self._lock:
             is_new = self._process is None
@@ -117,7 +116,7 @@ class SubprocessRenderer:
             return self._call(job, JOB_TIMEOUT)
 
     def stop_after(self, seconds: float) -> None:
-        """End the process later, unless this is called again before; the next job starts another."""
+        """End the process after this many seconds. A later call sets a new time. The next job starts a new process."""
         if self._idle is not None:
             self._idle.cancel()
         self._idle = threading.Timer(seconds, self._stop_idle)
@@ -139,7 +138,7 @@ class SubprocessRenderer:
                     stderr=subprocess.DEVNULL,
                     env={},
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # signals of the gateway's terminal do not reach it
+                    start_new_session=True,  # signals of the gateway's terminal do not reach the process
                 )
         except OSError as error:
             raise TemplateError(
@@ -162,14 +161,14 @@ class SubprocessRenderer:
             self._kill = None
 
     def _call(self, message: Mapping[str, Any], seconds: float) -> tuple[dict[str, Any], str]:
-        """The reply and the text that follows it. The process is stopped if there is none within ``seconds``.
+        """The reply and the rendered text. The process is stopped if no reply comes within ``seconds``.
 
-        It is stopped after any exception, because a late reply would be taken for that of the next job.
+        The process is stopped after any exception, because the next job would get a late reply of this job.
         """
         process, connection = self._process, self._connection
         assert process is not None
         assert connection is not None
-        timer = threading.Timer(seconds, process.kill)  # ends a blocked send or receive as well
+        timer = threading.Timer(seconds, process.kill)  # this also ends a blocked send or receive
         timer.daemon = True
         began = time.monotonic()
         timer.start()

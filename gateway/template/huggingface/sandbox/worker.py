@@ -1,10 +1,10 @@
-"""The program of a ``SubprocessRenderer``; run as a script, not imported.
+"""The program of the process of a ``SubprocessRenderer``. The program runs as a script and is not imported.
 
-The arguments are the number of an open socket and the gateway's ``sys.path``. Each message on the socket is one JSON
-object: the templates, or a conversation to be rendered by one of them. The reply to a rendering is followed by a second
-message, the text in UTF-8. Each job has a limit of processor time, and all of them one of memory, because a template
-that ``gateway import`` reads is a stranger's. Files and the network are out of reach of a template by the sandbox of
-``environment.py``, as they are in the gateway's own process.
+The arguments are the number of an open socket and the gateway's ``sys.path``. Each message on the socket is a JSON
+object, either with the templates or with a conversation to render. The reply to a conversation is a JSON object, and
+then a second message with the text in UTF-8. Each job has a limit of processor time, and the process has a limit of
+memory, because strangers write the templates that ``gateway import`` reads. The sandbox of ``environment.py`` keeps
+templates away from files and from the network, as in the gateway's process.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from datetime import datetime
 from multiprocessing.connection import Connection
 
 MAX_MEMORY = 512 * 1024 * 1024
-"""Bytes of address space."""
+"""The limit of the address space, in bytes."""
 MAX_CPU = 2
-"""Seconds of processor time for one job. It ends a process whose parent died during a job."""
+"""The limit of processor time for one job, in seconds. This limit also ends a process whose parent has died."""
 
 
 def main() -> None:
-    """Serve until the socket is closed."""
+    """Do jobs until the socket is closed."""
     sys.path[:] = sys.argv[2:]
     from gateway.core.errors import InvalidValue, TemplateError
     from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
@@ -49,7 +49,7 @@ def main() -> None:
                 templates = [CompiledTemplate(source, environment) for source in job["sources"]]
             else:
                 if not clock:
-                    now = datetime.fromisoformat(job["now"])  # of the gateway: this process does not know its time zone
+                    now = datetime.fromisoformat(job["now"])  # in the gateway's time zone
                 rendered = templates[job["template"]].render(job["variables"])
                 reply["undefined"], text = rendered.undefined, rendered.text
         except InvalidValue as error:
