@@ -1,0 +1,141 @@
+"""Conformance cases of dataset prompts: templates, few-shot, multi-turn, multimodal, chat inference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.prompts.chat import conversation
+from gateway.prompts.few_shot import FewShotPrompt
+from gateway.prompts.multi_turn import multi_turn_dialogue, turn_requests
+from gateway.prompts.multimodal import multimodal_prompt
+from gateway.prompts.prompt_list import fill_repeatedly
+from gateway.prompts.template import DatasetTemplate
+from tests.reference.opencompass import wrappers
+from tests.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser
+from tests.reference.opencompass.dialect import Dialect
+from tests.reference.opencompass.parsers import APIParser, LMParser
+from tests.reference.opencompass.prompt_list import PromptList
+
+Input = Mapping[str, Any]
+
+
+def template_of(row: Input | None) -> DatasetTemplate | None:
+    if row is None:
+        return None
+    return DatasetTemplate(
+        row["template"],
+        ice_token=row.get("ice_token"),
+        sep_token=row.get("sep_token"),
+        column_tokens=row.get("column_token_map"),
+        fill=fill_repeatedly,
+    )
+
+
+def as_reference(prompt: Any) -> Any:
+    return PromptList(prompt) if isinstance(prompt, list) else prompt
+
+
+def typed(name: str, value: Any) -> dict[str, Any]:
+    return {name: value, f"{name}_type": type(value).__name__}
+
+
+def parse(case: Input, dialect: Dialect, prompt: Any, mode: str) -> Any:
+    meta = case.get("meta_template")
+    parser = LMParser(meta) if case["parser"] == "lm" else APIParser(meta, dialect)
+    return parser.parse(as_reference(prompt), mode)
+
+
+def prompt_template(case: Input, dialect: Dialect) -> Any:
+    template = template_of(case["template"])
+    assert template is not None
+    method, entry = case.get("method", "generate_item"), case["entry"]
+    if method == "generate_label_prompt_item":
+        return as_reference(template.candidate(case["label"], entry, case.get("ice", "")))
+    if method == "generate_ice_item":
+        return as_reference(template.shot(entry, case.get("label")))
+    return as_reference(template.generation(entry, case.get("ice", ""), mask=case.get("output_field")))
+
+
+def fewshot(case: Input, dialect: Dialect) -> Any:
+    separators = {"separator": case.get("ice_separator", "\n"), "end": case.get("ice_eos_token", "\n")}
+    prompts = FewShotPrompt(
+        template_of(case.get("prompt_template")),
+        template_of(case.get("ice_template")),
+        output_column=case["output_column"],
+        **separators,
+    )
+    sample, mode = case["test"][0], case.get("mode", "gen")
+    shown = None if case.get("retriever") == "zero" else [case["train"][number] for number in case["ids"]]
+    shots = prompts.shots(shown)
+    result = typed("ice", as_reference(shots))
+    if mode == "gen":
+        return result | shown_prompt(case, dialect, prompts.generation(sample, shots), mode)
+    labels = case.get("labels") or prompts.labels(case["test"])
+    candidates = prompts.candidates(sample, labels, shots)
+    return result | {
+        "labels": {str(label): shown_prompt(case, dialect, one, mode) for label, one in candidates.items()}
+    }
+
+
+def shown_prompt(case: Input, dialect: Dialect, prompt: Any, mode: str) -> dict[str, Any]:
+    result = typed("prompt", as_reference(prompt))
+    if "parser" in case:
+        result |= typed("parsed", parse(case, dialect, prompt, mode))
+    return result
+
+
+def mm(case: Input, dialect: Dialect) -> Any:
+    template = template_of(case["template"])
+    assert template is not None
+    result = shown_prompt(case, dialect, multimodal_prompt(template, case["entry"], fill_repeatedly), "gen")
+    if case.get("to_messages"):
+        result["messages"] = wrappers.ais_chat_messages(result["parsed"])
+    return result
+
+
+def multiturn(case: Input, dialect: Dialect) -> Any:
+    template = template_of(case["template"])
+    assert template is not None
+    dialogue = multi_turn_dialogue(template, case["entry"], fill_repeatedly)
+    result: dict[str, Any] = {"template": dialogue}
+    if "infer_mode" in case:
+        requests = turn_requests(dialogue, case["infer_mode"])
+        sent: list[Any] = []
+        try:
+            prompt = next(requests)
+            while True:
+                parsed = parse(case, dialect, prompt, "gen")
+                sent.append({"input": parsed, "type": type(parsed).__name__, "max_out_len": 16})
+                if len(sent) - 1 in case.get("failures", ()):
+                    break
+                prompt = requests.send(f"answer{len(sent)}")
+        except StopIteration:
+            pass
+        result["requests"] = sent
+    return result
+
+
+def chat_infer(case: Input, dialect: Dialect) -> Any:
+    chat = conversation(case["entry"], case["input_columns"], case["output_column"], template_of(case.get("template")))
+    parser = (ChatLMParser if case["parser"] == "lm" else ChatAPIParser)(case.get("meta_template"))
+    requests, sent, saved = turn_requests(chat, case["infer_mode"]), [], []
+    try:
+        messages = next(requests)
+        while True:
+            sent.append(parser.parse(messages))
+            answer = f"answer{len(sent)}"
+            # The reference saves the model's own answer as gold with ``every`` (specification, section 8).
+            saved.append({"origin_prompt": messages[-1]["content"], "prediction": answer, "idx": 0, "gold": answer})
+            messages = requests.send(answer)
+    except StopIteration:
+        return {"chat": chat, "requests": sent, "saved": saved}
+
+
+KINDS: Mapping[str, Callable[[Input, Dialect], Any]] = {
+    "prompt_template": prompt_template,
+    "fewshot": fewshot,
+    "mm": mm,
+    "multiturn": multiturn,
+    "chat_infer": chat_infer,
+}
