@@ -58,7 +58,9 @@ def prompt_template(case: Input, dialect: Dialect) -> Any:
 
 
 def fewshot(case: Input, dialect: Dialect) -> Any:
-    separators = {"separator": case.get("ice_separator", "\n"), "end": case.get("ice_eos_token", "\n")}
+    zero = case.get("retriever") == "zero"
+    default = "" if zero else "\n"
+    separators = {"separator": case.get("ice_separator", default), "end": case.get("ice_eos_token", default)}
     prompts = FewShotPrompt(
         template_of(case.get("prompt_template")),
         template_of(case.get("ice_template")),
@@ -66,7 +68,7 @@ def fewshot(case: Input, dialect: Dialect) -> Any:
         **separators,
     )
     sample, mode = case["test"][0], case.get("mode", "gen")
-    shown = None if case.get("retriever") == "zero" else [case["train"][number] for number in case["ids"]]
+    shown = [] if zero else [case["train"][number] for number in case["ids"]]
     shots = prompts.shots(shown)
     result = typed("ice", as_reference(shots))
     if mode == "gen":
@@ -116,6 +118,17 @@ def multiturn(case: Input, dialect: Dialect) -> Any:
     return result
 
 
+def saved_row(case: Input, chat: list[Any], messages: list[Any], answer: str) -> dict[str, Any]:
+    """What the reference saves: with ``every`` the model's own answer as gold, with ``last`` all messages."""
+    mode = case["infer_mode"]
+    return {
+        "origin_prompt": messages if mode == "last" else messages[-1]["content"],
+        "prediction": answer,
+        "idx": sum(one["role"] == "assistant" for one in messages) if mode == "every_with_gt" else 0,
+        "gold": answer if mode == "every" else chat[len(messages)]["content"],
+    }
+
+
 def chat_infer(case: Input, dialect: Dialect) -> Any:
     chat = conversation(case["entry"], case["input_columns"], case["output_column"], template_of(case.get("template")))
     parser = (ChatLMParser if case["parser"] == "lm" else ChatAPIParser)(case.get("meta_template"))
@@ -125,8 +138,7 @@ def chat_infer(case: Input, dialect: Dialect) -> Any:
         while True:
             sent.append(parser.parse(messages))
             answer = f"answer{len(sent)}"
-            # The reference saves the model's own answer as gold with ``every`` (specification, section 8).
-            saved.append({"origin_prompt": messages[-1]["content"], "prediction": answer, "idx": 0, "gold": answer})
+            saved.append(saved_row(case, chat, messages, answer))
             messages = requests.send(answer)
     except StopIteration:
         return {"chat": chat, "requests": sent, "saved": saved}

@@ -29,10 +29,10 @@ class FewShotPrompt:
         output_column: str | None = None,
         mask_text: str = "",
     ) -> None:
-        """``template``: None, if the shots' template, which then holds the ice token, makes the prompt too.
+        """``template``: None if the shots' template, which then holds the ice token, makes the prompt too.
 
-        ``separator`` stands between two shots of text, ``end`` behind the last. ``output_column``: the answer, for which
-        ``mask_text`` stands in prompts that are to be continued.
+        ``separator`` stands between two shots of text, ``end`` behind the last. ``output_column`` holds the answer;
+        prompts that are to be continued have ``mask_text`` in its place.
         """
         if template is None and shot_template is None:
             raise TemplateError("a dataset prompt needs a template: prompt_template or ice_template")
@@ -45,17 +45,15 @@ class FewShotPrompt:
             name = "prompt_template" if template is not None else "ice_template"
             raise TemplateError(f"{name} needs an ice_token: the place of the shots")
 
-    def shots(self, samples: Iterable[Values] | None) -> DatasetPrompt:
-        """The shots as one text or list. None: no shots are wanted, not even the text that ends them."""
-        if samples is None:
-            return ""
+    def shots(self, samples: Iterable[Values]) -> DatasetPrompt:
+        """The shots as one text or list; ``end`` stands behind them even if there are none."""
         template, written = self._shot_template, list(samples)
         if template is None:
             if written:
                 raise TemplateError("shots need a template: give ice_template, or take no shots")
             return self._end
         separator, end = ("", "") if template.is_dialogue else (self._separator, self._end)
-        items = [template.shot(sample, self._output_column) for sample in written]
+        items = [template.shot(sample, sample.get(self._output_column or "")) for sample in written]
         if all(isinstance(item, str) for item in items):
             return separator.join(map(str, items)) + end
         shots: list[Any] = []
@@ -73,7 +71,10 @@ class FewShotPrompt:
         for template in (self._main, self._shot_template):
             if template is not None and isinstance(template.template, Mapping):
                 return tuple(template.template)
-        return tuple(dict.fromkeys(sample[self._output_column or ""] for sample in samples))
+        answers = [sample.get(self._output_column or "") for sample in samples]
+        if not all(isinstance(answer, str | int | float) for answer in answers):
+            raise TemplateError(f"the labels in the column {self._output_column} must be text or numbers")
+        return tuple(dict.fromkeys(answers))
 
     def candidates(self, sample: Values, labels: Iterable[Any], shots: DatasetPrompt = "") -> dict[Any, DatasetPrompt]:
         """For each label, the prompt to be scored."""

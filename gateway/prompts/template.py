@@ -74,15 +74,15 @@ class DatasetTemplate:
             prompt = with_text(prompt, self.sep_token, "")
         return self._filled(with_shots(prompt, self.ice_token, shots), sample)
 
-    def shot(self, sample: Values, output_column: str | None = None) -> DatasetPrompt:
-        """One shot. ``output_column`` chooses the template of a label map by the sample's value."""
-        template = self._of_label(sample.get(output_column or ""))
+    def shot(self, sample: Values, label: Any = None) -> DatasetPrompt:
+        """One shot; ``label`` chooses the template of a label map."""
+        template = self._of_label(label)
         return self._filled(with_text(self._encoded(template, "ice"), self.ice_token, ""), sample)
 
     def _of_label(self, label: Any) -> Any:
         if not self.labels or not isinstance(self.template, Mapping):
             return self.template
-        if label not in self.template:
+        if label not in self.labels:
             raise TemplateError(f"no template for the label {label!r}; there are {', '.join(map(str, self.labels))}")
         return self.template[label]
 
