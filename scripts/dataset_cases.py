@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.prompts.chat import conversation
-from gateway.prompts.few_shot import FewShotPrompt
-from gateway.prompts.multi_turn import multi_turn_dialogue, turn_requests
-from gateway.prompts.multimodal import multimodal_prompt
-from gateway.prompts.prompt_list import fill_repeatedly
-from gateway.prompts.template import DatasetTemplate
 from tests.reference.opencompass import wrappers
 from tests.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser
+from tests.reference.opencompass.dataset.chat import conversation
+from tests.reference.opencompass.dataset.few_shot import FewShotPrompt
+from tests.reference.opencompass.dataset.multi_turn import multi_turn_dialogue, turn_requests
+from tests.reference.opencompass.dataset.multimodal import multimodal_prompt
+from tests.reference.opencompass.dataset.prompt_list import fill_repeatedly
+from tests.reference.opencompass.dataset.template import DatasetTemplate
 from tests.reference.opencompass.dialect import Dialect
 from tests.reference.opencompass.parsers import APIParser, LMParser
 from tests.reference.opencompass.prompt_list import PromptList

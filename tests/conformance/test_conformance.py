@@ -22,6 +22,11 @@ KINDS = {
     "promptlist": 5,
     "to_messages": 5,
     "extract_role_pred": 1,
+    "prompt_template": 22,
+    "fewshot": 27,
+    "mm": 14,
+    "multiturn": 10,
+    "chat_infer": 3,
 }
 
 
@@ -44,7 +49,7 @@ def test_every_public_case_passes_from_any_folder(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert sorted(lines[:-1]) == sorted(f"{kind} {count}/{count}" for kind, count in KINDS.items())
-    assert lines[-1] == "total 104/104"
+    assert lines[-1] == "total 180/180"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,7 +108,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
                 case("rule", "extract_role_pred", text, {"error": "ValueError: no", "explicit": True}),
                 case("accident", "extract_role_pred", text, {"error": "IndexError: no", "explicit": False}),
                 case("bad-case", "extract_role_pred", {}, {"result": "x", "type": "str"}),
-                case("later", "fewshot", {}, {"result": "x", "type": "str"}),
+                case("later", "raw_template", {}, {"result": "x", "type": "str"}),
             ]
         ),
         encoding="utf-8",
@@ -112,7 +117,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         "extract_role_pred 2/6",
-        "fewshot 0/1 not implemented",
+        "raw_template 0/1 not implemented",
         "FAILED extract_role_pred wrong",
         '  expected {"result": "y", "type": "str"}',
         '  got      {"result": "x", "type": "str"}',
@@ -125,7 +130,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
         "FAILED extract_role_pred bad-case",
         '  expected {"result": "x", "type": "str"}',
         """  got      {"crash": "KeyError('text')"}""",
-        "NOT IMPLEMENTED fewshot later",
+        "NOT IMPLEMENTED raw_template later",
         "total 2/7",
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.prompts.prompt_list import (
+from tests.reference.opencompass.dataset.prompt_list import (
     DatasetPrompt,
     Fill,
     Values,

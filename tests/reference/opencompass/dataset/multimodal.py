@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.prompts.prompt_list import Fill, Values, fill_once
-from gateway.prompts.template import DatasetTemplate
+from tests.reference.opencompass.dataset.prompt_list import Fill, Values, fill_once
+from tests.reference.opencompass.dataset.template import DatasetTemplate
 
 END_TAG = "<AIS_CONTENT_TAG>"
 KINDS = {

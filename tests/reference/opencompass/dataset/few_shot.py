@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.prompts.prompt_list import DatasetPrompt, Values, joined
-from gateway.prompts.template import DatasetTemplate
+from tests.reference.opencompass.dataset.prompt_list import DatasetPrompt, Values, joined
+from tests.reference.opencompass.dataset.template import DatasetTemplate
 
 
 def random_ids(size: int, count: int, seed: int) -> list[int]:

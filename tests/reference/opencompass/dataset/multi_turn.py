@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.prompts.prompt_list import Fill, Values, fill_once, filled, marker
-from gateway.prompts.template import DatasetTemplate
+from tests.reference.opencompass.dataset.prompt_list import Fill, Values, fill_once, filled, marker
+from tests.reference.opencompass.dataset.template import DatasetTemplate
 
 MODES = ("every", "every_with_gt", "last")
 """``every``: each answer of the model joins the history. ``every_with_gt``: the dataset's answer does. ``last``: only

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.prompts.prompt_list import DatasetPrompt, Values, is_marker
-from gateway.prompts.template import DatasetTemplate
+from tests.reference.opencompass.dataset.prompt_list import DatasetPrompt, Values, is_marker
+from tests.reference.opencompass.dataset.template import DatasetTemplate
 
 ROLES = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}
 """Roles of datasets → roles of OpenAI's messages; turns of other roles are left out."""
