@@ -44,7 +44,7 @@ class Instruction:
 
 
 def read_ollama(source: Source, *, subset: tuple[str, ...] = ()) -> Draft:
-    """Return the draft of a Modelfile. Raises ``ConfigError`` with the line of what cannot be imported."""
+    """Return a template draft made from a Modelfile. Raises ``ConfigError`` with the line that cannot be imported."""
     instructions = read_modelfile(source)
     template = _template(instructions, source)
     stops = [one.value for one in instructions if one.word == "PARAMETER" and one.name == "stop"]

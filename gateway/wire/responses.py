@@ -43,7 +43,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 
 class ResponseWriter:
-    """Writes one answer; each call has a new writer. The subclasses write the choices of one endpoint."""
+    """Writes one answer; each call has a new writer. Each subclass writes the choices in the format of its endpoint."""
 
     id_prefix = ""
     """Ids of answers are ``{id_prefix}-{request id}``."""
