@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from gateway.config.load import read_configuration
 
     outcome = read_configuration(args.config, os.environ, everything=True)
-    # After a problem in an unused template there is no snapshot here, but the used files can still be loaded.
+    # A problem in an unused template prevents the first snapshot; the files in use are then read alone.
     snapshot = outcome.snapshot or read_configuration(args.config, os.environ).snapshot
     problems = outcome.problems + (dry_run(snapshot) if snapshot is not None else ())
     if problems or snapshot is None:

@@ -86,7 +86,7 @@ class Library:
                 if path.suffix == ".yml":
                     add_problem("is not read: rename it to end in .yaml")
                 elif path.suffix == ".yaml" and folder == TEMPLATES and path.stem == CHAT.name:
-                    add_problem(f'is never used: "{CHAT.name}" means messages as they are; rename it')
+                    add_problem(f'is never used: "{CHAT.name}" is a built-in template; rename this file')
                 elif path.suffix == ".yaml":
                     read(path.stem, add_problem)
 

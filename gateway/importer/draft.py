@@ -67,7 +67,7 @@ class Draft:
     port: Callable[[TemplateSpec], Reference | None] | None = None
     """Makes the reference from the checked template, for formats whose original renderer is ported to the gateway."""
     examples_by: str = ""
-    """A description of the renderer that writes the examples if there is no reference."""
+    """The name of the renderer that writes the examples of a template without a reference."""
 
 
 def has_system(dialogue: Dialogue) -> bool:

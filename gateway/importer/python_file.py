@@ -275,7 +275,7 @@ class PythonFile:
         return items
 
     def _mapping(self, keys: list[Any], values: list[ast.expr], line: int) -> Any:
-        """Return a mapping of keys to values. For the key ``STAR``, the entries of the value are added."""
+        """Return a mapping of keys to values. An entry ``**other`` has the key ``STAR``; its entries are merged."""
         found: dict[Any, Any] = {}
         for key, node in zip(keys, values, strict=True):
             value = self._value(node)

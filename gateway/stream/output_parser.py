@@ -8,8 +8,8 @@ The parser runs after the stop cutter, for templates that declare tools or think
 - With ``one_call`` the answer ends after its first call.
 - If the prompt contains the beginning of a required call, that beginning is parsed before the model's text. It is never
   sent as content.
-- Log probabilities, fields and extras are never held back, even if the text of their delta is. So log probabilities
-  cover all that the model wrote, including markers.
+- The parser may hold back the text of a delta, but sends its log probabilities, fields and extras at once. Therefore
+  the log probabilities cover all that the model wrote, including markers.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "messages for a string target": (
         gateway(template="chat"),
         [
-            'gateway.yaml:3 models.demo.template: "chat" leaves messages as they are, but speaks: completions takes '
+            'gateway.yaml:3 models.demo.template: "chat" passes messages unchanged, but speaks: completions takes '
             "one string: name the template the model was trained on, or set the target to speaks: chat"
         ],
     ),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import MODES, FaultyUpstream, blackhole_url, refused_url
+from tests.upstream.modes import MODES
+from tests.upstream.server import FaultyUpstream, blackhole_url, refused_url
 
 POLICIES = {
     "patient": """

@@ -6,26 +6,14 @@ import asyncio
 import gzip
 import json
 import uuid
-from collections.abc import Awaitable, Callable
 
+from tests.upstream.modes import MODES, mode
 from tests.upstream.modes_stream import send_ok, send_stream
 from tests.upstream.reply import TEXT, TOKENS, Reply
-
-Mode = Callable[[Reply], Awaitable[None]]
-
-MODES: dict[str, Mode] = {}
 
 SECRET = "sk-upstream-secret-abcd1234"
 """Part of error bodies; must never reach a client."""
 INNER_ADDRESS = "10.11.12.13"
-
-
-def mode(name: str) -> Callable[[Mode], Mode]:
-    def add(function: Mode) -> Mode:
-        MODES[name] = function
-        return function
-
-    return add
 
 
 # ---------------------------------------------------------------- connections (B04–B07)

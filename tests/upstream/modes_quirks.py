@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
+from tests.upstream.modes import mode
 from tests.upstream.modes_stream import send_ok, send_stream, send_whole
 from tests.upstream.reply import TEXT, TOKENS, Reply
-
-Mode = Callable[[Reply], Awaitable[None]]
-
-MODES: dict[str, Mode] = {}
-
-
-def mode(name: str) -> Callable[[Mode], Mode]:
-    def add(function: Mode) -> Mode:
-        MODES[name] = function
-        return function
-
-    return add
 
 
 @mode("quirk-no-done")

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any
 
+from tests.upstream.modes import MODES, Mode, mode
 from tests.upstream.reply import TEXT, TOKENS, Reply
-
-Mode = Callable[[Reply], Awaitable[None]]
-
-MODES: dict[str, Mode] = {}
-
-
-def mode(name: str) -> Callable[[Mode], Mode]:
-    def add(function: Mode) -> Mode:
-        MODES[name] = function
-        return function
-
-    return add
-
 
 # ---------------------------------------------------------------- a correct answer
 

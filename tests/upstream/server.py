@@ -30,10 +30,9 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from urllib.parse import quote, unquote
 
-from tests.upstream import modes_http, modes_quirks, modes_stream
+from tests.upstream import modes_http, modes_quirks, modes_stream  # noqa: F401  # these fill MODES
+from tests.upstream.modes import MODES
 from tests.upstream.reply import Reply, Request
-
-MODES = {**modes_http.MODES, **modes_stream.MODES, **modes_quirks.MODES}
 
 ENDPOINTS = {"/v1/completions": "completions", "/v1/chat/completions": "chat", "/v1/embeddings": "embeddings"}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import http.client
 
-from tests.upstream.server import MODES, FaultyUpstream
+from tests.upstream.modes import MODES
+from tests.upstream.server import FaultyUpstream
 
 MATRIX = """\
 hang-headers early-close reset bad-status-line partial-headers dribble-headers huge-headers many-headers

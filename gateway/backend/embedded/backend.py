@@ -100,6 +100,6 @@ def _check(exchange: Exchange) -> None:
         )
     refuse_stream_options(exchange)
     if not exchange.prompts:
-        raise InvalidValue("there is no prompt", param="prompt")
+        raise InvalidValue("the request has no prompt; send a string or a list of token ids", param="prompt")
     if exchange.n * len(exchange.prompts) > MAX_CHOICES:
         raise InvalidValue(f"prompts times n must lie between 1 and {MAX_CHOICES}", param="n")

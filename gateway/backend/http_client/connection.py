@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is no subclass of Transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not an asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes have arrived."""
@@ -251,8 +251,8 @@ class Connection(asyncio.Protocol):
         self.is_closed = True
         if self.response_complete:
             return
-        delimited = self.status in BODILESS or (self.status != 0 and self._read_headers().is_delimited)
-        if self.status and error is None and not self._failure and not delimited:
+        clean = self.status and error is None and not self._failure
+        if clean and self.status not in BODILESS and not self._read_headers().is_delimited:
             self.response_complete = True  # a body without a length ends with its connection (HTTP/1.0)
             self._wake()
         elif self.response_begun and not self.status and error is None:

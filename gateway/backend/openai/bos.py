@@ -58,7 +58,7 @@ def _switched(switch: str, wanted: bool, conflict: bool) -> BosRule:
 
 
 def without_bos(rule: BosRule, prompts: Sequence[RawPrompt]) -> Sequence[RawPrompt]:
-    """The prompts as they are sent."""
+    """The prompts, each without the BOS that the engine adds again."""
     if not rule.strip:
         return prompts
     return [prompt.removeprefix(rule.strip) if isinstance(prompt, str) else prompt for prompt in prompts]

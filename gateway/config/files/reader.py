@@ -94,7 +94,7 @@ class FolderFiles:
         """Path in the folder → contents of the file, for every file read so far."""
 
     def fetch(self, name: str) -> bytes | None:
-        """Return a file's bytes; None: there is no file. Raises ``TemplateError`` for a path outside the folder."""
+        """Return the bytes of a file; None without one. Raises ``TemplateError`` for a path outside the folder."""
         if name not in self.read:
             path = self._inside(name)
             if not os.path.lexists(path):

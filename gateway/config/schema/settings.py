@@ -27,7 +27,7 @@ class Row:
     """The dotted path of the setting. ``<name>`` is a name chosen by the user, and ``[]`` is an entry of a list."""
     kind: Kind
     default: Any
-    """The default as written in a file; None: there is no default; ``REQUIRED``: the file must give the setting."""
+    """The default as written in a file. None: no default. ``REQUIRED``: the file must give the setting."""
     description: str
     """One sentence about the setting, for the documentation."""
 

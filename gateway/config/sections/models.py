@@ -97,6 +97,6 @@ def _check_forms(
     else:
         instead = "name the template the model was trained on, or set the target to speaks: chat"
         is_chat = template.name == CHAT.name
-        makes = "leaves messages as they are" if is_chat else "makes messages (its roles carry api_role)"
+        makes = "passes messages unchanged" if is_chat else "makes messages (its roles carry api_role)"
     takes = f"speaks: {first.speaks} takes {FORM_WORDS[first.form or '']}"
     document.refuse((*path, "template"), f"{quote(template.name)} {makes}, but {takes}: {instead}")

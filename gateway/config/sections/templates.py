@@ -12,7 +12,7 @@ from gateway.template.registry import build, run_examples
 from gateway.template.spec import TemplateSpec
 from gateway.template.validation.template import SpecError, parse_spec
 
-CHAT = TemplateSpec(name="chat", kind="chat", description="Messages as they are.", digest=digest(b"kind: chat\n")[:12])
+CHAT = TemplateSpec(name="chat", kind="chat", description="Messages, unchanged.", digest=digest(b"kind: chat\n")[:12])
 """The template that sends messages unchanged. It is the only template without a file."""
 
 

@@ -186,7 +186,7 @@ class ServerConnection(asyncio.Protocol):
                 headers[b"host"] = headers.get(b"host", b"") + b", " + authority  # two hosts: the host guard refuses
             url = httptools.parse_url(url).path or b"/"
         if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
-            raise RequestError("a transfer coding other than chunked")
+            raise RequestError("the only supported transfer coding is chunked")
         request = Http1Request(self, METHODS.get(raw) or raw.decode("ascii"), url.decode("ascii"), headers)
         keep = parser.should_keep_alive()
         if not keep or b"connection" in headers:

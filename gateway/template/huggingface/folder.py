@@ -175,6 +175,7 @@ class _FolderReader:
         self._fetch = fetch
         self._names = names
         self._files: dict[str, bytes | None] = {}
+        self._objects: dict[str, Mapping[str, Any]] = {}
         self.notes: list[str] = []
         """Notes for the operator on files that disagree."""
 
@@ -200,8 +201,13 @@ class _FolderReader:
             raise TemplateError(f"{as_name(name)} is not UTF-8 at byte {error.start}") from None
 
     def object(self, name: str) -> Mapping[str, Any]:
-        """The JSON object in a file; empty if there is no file."""
-        data = self.data(name)
+        """The JSON object in a file, parsed once; empty if the file does not exist."""
+        if name not in self._objects:
+            self._objects[name] = self._parse(name, self.data(name))
+        return self._objects[name]
+
+    @staticmethod
+    def _parse(name: str, data: bytes | None) -> Mapping[str, Any]:
         try:
             value = json.loads(b"{}" if data is None else data)
             json.dumps(value, ensure_ascii=False).encode()
