@@ -119,7 +119,7 @@ class _Files(FolderFiles):
     def _whole(self, path: Path, name: str) -> bytes:
         if not path.is_file():
             raise TemplateError(
-                f"{name} is not a regular file, or is a broken link: remove it, or replace it with a file"
+                f"{name} is not a regular file, or is a broken link; remove it, or replace it with a file"
             )
         try:
             with path.open("rb") as file:
@@ -127,7 +127,7 @@ class _Files(FolderFiles):
         except OSError as error:
             raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
         if len(data) > MOST_BYTES:
-            raise TemplateError(f"{name} has more than {MOST_BYTES} bytes")
+            raise TemplateError(f"{name} is larger than {MOST_BYTES // 1024**2} MiB, which is the limit")
         if name != TOKENIZER or (kept := shortened(data, self.fetch(GENERATION))) is data:
             return data
         self.shortened.append(name)

@@ -39,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
     print_notes(snapshot, outcome.notes)
     if not args.quiet:
         models = len(snapshot.models)
-        print(f"{args.config}: {models} models, {len(outcome.files)} files read, every example right: no problems")
+        print(f"{args.config}: no problems ({models} models, {len(outcome.files)} files read, all examples correct)")
     return 0

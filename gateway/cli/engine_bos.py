@@ -54,12 +54,12 @@ def engine_bos_of(model: ModelSpec | None, tokens: Tokenizer | None) -> EngineBo
 def describe_bos(bos: Bos | None, engine_bos: EngineBos) -> str:
     """Return a phrase about where a prompt's BOS comes from. ``bos`` is None for a reference's chat template."""
     if bos is None:
-        return "its text as it is, tokenized without special tokens"
+        return "only as written in its text"
     if bos == "text":
         return "in its text"
     if bos == "engine":
         by_engine = "expected from the engine (bos: engine), which adds none"
         return by_engine if engine_bos.on_request is False else "added by the engine (bos: engine)"
     if engine_bos.by_default is None:
-        return "left to the engine (bos: none); it is not known whether that adds one, so it is compared without"
+        return "left to the engine (bos: none); the comparison assumes that the engine adds none"
     return f"left to the engine (bos: none), which adds {'one' if engine_bos.by_default else 'none'}"

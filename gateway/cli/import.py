@@ -77,6 +77,6 @@ def run(args: argparse.Namespace) -> int:
         print_problems(error.problems)
         return 1
     except RecursionError:  # a foreign file can nest to any depth
-        print_problems([Problem(str(options.source), 0, "", "nests too deeply")])
+        print_problems([Problem(str(options.source), 0, "", "the file is nested too deeply; simplify it")])
         return 1
     return 0

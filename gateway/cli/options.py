@@ -65,7 +65,7 @@ def read_conversation(messages: Sequence[dict[str, str]] | None) -> dict[str, An
     if messages:
         return {"messages": messages}
     if sys.stdin.isatty():
-        raise CommandError('no conversation: give -m "user:hello", or JSON messages on standard input', 1)
+        raise CommandError('no conversation; give -m "user:hello", or JSON messages on standard input', 1)
     import orjson  # as strict as the HTTP endpoints: no NaN, no lone surrogate, UTF-8 only
 
     try:
@@ -76,7 +76,7 @@ def read_conversation(messages: Sequence[dict[str, str]] | None) -> dict[str, An
         return {"messages": body}
     if isinstance(body, dict):
         return body
-    raise CommandError("standard input must hold a list of messages or a chat request", 1)
+    raise CommandError("standard input must contain a JSON list of messages, or a chat request", 1)
 
 
 def load_snapshot(config: Path) -> Snapshot:

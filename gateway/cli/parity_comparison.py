@@ -103,7 +103,7 @@ def _select_cases(cases: tuple[Case, ...], names: list[str]) -> tuple[Case, ...]
     by_name = {case.name: case for case in cases}
     for name in names:
         if name not in by_name:
-            raise CommandError(f'no case "{name}"; there are: {", ".join(by_name)}')
+            raise CommandError(f'no case "{name}"; the known cases are {", ".join(by_name)}')
     return tuple([by_name[name] for name in names]) or cases
 
 
@@ -143,7 +143,7 @@ def _find_reference(
 def _model_folder(model: ModelSpec | None) -> Path:
     """Return the folder with a model's own chat template: the tokenizer folder, or the folder of an embedded model."""
     if model is None:
-        raise CommandError("a template has no reference of its own: give --reference FILE, FOLDER or TEMPLATE")
+        raise CommandError("--template needs a reference; give --reference FILE, FOLDER or TEMPLATE")
     folders = [model.tokenizer] if model.tokenizer is not None else []
     first = model.targets[0]
     if BACKEND_KINDS[first.speaks].in_process and first.path is not None:
@@ -153,20 +153,19 @@ def _model_folder(model: ModelSpec | None) -> Path:
         if chat_template_in(folder) is not None:
             return folder
     reason = (
-        f"{_relative(folders[0])} has none of {', '.join(TEMPLATES)}"
+        f"{_relative(folders[0])} does not contain {' or '.join(TEMPLATES)}"
         if folders
-        else "it has no tokenizer in gateway.yaml"
+        else "no tokenizer is set in gateway.yaml"
     )
     raise CommandError(
-        f"{model.name} has no chat template to compare with ({reason}): "
-        "give --reference tokenizer_config.json, chat_template.jinja, a folder, or another template's name"
+        f"{model.name} has no chat template to compare with ({reason}); give --reference FILE, FOLDER or TEMPLATE"
     )
 
 
 def _chat_reference(path: Path, ours: TemplateSpec, options: Namespace) -> _Reference:
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
-        raise CommandError(f"{path} has no chat template: it is in none of {', '.join(TEMPLATES)}")
+        raise CommandError(f"{path} has no chat template; it must contain {' or '.join(TEMPLATES)}")
     spec = read_chat_folder(file, ours.jinja, options.kwargs, options.variant).spec
     assert spec.jinja is not None
     template, engine = chat_template_renderer(spec, options.engine)
@@ -195,7 +194,7 @@ def chat_template_renderer(spec: TemplateSpec, engine: str) -> tuple[WholeTempla
     version = original.installed()
     writes_date = any(original.CLOCK in compiled.names for compiled in template.compiled)
     if engine == "transformers" and not version:
-        raise CommandError("--engine transformers: the package is not installed: pip install transformers")
+        raise CommandError("--engine transformers: transformers is not installed; run `pip install transformers`")
     if engine == "own":
         return template, "the gateway's Jinja renderer, as requested"
     if not version:
@@ -232,8 +231,8 @@ def _find_tokenizer(
         return tokens, f"{_relative(path)}, the model's own"
     file = reference / "tokenizer.json" if reference is not None else None
     if file is None or not file.is_file():
-        return None, "none, so only bytes are compared (--tokenizer gives one)"
+        return None, "no tokenizer, so only bytes are compared; give one with --tokenizer"
     try:
         return Tokenizer(file), _relative(file)
     except ConfigError as error:  # no option names this file, so the error is only reported
-        return None, f"none, so only bytes are compared; {error.problems[0].message}"
+        return None, f"no tokenizer, so only bytes are compared; {error.problems[0].message}"

@@ -27,7 +27,7 @@ COLORS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(DIFFERENT, RED), "not c
 
 VERDICTS: dict[Verdict, str] = {
     "same": "the same",
-    "refused by both": "refused by both, which is the same too",
+    "refused by both": "refused by both, which counts as the same",
     "differs": "different",
     "refused by ours": "refused by ours only",
     "refused by the reference": "refused by the reference only",
@@ -51,7 +51,7 @@ def as_text(found: Comparison, *, show: int | None, colored: bool) -> str:
         names = f"ours: {one.case.name}", f"reference: {one.case.name}"
         lines += ["", *map(color_difference, diff_lines(one.ours.text, one.reference.text, *names))]
     if omitted:
-        lines += ["", f"{_count(omitted, 'more difference')}: --all shows every one"]
+        lines += ["", f"{_count(omitted, 'more difference')}; use --all to show all"]
     lines += [*_refusals(found.results), *_causes(found.results), "", _summary(found.results)]
     text = "\n".join(lines) + "\n"
     return text if colored else strip_colors(text)
@@ -139,7 +139,7 @@ def _summary(results: Sequence[CaseResult]) -> str:
         return color(f"{cases} The model receives the same prompt from both.", GREEN)
     if any(one.is_different for one in results):
         return color(f"{cases} The two templates are not the same.", RED)
-    return color(f"{cases} No case was rendered by both, so the result shows nothing.", RED)
+    return color(f"{cases} No case was rendered by both, so nothing was compared.", RED)
 
 
 def as_json(found: Comparison) -> dict[str, Any]:

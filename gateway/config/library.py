@@ -59,8 +59,8 @@ class Library:
         """Return the file of a template or policy. The folder next to ``gateway.yaml`` precedes the shipped folder."""
         if not FILE_NAME.fullmatch(name):
             add_problem(
-                f"{quote(name)} is not a {NOUN[folder]} name; write the name of a file in {folder}/ without its .yaml: "
-                'lower-case letters, digits, ".", "_" and "-"'
+                f"{quote(name)} is not a valid {NOUN[folder]} name; give the name of a file in {folder}/ "
+                'without .yaml (only lower-case letters, digits, ".", "_" and "-")'
             )
             return None
         bases = (self.files.home / folder, shipped_folder(folder))
@@ -69,7 +69,7 @@ class Library:
             if os.path.lexists(path):
                 if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base)):
                     return path
-                add_problem(f"{folder}/{name}.yaml leads out of its folder: put the file itself there")
+                add_problem(f"{folder}/{name}.yaml links to a file elsewhere; copy the file into {folder}/")
                 return None
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
         add_problem(
@@ -84,9 +84,9 @@ class Library:
             for path in sorted(base.iterdir()) if base.is_dir() else ():
                 add_problem = self.files.add_problem(path)
                 if path.suffix == ".yml":
-                    add_problem("is not read: rename it to end in .yaml")
+                    add_problem("this file is not used; rename it so that its name ends in .yaml")
                 elif path.suffix == ".yaml" and folder == TEMPLATES and path.stem == CHAT.name:
-                    add_problem(f'is never used: "{CHAT.name}" is a built-in template; rename this file')
+                    add_problem(f'this file is not used, because "{CHAT.name}" is a built-in template; rename the file')
                 elif path.suffix == ".yaml":
                     read(path.stem, add_problem)
 

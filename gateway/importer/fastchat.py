@@ -84,7 +84,7 @@ class Conversation:
             elif role in ("user", "assistant"):
                 turns.append((self.roles[role == "assistant"], message.text))
             else:
-                raise InvalidValue(f"FastChat has no turn for this {role} message", param=f"messages[{number}].role")
+                raise InvalidValue(f"FastChat cannot write this {role} message", param=f"messages[{number}].role")
         if open_turn:
             turns.append((self.roles[1], None))
         parts = [style.get("begin", ""), self._system(style, system)]
@@ -124,12 +124,12 @@ def read_fastchat(source: Source, *, subset: tuple[str, ...] = ()) -> list[Draft
         value = source.value()
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(one, dict) for one in listed):
-            raise source.refuse(0, "must hold a mapping with name, roles, sep_style, sep …")
+            raise source.refuse(0, "expected a mapping with FastChat's fields, such as name, roles, sep_style and sep")
         return [_draft(one, 0, source, subset) for one in listed]
     file = PythonFile(source)
     drafts = [_draft(_fields(call, file), call.line, source, subset) for _, call in file.find_calls(CLASSES)]
     if not drafts:
-        raise source.refuse(0, "has no call of Conversation(…) with literal arguments")
+        raise source.refuse(0, "the file has no call of Conversation(…) with plain values")
     return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
 
 
@@ -150,8 +150,8 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     alone = not default and not conversation.writes_empty_system
     system = "system" not in subset
     if not (system or default or alone):
-        raise source.refuse(line, "FastChat writes an empty system turn if there is no system message, so every prompt "
-                            "has one: leave out --without system", "system_template")  # fmt: skip
+        raise source.refuse(line, "every prompt of this style has a system turn; "
+                            "remove the option `--without system`", "system_template")  # fmt: skip
     bos = conversation.bos_text
     reference = Reference(
         name=f"this gateway's table of FastChat's styles, {conversation.sep_style}",
@@ -171,12 +171,12 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     ids = _listed(fields, "stop_token_ids", lambda one: type(one) is int and one >= 0, "token id", line, source)
     notes = [] if bos else ["bos: engine, because FastChat's tokenizers put the model's BOS before the text"]
     if default:
-        notes.append(f"system_message: FastChat sends {default!r} when a request brings no system message; a template "
-                     "has no such default: let clients send it")  # fmt: skip
+        notes.append(f"system_message: FastChat sends {default!r} if a request has no system message; a template "
+                     "cannot do this, so clients must send it")  # fmt: skip
     if given := fields.get("messages"):
-        notes.append(f"messages: {len(given)} given messages before every conversation; let clients send them")
+        notes.append(f"messages: clients must send the {len(given)} given messages before every conversation")
     if len(ids) > 1:
-        notes.append(f"stop_token_ids {ids}: a template names one eos_token_id; write the others' texts under stop")
+        notes.append(f"stop_token_ids {ids}: a template can have only one eos_token_id; list their texts under stop")
     keys: dict[str, Any] = {
         "kind": "meta",
         "description": f"Imported from the FastChat conversation {conversation.name}.",
@@ -202,7 +202,7 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
 def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> Conversation:
     unknown = ", ".join([str(name) for name in fields if name not in FIELDS])[:80]
     if unknown:
-        raise source.refuse(line, f"a conversation has no field {unknown}: {', '.join(FIELDS)}")
+        raise source.refuse(line, f"unknown field {unknown}; the known fields are {', '.join(FIELDS)}")
     style = fields.get("sep_style", "ADD_COLON_SINGLE")
     style = style.rsplit(".", 1)[-1].upper() if isinstance(style, str) else str(style)
     if style not in styles():
@@ -210,10 +210,10 @@ def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> Conve
                             "sep_style")  # fmt: skip
     roles = fields.get("roles", DEFAULT_ROLES)
     if not isinstance(roles, list | tuple) or len(roles) != 2 or not all(isinstance(role, str) for role in roles):
-        raise source.refuse(line, "must be two texts, for the user and the assistant", "roles")
+        raise source.refuse(line, "must be a list of two texts, for the user and the assistant", "roles")
     texts = {name: _text(fields, name, line, source) for name in TEXTS if name != "system_message"}
     if "{" in texts["system_template"].replace("{system_message}", ""):
-        raise source.refuse(line, "has a brace outside {system_message}: FastChat would fill or refuse it",
+        raise source.refuse(line, "contains a brace outside {system_message}; remove the brace",
                             "system_template")  # fmt: skip
     return Conversation(roles=(roles[0], roles[1]), sep_style=style, **texts)
 

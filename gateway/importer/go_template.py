@@ -25,10 +25,7 @@ FIELD = re.compile(r"\.(\w+)", re.ASCII)
 TEST = re.compile(r'(else\s+)?if\s+(?:\.(\w+)|eq\s+\.Role\s+"([^"\\]*)")', re.ASCII)
 RANGE = re.compile(r"range\s+(?:\$\w+,\s*\$\w+\s*:=\s*)?\.Messages", re.ASCII)
 COMMENT = re.compile(r"/\*.*\*/", re.DOTALL)
-INSTEAD = (
-    "a template may have .System, .Prompt and .Response with plain ifs, or one plain range over .Messages; import the "
-    "model's own chat template (gateway import PATH, the folder of its tokenizer)"
-)
+INSTEAD = "import the folder with the model's tokenizer instead (docs/import.md)"
 
 
 class GoTemplateError(Exception):
@@ -110,7 +107,7 @@ def parse(template: str) -> GoTemplate:
             tokens.append(Token("if", test[2] or "Role", test[3]))
         elif in_branch and (text == "else" or (test and (test[2] or "Role") in fields)):
             if RESPONSE in tokens[blocks[-1][1] :]:
-                raise GoTemplateError(line, ".Response before an else: Ollama cannot cut the text there")
+                raise GoTemplateError(line, f".Response before an else is not supported; {INSTEAD}")
             blocks[-1] = (line, len(tokens) if test else -1)
             tokens.append(Token("else if", test[2] or "Role", test[3]) if test else Token("else"))
         elif text == "end" and blocks:
@@ -122,11 +119,11 @@ def parse(template: str) -> GoTemplate:
             tokens.append(Token("continue"))
         else:
             shown = text if len(text) <= 60 else f"{text[:60]}…"
-            raise GoTemplateError(line, f"{{{{ {shown} }}}} is not supported here: {INSTEAD}")
+            raise GoTemplateError(line, f"{{{{ {shown} }}}} is not supported here; {INSTEAD}")
     if blocks or len(parts) == 2:
-        raise GoTemplateError(blocks[-1][0] if blocks else 1, "an if or range has no end")
+        raise GoTemplateError(blocks[-1][0] if blocks else 1, "this if or range has no {{ end }}; add it")
     if len(parts) == 3 and any(token.kind != "text" and token.text == "Prompt" for token in (*parts[0], *parts[2])):
-        raise GoTemplateError(1, ".Prompt has no value in a template with .Messages")
+        raise GoTemplateError(1, ".Prompt is empty in a template with .Messages; use .Content inside the range")
     return GoTemplate(*parts)
 
 
@@ -138,7 +135,7 @@ def _split(template: str) -> Iterator[tuple[int, str, bool]]:
         action, closed, following = piece.partition("}}")
         start = line + text.count("\n")
         if not closed:
-            raise GoTemplateError(start, "{{ is not closed")
+            raise GoTemplateError(start, "{{ is not closed; write }} after the action")
         kept = text.lstrip(BLANKS) if trim else text
         left = action[:1] == "-" and action[1:2] in BLANKS
         yield line, kept.rstrip(BLANKS) if left else kept, False

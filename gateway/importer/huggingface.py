@@ -20,13 +20,13 @@ from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.validation.problems import as_name, as_names, shown
 
 TOOLS = (
-    "the template writes tools; to take them, declare how the model writes its calls, "
-    "`tools: {parser: …}` (docs/tools.md)"
+    "the chat template supports tools; to accept them, declare the format of the model's tool calls "
+    "with `tools: {parser: …}` (docs/tools.md)"
 )
-DAY = "the template writes the day: it is fixed unless `clock: now` is set (docs/chat-templates.md)"
-THINKING_FIXED = "the template has thinking: declare `thinking: {begin: …, end: …}`"
-THINKING = f"{THINKING_FIXED}, and under request_kwargs what a request may switch"
-DAY_FIXED = "the template writes the day, and turns cannot: they hold the day of this import"
+DAY = "the chat template writes a date, which is fixed unless `clock: now` is set (docs/chat-templates.md)"
+THINKING_FIXED = "the chat template supports thinking; declare `thinking: {begin: …, end: …}`"
+THINKING = f"{THINKING_FIXED}, and list under request_kwargs the variables that a request may set"
+DAY_FIXED = "the chat template writes the current date, but the imported texts always contain the date of this import"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ def as_jinja(folder: ChatFolder, source: Source, name: str, *, alone: bool) -> D
     keys: dict[str, Any] = {"kind": "jinja", "description": f"The chat template of {name}."}
     notes = list(jinja.disagreements)
     if folder.has_no_tokens:
-        notes.append(f"no {TOKENIZER} beside it: special tokens and the end of an answer are not known; "
-                     "write special_tokens and stop")  # fmt: skip
+        notes.append(f"the folder has no {TOKENIZER}, so special tokens and the end of an answer are not known; "
+                     "write them under special_tokens and stop")  # fmt: skip
     if alone:
-        notes += [*_left_out(jinja, "import to a file to have them"), *_hints(jinja.sources[:1])]
+        notes += [*_left_out(jinja, "to import them too, write to a file"), *_hints(jinja.sources[:1])]
         keys["template"] = jinja.sources[0][1]
         keys |= {"special_tokens": dict(jinja.special_tokens)} if jinja.special_tokens else {}
         keys |= _ends(jinja, notes, jinja.ends)
     else:
         notes += [
-            f"{name} is larger than {MOST_BYTES // 1024} KiB: the copy holds only what decides a prompt"
+            f"{name} is larger than {MOST_BYTES // 1024} KiB; the copy contains only the values that affect prompts"
             for name in folder.shortened
         ]
         notes += [*jinja.choice, *_hints(jinja.sources)]
@@ -99,11 +99,12 @@ def as_meta(
     try:
         turns = infer(reference, bos_text=bos, system="system" not in subset)
     except NotTurns as error:
-        raise error.refuse(source, 0, "", subset, "; import it as it is (without --as meta)") from None
+        raise error.refuse(source, 0, "", subset, "; to import the chat template itself, remove --as meta") from None
     keys: dict[str, Any] = {"kind": "meta", "description": f"The turns of the chat template of {name}.", **turns.keys()}
-    notes = [*jinja.disagreements, *_left_out(jinja, "import without --as meta to have them")]
+    notes = [*jinja.disagreements, *_left_out(jinja, "to import them too, remove --as meta")]
     if folder.has_no_tokens:
-        notes.append(f"no {TOKENIZER} beside it: the BOS and the end of an answer are not known; write bos and stop")
+        notes.append(f"the folder has no {TOKENIZER}, so the BOS and the end of an answer are not known; "
+                     "write them under bos and stop")  # fmt: skip
     instead = {DAY: DAY_FIXED, THINKING: THINKING_FIXED}
     notes += [instead.get(hint, hint) for hint in _hints(jinja.sources[:1])]
     keys |= _ends(jinja, notes, tuple([end for end in jinja.ends if end != turns.answer[1].strip()]))
@@ -125,8 +126,8 @@ def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[st
     if len(jinja.end_ids) == 1:
         keys["eos_token_id"] = jinja.end_ids[0]
     elif jinja.end_ids:
-        notes.append(f"{GENERATION} ends answers at the ids {list(jinja.end_ids)}: a template names one eos_token_id, "
-                     "so answers end at their texts, as far as these are known")  # fmt: skip
+        notes.append(f"{GENERATION} has the end tokens {list(jinja.end_ids)}, but a template can have only one "
+                     "eos_token_id; check that stop lists the text of each")  # fmt: skip
     return keys
 
 
@@ -134,8 +135,8 @@ def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
     """Return a note about the named templates that are not imported, if there are any."""
     taken = jinja.sources[0][0]
     others = [name for name in jinja.names if name != taken]
-    tools = f" (requests with tools get {TOOL_USE} there)" if len(jinja.sources) > 1 else ""
-    note = f"of several templates this is {as_name(taken)}; left out: {as_names(others)}{tools}; {hint}"
+    tools = f" (the folder uses {TOOL_USE} for requests with tools)" if len(jinja.sources) > 1 else ""
+    note = f"only the chat template {as_name(taken)} was imported, without {as_names(others)}{tools}; {hint}"
     return [note] if others else []
 
 

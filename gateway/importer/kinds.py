@@ -42,8 +42,8 @@ def kind_of(source: Source) -> str:
         found = ["ollama"] if INSTRUCTION.search(source.text()) else []
     if len(found) == 1:
         return found[0]
-    what = f"may be {' or '.join(found)}" if found else "has no known format"
-    raise source.refuse(0, f"{what}: name the format with --kind {'|'.join(KINDS)}")
+    what = f"the format may be {' or '.join(found)}" if found else "the format is not recognised"
+    raise source.refuse(0, f"{what}; give it with --kind {'|'.join(KINDS)}")
 
 
 def _kinds_of_python(file: PythonFile) -> list[str]:

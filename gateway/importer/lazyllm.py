@@ -23,8 +23,8 @@ CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 WORDS = {word: name for name, (word, _) in CLASSES.items()}
 NOT_CARRIED: Mapping[str, str] = {
     "show": "LazyLLM logs the prompt; the gateway shows it in /v1/render and in recordings",
-    "skills": "a text that LazyLLM puts behind the instruction: write it into the instruction",
-    "enable_system": "has no effect on a text prompt in LazyLLM either",
+    "skills": "LazyLLM puts this text after the instruction; add it to the instruction",
+    "enable_system": "not imported, because it does not change a text prompt",
     "tools": "clients send the list of tools with each request",
 }
 CALL_MARKS = ("tool_start_token", "tool_args_token", "tool_end_token")
@@ -36,12 +36,12 @@ MISSPELT = {"extro_keys": "extra_keys"}
 def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
     """Return a draft for each prompter of the file. Raises ``ConfigError``."""
     if marks_of and marks_of not in family_names():
-        raise source.refuse(0, f"no family {marks_of!r} in LazyLLM's table; there are: {', '.join(family_names())}",
+        raise source.refuse(0, f"unknown family {marks_of!r}; the known families are {', '.join(family_names())}",
                             "--marks-of")  # fmt: skip
     if not source.name.endswith(".py"):
         value = source.value()
         if not isinstance(value, dict):
-            raise source.refuse(0, "does not hold a prompter: a mapping with class, instruction, extra_keys …")
+            raise source.refuse(0, "expected a mapping with class, instruction and other arguments of a prompter")
         word = value.get("class", value.get("prompter"))
         form = WORDS.get(word, word) if isinstance(word, str) else ""
         if form not in CLASSES:
@@ -51,7 +51,7 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
     file = PythonFile(source)
     found = list(file.find_calls(tuple(CLASSES)))
     if not found:
-        raise source.refuse(0, f"has no call of {', '.join(CLASSES)} with literal arguments")
+        raise source.refuse(0, f"the file has no call of {' or '.join(CLASSES)} with plain values")
     drafts = []
     for name, call in found:
         file.check_unchanged(call, f"the {call.last}")
@@ -71,10 +71,10 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, marks_of:
     for old, new in MISSPELT.items():
         if old in arguments:
             arguments[new] = arguments.pop(old)
-            notes.append(f"{old} is the spelling of 0.1: written as {new}")
+            notes.append(f"{old} (the spelling of LazyLLM 0.1) was imported as {new}")
     for key in arguments:
         if key not in (*known, "enable_system"):
-            raise source.refuse(line, f"{form} takes no argument {str(key)[:40]}: {', '.join(known)}")
+            raise source.refuse(line, f"{form} has no argument {str(key)[:40]}; known are {', '.join(known)}")
     keys: dict[str, Any] = {
         "kind": "prompter",
         "description": f"Imported from {source.short_name}: LazyLLM's {form}.",
@@ -91,10 +91,10 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, marks_of:
     if arguments.get("tools") and all(marks.get(name) for name in CALL_MARKS):
         keys["tools"] = {"parser": "lazyllm"}
     elif arguments.get("tools"):
-        notes.append("tools: the template takes none, because it has no marks for calls: "
-                     "write them under marks, and tools: {parser: lazyllm}")  # fmt: skip
+        notes.append("tools: the template accepts no tools, because it has no marks for tool calls; "
+                     "write them under marks, and add `tools: {parser: lazyllm}`")  # fmt: skip
     if not marks_of and word != "empty":
-        notes.append("no tokens: name the model's family with --marks-of, or write marks")
+        notes.append("special tokens are missing; give the model's family with --marks-of, or write marks")
     return Draft(
         name=name.lower().replace(" ", "-"),
         origin=f"the LazyLLM prompter {form} of {source.short_name}" + (f", line {line}" if line else ""),

@@ -21,11 +21,11 @@ INSTRUCTIONS = (
 )  # fmt: skip
 
 PARAMETERS: Mapping[str, str] = {
-    "num_ctx": "the engine's context length: start the engine with it",
-    "num_predict": "in a policy, `params: {{default: {{max_tokens: {value}}}}}`",
-    "temperature": "in a policy, `params: {{default: {{temperature: {value}}}}}`",
-    "top_p": "in a policy, `params: {{default: {{top_p: {value}}}}}`",
-    "seed": "in a policy, `params: {{default: {{seed: {value}}}}}`",
+    "num_ctx": "set this context length when you start the engine",
+    "num_predict": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`",
+    "temperature": "write in a policy `params: {{default: {{temperature: {value}}}}}`",
+    "top_p": "write in a policy `params: {{default: {{top_p: {value}}}}}`",
+    "seed": "write in a policy `params: {{default: {{seed: {value}}}}}`",
 }
 """Parameter of Ollama → where to set it in the gateway. Any other parameter is a setting of the engine."""
 
@@ -86,12 +86,12 @@ def reference_of(template: str, *, subset: tuple[str, ...] = ()) -> Reference:
 def _template(instructions: Sequence[Instruction], source: Source) -> Instruction:
     for one in instructions:
         if one.word == "RENDERER":
-            raise source.refuse(one.line, f"Ollama's own code renders this model ({one.value}), not a template: "
+            raise source.refuse(one.line, f"Ollama renders this model by its own code ({one.value}), not a template; "
                                 "import the model's tokenizer folder instead")  # fmt: skip
     found = [one for one in instructions if one.word == "TEMPLATE"]
     if not found:
-        raise source.refuse(0, "the Modelfile has no TEMPLATE; print the model's own with "
-                            "`ollama show --modelfile`, or import the tokenizer folder")  # fmt: skip
+        raise source.refuse(0, "the Modelfile has no TEMPLATE; import the output of "
+                            "`ollama show --modelfile MODEL`, or the tokenizer folder")  # fmt: skip
     return found[-1]
 
 
@@ -103,16 +103,16 @@ def _notes(instructions: Sequence[Instruction], template: Instruction) -> list[s
             case "TEMPLATE" if one is not template:
                 notes.append(f"{where} is replaced by the last TEMPLATE")
             case "SYSTEM":
-                notes.append(f"{where} {one.value!r} is sent by Ollama when a request has no system message; "
-                             "a template has no such default: let clients send it")  # fmt: skip
+                notes.append(f"{where}: Ollama sends {one.value!r} if a request has no system message; "
+                             "a template cannot do this, so clients must send it")  # fmt: skip
             case "PARAMETER" if one.name != "stop":
-                place = PARAMETERS.get(one.name, "a setting of the engine: write it there")
+                place = PARAMETERS.get(one.name, "this is a setting of the engine; set it there")
                 notes.append(f"{where} {one.name} {one.value}: {place.format(value=one.value)}")
             case "FROM":
-                notes.append(f"{where} {one.value}: name the model in gateway.yaml")
+                notes.append(f"{where} {one.value}: write the model in gateway.yaml")
             case "ADAPTER" | "DRAFT" | "MESSAGE" | "REQUIRES" | "PARSER":
                 value = f"{one.name} {one.value}".strip()
-                notes.append(f"{where} {value!r} has no place in a template")
+                notes.append(f"{where} {value!r} was not imported, because a template cannot contain it")
     return notes
 
 

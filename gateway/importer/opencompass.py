@@ -24,15 +24,15 @@ STOPS = ("end_str", "stop_words", "stop")
 IGNORED = frozenset({META, "abbr", *STOPS})
 
 PLACES: Mapping[str, str] = {
-    "type": "the class that ran the model: choose `speaks` and `engine` in gateway.yaml",
-    "path": "in gateway.yaml: targets: [{{model: {value}}}]",
-    "tokenizer_path": "in gateway.yaml: tokenizer",
-    "max_out_len": "in a policy, params: {{default: {{max_tokens: {value}}}}}",
-    "max_seq_len": "the engine's context length: start the engine with it",
+    "type": "choose `speaks` and `engine` in gateway.yaml instead",
+    "path": "write in gateway.yaml `targets: [{{model: {value}}}]`",
+    "tokenizer_path": "write it in gateway.yaml as tokenizer",
+    "max_out_len": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`",
+    "max_seq_len": "set this context length when you start the engine",
     "batch_size": "clients decide how many requests they send at once",
-    "query_per_second": "in a policy: limits",
-    "key": "in gateway.yaml as env:NAME; never in a file",
-    "openai_api_base": "in gateway.yaml: url",
+    "query_per_second": "the gateway does not limit the request rate of clients",
+    "key": "write it in gateway.yaml as env:NAME, not as plain text",
+    "openai_api_base": "write it in gateway.yaml as url",
     "mode": "the gateway does not truncate prompts",
 }
 """Key of a model → where to set it in the gateway, for the note about this key."""
@@ -52,7 +52,7 @@ def _of_value(source: Source) -> Draft:
     value = source.value()
     template = value.get(META, value) if isinstance(value, dict) else value
     if not isinstance(template, dict) or "round" not in template:
-        raise source.refuse(0, f"does not hold a {META}: a mapping with round")
+        raise source.refuse(0, f"the file has no {META}; expected a mapping with the key round")
     model = {} if template is value else {key: one for key, one in value.items() if key != META}
     return _draft(template, model, str(model.get("abbr") or source.stem), "", source)
 
@@ -68,8 +68,8 @@ def _of_python(source: Source) -> list[Draft]:
             drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), place, source))
     if not drafts:
         notes = f" ({'; '.join(file.notes)})" if file.notes else ""
-        raise source.refuse(0, f"has no literal {META}, alone or in a model{notes}; a model "
-                            "without one uses its chat template: import its tokenizer folder")  # fmt: skip
+        raise source.refuse(0, f"the file has no {META} of plain values{notes}; "
+                            "to import a model's chat template, give its tokenizer folder")  # fmt: skip
     return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
 
 
@@ -86,7 +86,7 @@ def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
             place = f"{name}[{number}]"
             file.check_unchanged(entry, place)
             if not isinstance(entry, dict):
-                file.note(f"{place} is {entry}, which was not read")
+                file.note(f"{place} was not read, because it is not a plain mapping but {entry}")
             elif entry.get(META) is None:
                 file.note(f"{place} ({entry.get('abbr', 'without abbr')}) has no {META}")
             else:
@@ -98,10 +98,10 @@ def _of_model(model: dict[str, Any], place: str, file: PythonFile, source: Sourc
     template, line = model[META], file.lines[place.partition("[")[0]]
     if isinstance(template, list):
         raise source.refuse(
-            line, f"{META} is in a list, which OpenCompass itself refuses: write the mapping without the list", place
+            line, f"{META} is in a list, which OpenCompass refuses; write the mapping without the list", place
         )
     if not isinstance(template, dict):
-        raise source.refuse(line, f"{META} is {template}, not a literal mapping", place)
+        raise source.refuse(line, f"{META} is not a plain mapping but {template}; write the mapping there", place)
     file.check_plain(template, META)
     abbr = model.get("abbr")
     return _draft(template, model, abbr if isinstance(abbr, str) else source.stem, f"{place}, line {line}", source)
@@ -122,10 +122,10 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
         keys["stop"] = stops
     begin = keys.get("begin")
     if isinstance(begin, str) and begin.startswith("<"):
-        notes.append(f"begin starts with {begin[:20]!r}: if that is the model's BOS, add `bos: text` and `bos_text`")
+        notes.append(f"begin starts with {begin[:20]!r}: if this is the model's BOS, add `bos: text` and `bos_text`")
     for key, value in model.items():
         if key not in IGNORED:
-            place_here = PLACES.get(key, "has no place in a template").format(value=value)
+            place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=value)
             notes.append(f"{key} = {_short(value)}: {place_here}")
     return Draft(
         name=name.lower(),
@@ -148,8 +148,8 @@ def _port(spec: TemplateSpec) -> Reference | None:
         render=lambda dialogue: template.render(dialogue).text,
         bos=spec.bos,
         excluded=STRICT_TURNS,
-        hint="OpenCompass writes an empty turn for a role of `round` without a message, and turns: natural does not: "
-        "take the role out of `round` (SYSTEM belongs in reserved_roles), or repeat it with --turns opencompass",
+        hint="OpenCompass writes an empty turn for a role of `round` without a message; use --turns opencompass, "
+        "or move the role (such as SYSTEM) from `round` to reserved_roles",
     )
 
 
@@ -157,7 +157,7 @@ def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: li
     """Return the known keys without those whose value is ``None``, which OpenCompass treats as absent."""
     for key, one in value.items():
         if key not in known:
-            notes.append(f"{META}.{path}{key} = {_short(one)}: not a key that OpenCompass reads")
+            notes.append(f"{META}.{path}{key} = {_short(one)}: not imported, because OpenCompass does not use it")
     return {key: value[key] for key in known if value.get(key) is not None}
 
 
@@ -171,14 +171,14 @@ def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> 
             texts = value if isinstance(value, list) else [] if value is None else [value]
             found += [text for text in texts if isinstance(text, str) and text]
             if not all(isinstance(text, str) for text in texts):
-                notes.append(f"{name} = {_short(value)} is not a text or a list of texts: left out")
+                notes.append(f"{name} = {_short(value)} was not imported, because it is not a text or a list of texts")
     if (end := generation.get("eos_token_id")) is not None:
         ids = end if isinstance(end, list) else [end]
         if len(ids) == 1 and type(ids[0]) is int and keys.get("eos_token_id", ids[0]) == ids[0]:
             keys["eos_token_id"] = ids[0]
         else:
-            notes.append(f"generation_kwargs.eos_token_id = {_short(end)}: a template names one; "
-                         "write the others' texts under stop")  # fmt: skip
+            notes.append(f"generation_kwargs.eos_token_id = {_short(end)}: a template can have only one; "
+                         "list the texts of these tokens under stop")  # fmt: skip
     return list(dict.fromkeys(found))
 
 

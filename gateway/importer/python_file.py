@@ -89,9 +89,9 @@ class PythonFile:
         except SyntaxError as error:
             raise source.refuse(error.lineno or 0, f"not valid Python: {error.msg}") from None
         except (RecursionError, MemoryError):
-            raise source.refuse(0, "cannot be read as Python: nests too deeply") from None
+            raise source.refuse(0, "the Python code is nested too deeply; split its expressions") from None
         except ValueError as error:
-            raise source.refuse(0, f"cannot be read as Python: {error}") from None
+            raise source.refuse(0, f"not valid Python: {error}") from None
 
     def find_calls(self, classes: tuple[str, ...]) -> Iterator[tuple[str, CallExpression]]:
         """Yield (name, call) for each call of these classes in the value of a name. Call statements have no name."""
@@ -120,7 +120,7 @@ class PythonFile:
 
     def _refusal(self, found: PythonExpression, what: str) -> ConfigError:
         executed = "" if isinstance(found, Unsupported) else ", which is not executed"
-        return self._source.refuse(found.line, f"{what} holds {found}{executed}: write the plain value there")
+        return self._source.refuse(found.line, f"{what} contains {found}{executed}; write the plain value there")
 
     # ---------------------------------------------------------------- statements
 
@@ -171,7 +171,7 @@ class PythonFile:
         if node.level == 1 and base is None and (data := self._source.read_beside(path)) is not None:
             base = PythonFile(Source(path, data, self._source.read_beside, self._source.parse_yaml), path, self._files)
         if base is None:
-            problem = "is not there" if node.level == 1 else "is in another folder"
+            problem = "does not exist" if node.level == 1 else "is in another folder"
             names = ", ".join([alias.name for alias in node.names])
             self.note(f"line {node.lineno}: {where} {problem}, so {names} was not read")
         for note in base.notes if base is not None else ():
@@ -191,7 +191,7 @@ class PythonFile:
         Values that the part may change are marked: the lists and mappings in it, and values in paths like ``a.b[0]``.
         """
         is_value = isinstance(node, ast.expr)
-        what = "an expression that is not a plain value" if is_value else "a value that this statement may change"
+        what = "an expression that is not a plain value" if is_value else "a value that a statement may change"
         found = Unsupported(text or what, node.lineno)
         for one in ast.walk(node):
             match one:
@@ -207,7 +207,7 @@ class PythonFile:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if isinstance(
                     value := self.names.get(name), CallExpression
                 ):
-                    self.note(f"line {one.lineno}: what .{method}() does to {value} was not followed")
+                    self.note(f"line {one.lineno}: the effect of .{method}() on {value} was not imported")
                 case (
                     ast.Call(func=ast.Attribute(value=path))
                     | ast.Attribute(ctx=ast.Store() | ast.Del(), value=path)
@@ -225,7 +225,7 @@ class PythonFile:
         match node:
             case ast.Constant(value=str() as text):
                 half = re.search("[\ud800-\udfff]", text)
-                return text if half is None else self._unsupported(node, f"{half[0]!a}, half of a character")
+                return text if half is None else self._unsupported(node, f"the incomplete character {half[0]!a}")
             case ast.Constant(value=int() | float() | None as value):
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
@@ -271,7 +271,7 @@ class PythonFile:
             elif isinstance(value, list) and len(items) + len(value) <= MAX_LENGTH:
                 items += value
             else:
-                items.append(Unsupported("a * of a value that is not a list", node.lineno))
+                items.append(Unsupported("`*` before a value that is not a list", node.lineno))
         return items
 
     def _mapping(self, keys: list[Any], values: list[ast.expr], line: int) -> Any:
@@ -284,14 +284,14 @@ class PythonFile:
             elif isinstance(key, str | int):
                 found[key] = value
             else:
-                return Unsupported("a mapping with keys that are not plain", line)
+                return Unsupported("a mapping with keys that are not plain values", line)
         return found
 
 
 def _sum(one: Any, other: Any, line: int) -> Any:
     if type(one) in (str, list) and type(one) is type(other) and len(one) + len(other) <= MAX_LENGTH:
         return one + other
-    return Unsupported("a sum that is not one of texts or lists", line)
+    return Unsupported("a sum of values that are not texts or lists", line)
 
 
 def _parts(value: Any, seen: set[int]) -> Iterator[Any]:

@@ -47,12 +47,12 @@ class Source:
     def text(self) -> str:
         """Return the file as text. Raises ``ConfigError`` if the file is not UTF-8 or is too large."""
         if len(self.data) > MAX_BYTES:
-            raise self.refuse(0, f"larger than {MAX_BYTES // 1024} KiB: copy what is needed into a file of its own")
+            raise self.refuse(0, f"the file is larger than {MAX_BYTES // 1024} KiB; copy only the template to a file")
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = self.data.count(b"\n", 0, error.start) + 1
-            raise self.refuse(line, "not UTF-8: save the file as UTF-8") from None
+            raise self.refuse(line, "the file is not UTF-8; save it as UTF-8") from None
 
     def value(self) -> Any:
         """Return the value of a JSON or YAML file. Raises ``ConfigError``."""
@@ -64,11 +64,11 @@ class Source:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = ascii(error.object[error.start])
-            raise self.refuse(0, f"holds {half}, half of a character: write the whole character") from None
+            raise self.refuse(0, f"{half} is an incomplete character; write the whole character") from None
         except ValueError as error:
             raise self.refuse(getattr(error, "lineno", 0), f"not valid JSON: {error}") from None
         except RecursionError:
-            raise self.refuse(0, "nests too deeply") from None
+            raise self.refuse(0, "the JSON is nested too deeply") from None
         return value
 
     def refuse(self, line: int, message: str, key: str = "") -> ConfigError:

@@ -32,8 +32,10 @@ class NotTurns(TemplateError):
 
     def refuse(self, source: Source, line: int, key: str, subset: Sequence[str], hint: str = "") -> ConfigError:
         """Return the error to report for the source file."""
-        without = "" if "system" in subset else "; --without system leaves system messages out"
-        return source.refuse(line, f"cannot be written as begin and end of roles: {self.message}{hint}{without}", key)
+        without = "" if "system" in subset else "; to exclude system messages, add --without system"
+        return source.refuse(
+            line, f"cannot be written as begin and end of roles, because {self.message}{hint}{without}", key
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,7 @@ class Turns:
         """Return a note if neither ``stops`` nor the turns show where an answer ends."""
         if stops or (self.human[0] and self.answer[1].strip()):
             return ()
-        return ("the end of an answer cannot be distinguished from the begin of the next turn: "
-                "write the text that the model ends with under stop",)  # fmt: skip
+        return ("no text marks the end of an answer; write under stop the text with which the model ends",)
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of a meta template with these turns."""
@@ -139,7 +140,7 @@ def _end(reference: Reference, form: str) -> str | None:
 
 def _check_same(one: str, other: str, what: str) -> None:
     if one != other:
-        raise NotTurns(f"{what} is not always the same: {_shown(one)}, and elsewhere {_shown(other)}")
+        raise NotTurns(f"{what} is sometimes {_shown(one)} and sometimes {_shown(other)}")
 
 
 def _shown(text: str) -> str:
@@ -173,8 +174,8 @@ def _begins(
         assert system is not None  # else the empty begin always fits
         assert front is not None
         raise NotTurns(
-            "a system message changes the text before it, so it is not a turn of its own: without one the text begins "
-            f"{_shown(front)}, with one {_shown(system[0])}"
+            "a system message changes the text before it: the prompt begins with "
+            f"{_shown(system[0])}, but without a system message with {_shown(front)}"
         )
     human = next(iter(fits))
     if answer_end is not None and answer_back.startswith(answer_end) and answer_back[len(answer_end) :] in fits:

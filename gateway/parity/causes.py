@@ -26,9 +26,7 @@ CAUSES: Mapping[str, str] = {
         "or write `bos: text` so that the engine adds none"
     ),
     "added_bos": "ours begins with a BOS and the reference has none: write `bos: none`, or remove it from the text",
-    "reference_doubles_bos": (
-        "the reference itself has the BOS twice: check the prompts of the model's training before you follow it"
-    ),
+    "reference_doubles_bos": "the reference itself has the BOS twice: check whether the model was trained with two",
     "default_system": (
         "the reference adds a system turn that is not in the request: if the model was trained with it, let clients "
         "send it, or write it into `begin`"
@@ -46,25 +44,24 @@ CAUSES: Mapping[str, str] = {
         "ours has more text where the reference ends: shorten the `begin` of the role with `generate: true`"
     ),
     "white_space_at_end": (
-        "only the white space at the very end is different: compare the last `end` or `begin` of the template, "
-        "where a space or a line break is easily lost or doubled"
+        "only the white space at the very end is different: compare the last `end` or `begin` of the template"
     ),
     "white_space": (
         "only white space is different: compare the spaces and line breaks in `begin` and `end` of the roles"
     ),
     "tools_not_declared": (
-        "ours takes no tools and the reference writes them: declare `tools` in the template (docs/tools.md), "
-        "or ignore this if no request brings tools"
+        "ours accepts no tools and the reference writes them: declare `tools` in the template (docs/tools.md), "
+        "or ignore this if no request has tools"
     ),
     "role_missing": (
         "ours has no role for messages that the reference writes: add it to `reserved_roles`, or map it under `roles`"
     ),
     "fallback_role": (
-        "ours has no SYSTEM role, so another one writes the system message: "
+        "ours has no SYSTEM role, so another role is used for the system message: "
         "add SYSTEM to `reserved_roles`, with the texts of the reference"
     ),
     "stricter_reference": (
-        "the reference refuses a conversation that ours takes: the model was not trained on such a conversation, "
+        "the reference refuses a conversation that ours accepts: the model was not trained on such conversations, "
         "so expect worse answers"
     ),
 }

@@ -63,7 +63,7 @@ def side_of(
         return Side(lambda dialogue: Prompt(renderer(dialogue)))
     spec = renderer.spec
     if spec.kind == "chat" or spec.api:
-        raise UnsupportedParameter(f"the template {spec.name} makes messages: there is no text to compare")
+        raise UnsupportedParameter(f"the template {spec.name} makes messages, so there is no text to compare")
     whole: Callable[[Dialogue], str] | None = None
     if isinstance(renderer, WholeTemplate):
         whole = renderer.whole
@@ -80,7 +80,7 @@ def chat_reference(template: WholeTemplate) -> Side:
 
     def render(dialogue: Dialogue) -> Prompt:
         if dialogue.options.tools and template.spec.tools is None:
-            raise UnsupportedParameter("the reference's chat template does not write tools", param="tools")
+            raise UnsupportedParameter("the reference's chat template does not support tools", param="tools")
         return template.render(dialogue)
 
     return Side(render, template.whole, template.spec.bos)

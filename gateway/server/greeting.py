@@ -23,7 +23,7 @@ def greeting(snapshot: Snapshot, port: int) -> str:
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
     admin = snapshot.server.admin
     note = (
-        f"\nnote: server.admin {admin} serves metrics and health without a key to everyone who reaches it"
+        f"\nnote: server.admin {admin} serves metrics and health without a key; other machines can connect to it"
         if admin and not is_loopback(split(admin)[0])
         else ""
     )

@@ -105,10 +105,10 @@ class ConfigReloader(ABC):
                 and getattr(snapshot.server, field.name) != getattr(self.bound, field.name)
             ]
             if changed:
-                LOG.warning("a change of %s takes effect at the next start", ", ".join(changed))
+                LOG.warning("restart the gateway to apply the change of %s", ", ".join(changed))
             await self.activate(snapshot)
             self.metrics.count("gateway_reloads_total", "ok")
-            LOG.info("configuration %s serves now: %s", snapshot.revision, ", ".join(snapshot.models))
+            LOG.info("configuration %s is in use now: %s", snapshot.revision, ", ".join(snapshot.models))
             return True
 
     def _require_keys(self, snapshot: Snapshot) -> None:
@@ -116,8 +116,8 @@ class ConfigReloader(ABC):
         assert self.bound is not None
         if snapshot.keys or snapshot.server.insecure_no_keys or is_loopback(self.bound.host):
             return
-        where = f"the listener stays bound to {self.bound.host} until the next start, where other machines reach it"
-        message = f"{where}: keep client keys until then, or restart"
+        where = f"until a restart the gateway listens on {self.bound.host}, to which other machines can connect"
+        message = f"{where}; keep the client keys until then"
         raise ConfigError((Problem(self.loader.path.name, 0, "keys", message),))
 
     # ------------------------------------------------ watching

@@ -37,9 +37,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise PortBusy(
-            f"cannot listen on {url_host(host)}:{port}: {error.strerror}; choose another server.port"
-        ) from None
+        raise PortBusy(f"cannot listen on {url_host(host)}:{port} ({error.strerror}); choose another port") from None
     return bound
 
 

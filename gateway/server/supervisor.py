@@ -109,7 +109,7 @@ class Supervisor(ConfigReloader):
                 raise self._refusal.error()
             if not self.shutdown.drain_requested.is_set():
                 self.metrics.count("gateway_worker_restarts_total")
-                LOG.warning("worker %d %s; another takes its place", worker.number, ended)
+                LOG.warning("worker %d %s; a new worker is started", worker.number, ended)
                 await self._pause(worker)
 
     async def _run(self, worker: WorkerHandle) -> str:
@@ -138,8 +138,8 @@ class Supervisor(ConfigReloader):
         others = any(other.serving for other in self._workers)
         deaths = self._early_deaths
         if not others and len(deaths) == MAX_EARLY_DEATHS and now - deaths[0] < EARLY_SECONDS:
-            what = f"{MAX_EARLY_DEATHS} workers died within {EARLY_SECONDS:.0f} s and none serves"
-            raise WorkersFailed(f"{what}: giving up; see the log above")
+            what = f"{MAX_EARLY_DEATHS} workers ended within {EARLY_SECONDS:.0f} s, and no worker is ready"
+            raise WorkersFailed(f"{what}; the gateway stops (see the log above)")
         pause = PAUSES[min(worker.early_deaths, len(PAUSES)) - 1]
         release = bool(pause) and others and KERNEL_BALANCES
         if release:
@@ -182,7 +182,7 @@ class Supervisor(ConfigReloader):
             if worker.snapshot is not self._snapshot:  # a reload happened during the start
                 refusal = await worker.call("prepare", self._snapshot)
                 if refusal is not None:
-                    LOG.error("worker %d cannot take the configuration that serves: %s", worker.number, refusal.text)
+                    LOG.error("worker %d cannot load the active configuration: %s", worker.number, refusal.text)
                     worker.kill()
                     raise ChannelClosed
                 await worker.call("activate")

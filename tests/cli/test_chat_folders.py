@@ -103,7 +103,7 @@ def test_tools_are_written_by_a_template_that_speaks_of_them(tmp_path: Path, spe
     if speaks:
         assert template.render(asked.dialogue).text == "2What is 12+34?"
     else:
-        with pytest.raises(Exception, match="does not write tools"):
+        with pytest.raises(Exception, match="does not support tools"):
             chat_reference(template).render(asked.dialogue)  # type: ignore[arg-type]
 
 

@@ -69,13 +69,13 @@ def test_nothing_is_known_without_a_model() -> None:
 PHRASES: dict[str, tuple[Bos | None, EngineBos, str]] = {
     # bos, engine, the end of the phrase
     "text": ("text", EngineBos(True, True), "in its text"),
-    "a chat template": (None, EngineBos(True, True), "tokenized without special tokens"),
+    "a chat template": (None, EngineBos(True, True), "only as written in its text"),
     "requested, and added": ("engine", EngineBos(None, True), "added by the engine (bos: engine)"),
     "requested, not known": ("engine", EngineBos(None, None), "added by the engine (bos: engine)"),
     "requested, not added": ("engine", EngineBos(None, False), "which adds none"),
     "default, and added": ("none", EngineBos(True, None), "which adds one"),
     "default, not added": ("none", EngineBos(False, None), "which adds none"),
-    "default, not known": ("none", EngineBos(None, None), "so it is compared without"),
+    "default, not known": ("none", EngineBos(None, None), "the comparison assumes that the engine adds none"),
 }
 
 

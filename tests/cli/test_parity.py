@@ -123,18 +123,18 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "no configuration": (["mine", "--config", "nowhere.yaml"], 3, "nowhere.yaml"),
     "no reference for a model": (
         ["bare"], 2,
-        "bare has no chat template to compare with (it has no tokenizer in gateway.yaml): "
-        "give --reference tokenizer_config.json",
+        "bare has no chat template to compare with (no tokenizer is set in gateway.yaml); "
+        "give --reference FILE",
     ),
-    "a tokenizer without a template": (["empty"], 2, "(tokens has none of chat_template.jinja, tokenizer_config.json"),
+    "a tokenizer without a template": (["empty"], 2, "(tokens does not contain chat_template.jinja or"),
     "no reference for a template": (["--template", "mine"], 2, "give --reference FILE, FOLDER or TEMPLATE\n"),
     "no such reference": (["mine", "--reference", "nowhere.jinja"], 2, "nowhere.jinja: no such file or folder\n"),
     "no such folder": (["mine", "--reference", "./nowhere"], 2, "./nowhere: no such file or folder\n"),
     "no such name": (["mine", "--reference", "chatlm"], 3, 'did you mean "chatml"?'),
-    "a folder without a template": (["mine", "--reference", "tokens"], 2, "tokens has no chat template: it is in none"),
+    "a folder without a template": (["mine", "--reference", "tokens"], 2, "tokens has no chat template; it must"),
     "a file without a template": (["mine", "--reference", "wrong.json"], 3, "wrong.json has no chat_template"),
-    "a template that makes messages": (["talk", "--reference", "plain"], 2, "chat makes messages: there is no text"),
-    "a reference that makes messages": (["mine", "--reference", "api"], 2, "api makes messages: there is no text"),
+    "a template that makes messages": (["talk", "--reference", "plain"], 2, "chat makes messages, so there is no text"),
+    "a reference that makes messages": (["mine", "--reference", "api"], 2, "api makes messages, so there is no text"),
     "no such tokenizer": (["mine", "--tokenizer", "nowhere.json"], 3, "nowhere.json"),
     "variables that are no JSON": (["mine", "--kwargs", "{"], 2, "--kwargs: expected a JSON object"),
     "variables that are no object": (["mine", "--kwargs", "[1]"], 2, "--kwargs: expected a JSON object"),
@@ -144,7 +144,7 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "an engine for a template of ours": (
         ["mine", "--reference", "engine", "--engine", "own"], 2, "--engine applies only to a chat template",
     ),
-    "no such case": (["mine", "--case", "one trun"], 2, 'no case "one trun"; there are: one turn, two turns'),
+    "no such case": (["mine", "--case", "one trun"], 2, 'no case "one trun"; the known cases are one turn, two turns'),
     "a number below zero": (["mine", "--show", "-1"], 2, "--show: expected a number, 0 or more"),
     "no such engine": (["mine", "--engine", "jinja"], 2, "invalid choice: 'jinja'"),
 }  # fmt: skip
@@ -161,7 +161,7 @@ def test_an_error_is_reported(folder: Path, arguments: Sequence[str], code: int,
 def test_transformers_has_to_be_there_when_it_is_asked_for(folder: Path) -> None:
     code, out, err = parity(folder, "mine", "--engine", "transformers")
     assert (code, out) == (2, "")
-    assert err == "--engine transformers: the package is not installed: pip install transformers\n"
+    assert err == "--engine transformers: transformers is not installed; run `pip install transformers`\n"
 
 
 def report(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -202,8 +202,8 @@ BOS: dict[str, tuple[Sequence[str], str, int]] = {
     ),
     "by an unknown engine": (
         ["--template", "bare", "--reference", "plain"],
-        '"<s>"; ours: left to the engine (bos: none); it is not known whether that adds one, so it is compared '
-        "without; ", 1,
+        '"<s>"; ours: left to the engine (bos: none); the comparison assumes that '
+        "the engine adds none; ", 1,
     ),
 }  # fmt: skip
 
@@ -211,7 +211,7 @@ BOS: dict[str, tuple[Sequence[str], str, int]] = {
 @pytest.mark.parametrize(("arguments", "words", "code"), BOS.values(), ids=BOS)
 def test_the_report_names_what_writes_the_bos(folder: Path, arguments: Sequence[str], words: str, code: int) -> None:
     got = parity(folder, *arguments, "--engine", "own")
-    assert f"BOS        {words}reference: its text as it is, tokenized without special tokens\n" in got[1]
+    assert f"BOS        {words}reference: only as written in its text\n" in got[1]
     assert got[0] == code
     assert ("missing_bos (" in got[1]) == (code == 1)
 
@@ -230,7 +230,7 @@ def test_the_day_does_not_change_a_report(folder: Path) -> None:
 
 def test_without_a_tokenizer_bytes_are_compared(folder: Path) -> None:
     _, out, _ = parity(folder, "--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--show", "0")
-    assert "tokens     none, so only bytes are compared (--tokenizer gives one)\n" in out
+    assert "tokens     no tokenizer, so only bytes are compared; give one with --tokenizer\n" in out
     assert "first different token" not in out
     _, out, _ = parity(
         folder, "--template", "bare", "--reference", "thinking.jinja", "--engine", "own", "--tokenizer", "tokens"
@@ -244,7 +244,7 @@ def test_all_differences_or_none_are_shown(folder: Path) -> None:
     for arguments, shown in ((["--all"], differ), (["--show", "2"], 2), (["--show", "0"], 0)):
         _, out, _ = parity(folder, "other", "--engine", "own", *arguments)
         assert len(re.findall("^--- ours: ", out, re.MULTILINE)) == shown
-        assert ("--all shows every one" in out) == (shown < differ)
+        assert ("use --all to show all" in out) == (shown < differ)
 
 
 def on_a_terminal(folder: Path, *arguments: str, **env: Any) -> bytes:

@@ -110,7 +110,7 @@ RENDER: dict[str, Case] = {
     "no JSON": (["mine"], b"{", 1, b"", b"standard input is not JSON: "),
     "no UTF-8": (["mine"], b'["\xff"]', 1, b"", b"standard input is not JSON: "),
     "a lone surrogate": (["mine"], b'["\\ud800"]', 1, b"", b"standard input is not JSON: "),
-    "a number": (["mine"], b"5", 1, b"", b"standard input must hold a list of messages or a chat request\n"),
+    "a number": (["mine"], b"5", 1, b"", b"standard input must contain a JSON list of messages, or a chat request\n"),
     "an empty list": (["mine"], b"[]", 1, b"", b"invalid_value: messages"),
     "a bad message": (["mine"], b'[{"role": "user"}]', 1, b"", b"invalid_value: messages[0].content is missing"),
     "a forbidden field": (["mine"], b'{"messages": ' + USER + b', "api_base": "x"}', 1, b"", b"forbidden_parameter: "),
@@ -225,7 +225,9 @@ def test_models_is_json_if_asked(folder: Path) -> None:
 def test_check_reports_what_it_read(folder: Path) -> None:
     ended = command(folder, "check")
     expect(ended, 0, ended.stdout, b"")
-    assert re.fullmatch(rb"gateway.yaml: 3 models, \d+ files read, every example right: no problems\n", ended.stdout)
+    assert re.fullmatch(
+        rb"gateway.yaml: no problems \(3 models, \d+ files read, all examples correct\)\n", ended.stdout
+    )
     expect(command(folder, "check", "-q"), 0, b"", b"")
 
 

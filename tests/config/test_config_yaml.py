@@ -96,9 +96,9 @@ REFUSED = {  # name: (text, line of the problem, a word of it)
     "few aliases of something huge": (FEW_BUT_HUGE, 2, "values"),
     "an alias inside its own anchor": ("a: &a [*a]\n", 1, "alias"),
     "an alias to nothing": ("a: *b\n", 1, "alias"),
-    "merge": (MERGES, 2, "merges"),
-    "duplicate key": ("a: 1\nb: 2\na: 3\n", 3, "given twice, first on line 1"),
-    "duplicate in flow": ("{a: 1, a: 2}\n", 1, "given twice"),
+    "merge": (MERGES, 2, "merge keys"),
+    "duplicate key": ("a: 1\nb: 2\na: 3\n", 3, "this key occurs twice, first on line 1"),
+    "duplicate in flow": ("{a: 1, a: 2}\n", 1, "occurs twice"),
     "too deep": ("[" * 5000, 1, "nested deeper"),
     "too deep in blocks": ("".join(" " * n + "a:\n" for n in range(MAX_DEPTH + 2)), MAX_DEPTH + 2, "nested deeper"),
     "second document": ("a: 1\n---\nb: 2\n", 2, "second document"),
@@ -131,7 +131,7 @@ def test_the_alias_limit_is_exact() -> None:
 
 def test_bytes_that_are_not_utf8_are_refused_at_their_line() -> None:
     document = parse(b"a: 1\nb: \xff\n", "a.yaml")
-    assert str(document.problems[0]) == "a.yaml:2: not UTF-8; save the file as UTF-8"
+    assert str(document.problems[0]) == "a.yaml:2: the file is not UTF-8; save it as UTF-8"
 
 
 def test_a_byte_order_mark_is_no_content() -> None:

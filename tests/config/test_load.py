@@ -166,13 +166,13 @@ BAD_VARIABLES = {
     ),
     "GATEWAY_KEYS__FILE": (
         "x",
-        "environment GATEWAY_KEYS__FILE: unknown variable: only server settings can be set here, "
-        "as GATEWAY_SERVER__PORT",
+        "environment GATEWAY_KEYS__FILE: unknown variable; only settings of the section server "
+        "have variables, such as GATEWAY_SERVER__PORT",
     ),
     "GATEWAY_SERVER__ADMIN": (
         "127.0.0.1:8000",
-        "environment GATEWAY_SERVER__ADMIN: is the main listener's own address: choose another port, "
-        "or leave the line out",
+        "environment GATEWAY_SERVER__ADMIN: is also the address of the main listener; choose another port, "
+        "or remove the line",
     ),
 }
 
@@ -228,7 +228,7 @@ def test_a_name_too_long_for_any_file_is_a_problem_like_any_other(line: str, wri
 def test_a_link_out_of_the_folder_is_refused(write: Write, tmp_path: Path) -> None:
     path = write({"gateway.yaml": GATEWAY.replace("plain", "linked"), "elsewhere.yaml": PLAIN})
     (tmp_path / "meta_templates" / "linked.yaml").symlink_to(tmp_path / "elsewhere.yaml")
-    with pytest.raises(ConfigError, match=r"meta_templates/linked\.yaml leads out of its folder"):
+    with pytest.raises(ConfigError, match=r"meta_templates/linked\.yaml links to a file elsewhere"):
         load(path, {})
 
 
@@ -274,7 +274,7 @@ def test_a_secret_with_a_line_break_inside_is_refused_and_not_shown(write: Write
     text = GATEWAY + '        key: "env:MY_KEY"\n'
     with pytest.raises(ConfigError) as caught:
         load(write({"gateway.yaml": text}), {"MY_KEY": f"{CANARY}\r\nx-admin: yes"})
-    assert "the variable MY_KEY holds blanks" in str(caught.value)
+    assert "the environment variable MY_KEY contains blanks" in str(caught.value)
     assert "canary" not in str(caught.value)
 
 

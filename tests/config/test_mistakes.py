@@ -50,8 +50,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a template given as a path": (
         gateway(template="../secrets/plain"),
         [
-            'gateway.yaml:3 models.demo.template: "../secrets/plain" is not a template name; write the name of a file '
-            'in meta_templates/ without its .yaml: lower-case letters, digits, ".", "_" and "-"'
+            'gateway.yaml:3 models.demo.template: "../secrets/plain" is not a valid template name; give the name of '
+            'a file in meta_templates/ without .yaml (only lower-case letters, digits, ".", "_" and "-")'
         ],
     ),
     "a keys file that is not there": (
@@ -61,8 +61,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a tokenizer that is not there": (
         gateway(more="    tokenizer: tok/tokenizer.json\n"),
         [
-            "gateway.yaml:4 models.demo.tokenizer: there is nothing at tok/tokenizer.json: "
-            "the path is relative to gateway.yaml"
+            "gateway.yaml:4 models.demo.tokenizer: no file or folder tok/tokenizer.json; the path is relative to the "
+            "folder of gateway.yaml"
         ],
     ),
     # ---------------------------------------------------------------- keys
@@ -84,11 +84,11 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a key given twice": (
         gateway(head="server:\n  port: 8000\n  port: 9000\n"),
-        ["gateway.yaml:3 server.port: given twice, first on line 2; keep one"],
+        ["gateway.yaml:3 server.port: this key occurs twice, first on line 2; keep only one"],
     ),
     "a model given twice": (
         {"gateway.yaml": gateway()["gateway.yaml"] + "  demo: {}\n"},
-        ["gateway.yaml:6 models.demo: given twice, first on line 2; keep one"],
+        ["gateway.yaml:6 models.demo: this key occurs twice, first on line 2; keep only one"],
     ),
     "a model without a template": (
         {"gateway.yaml": 'models:\n  demo:\n    targets: [{speaks: completions, url: "http://127.0.0.1:1/v1"}]\n'},
@@ -101,28 +101,28 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "no models at all": (
         {"gateway.yaml": "server: {port: 8000}\n"},
         [
-            "gateway.yaml:1 models: names no model: give at least one, with its template and targets "
+            "gateway.yaml:1 models: contains no model; add at least one, with a template and targets "
             "(docs/configuration.md)"
         ],
     ),
     "an empty file": (
         {"gateway.yaml": ""},
         [
-            "gateway.yaml models: names no model: give at least one, with its template and targets "
+            "gateway.yaml models: contains no model; add at least one, with a template and targets "
             "(docs/configuration.md)"
         ],
     ),
     "a list where a mapping belongs": (
         {"gateway.yaml": "- models\n"},
-        ["gateway.yaml:1: expected a mapping of settings: server, models, keys"],
+        ["gateway.yaml:1: expected a mapping with the settings server, models, keys"],
     ),
     "one target without its dash": (
         {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets:\n      speaks: completions\n"},
-        ['gateway.yaml:4 models.demo.targets: expected a list: put "- " before the entry'],
+        ['gateway.yaml:4 models.demo.targets: expected a list; put "- " before the entry'],
     ),
     "a model without targets": (
         {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets: []\n"},
-        ["gateway.yaml:4 models.demo.targets: has no targets: add at least one entry with speaks"],
+        ["gateway.yaml:4 models.demo.targets: has no targets; add at least one entry with the setting speaks"],
     ),
     "a port out of range": (
         gateway(head="server: {port: 80000}\n"),
@@ -157,7 +157,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a model id that looks like a number": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", model: 7'),
-        ["gateway.yaml:5 models.demo.targets[0].model: expected text, got the number 7: put it in quotes"],
+        ["gateway.yaml:5 models.demo.targets[0].model: expected text, got the number 7; put it in quotes"],
     ),
     "a yes that is no boolean": (
         gateway(head="server: {insecure_no_keys: yes}\n"),
@@ -165,25 +165,25 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "an empty value": (
         gateway(head="server:\n  port:\n"),
-        ["gateway.yaml:2 server.port: is empty: write a value, or leave the line out"],
+        ["gateway.yaml:2 server.port: is empty; write a value, or remove the line"],
     ),
     "a model name with a blank": (
         {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", '"my model"')},
         [
-            "gateway.yaml:2 models.my model: is not a valid model name: use 1 to 128 ASCII letters, digits and signs, "
-            "without spaces"
+            "gateway.yaml:2 models.my model: is not a valid model name; use 1 to 128 ASCII letters, digits and "
+            "signs, without spaces"
         ],
     ),
     "a model name with a line break": (
         {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", '"my\\nmodel"')},
         [
-            "gateway.yaml:2 models.my\\x0amodel: is not a valid model name: use "
-            "1 to 128 ASCII letters, digits and signs, without spaces"
+            "gateway.yaml:2 models.my\\x0amodel: is not a valid model name; use 1 to 128 ASCII letters, digits and "
+            "signs, without spaces"
         ],
     ),
     "a model name that ends in a slash": (
         {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", "org/")},
-        ["gateway.yaml:2 models.org/: is not a valid model name: a slash must have a name before and after it"],
+        ["gateway.yaml:2 models.org/: is not a valid model name; write a name before and after each slash"],
     ),
     "an unknown engine": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", engine: vlm'),
@@ -207,28 +207,31 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "an address with a password": (
         gateway(target='speaks: completions, url: "http://me:hunter2@127.0.0.1:8101/v1"'),
         [
-            "gateway.yaml:5 models.demo.targets[0].url: holds a user name or password: remove it, "
-            'and give the key as key: "env:NAME"'
+            "gateway.yaml:5 models.demo.targets[0].url: contains a user name or password; use the setting key "
+            '("env:NAME") instead'
         ],
     ),
     "an address with a query": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:8101/v1?key=hunter2"'),
-        ["gateway.yaml:5 models.demo.targets[0].url: holds a query or fragment: end it with the path, such as /v1"],
+        [
+            "gateway.yaml:5 models.demo.targets[0].url: contains a query or fragment; the address must end with the "
+            "path, such as /v1"
+        ],
     ),
     "the address of one endpoint": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:8101/v1/chat/completions"'),
         [
-            "gateway.yaml:5 models.demo.targets[0].url: must be the base address: "
-            "remove /chat/completions, the gateway adds it"
+            "gateway.yaml:5 models.demo.targets[0].url: must be the base address; remove /chat/completions, because "
+            "the gateway adds it"
         ],
     ),
     "an address with a broken port": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:81o1/v1"'),
-        ["gateway.yaml:5 models.demo.targets[0].url: is not a valid address: check the brackets and the port"],
+        ["gateway.yaml:5 models.demo.targets[0].url: is not a valid address; check the brackets and the port"],
     ),
     "a field that cannot be left out": (
         gateway(more="    omit: [messages]\n"),
-        ['gateway.yaml:4 models.demo.omit: "messages" cannot be left out: omit takes parameters such as temperature'],
+        ['gateway.yaml:4 models.demo.omit: "messages" cannot be omitted; list only parameters such as temperature'],
     ),
     # ---------------------------------------------------------------- what does not go together
     "a target without an address": (
@@ -248,8 +251,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "an embedded model that is not there": (
         gateway(target="speaks: embedded, path: models/tiny"),
         [
-            "gateway.yaml:5 models.demo.targets[0].path: there is nothing at models/tiny: "
-            "the path is relative to gateway.yaml"
+            "gateway.yaml:5 models.demo.targets[0].path: no file or folder models/tiny; the path is relative to the "
+            "folder of gateway.yaml"
         ],
     ),
     "a scripted model without its script": (
@@ -269,23 +272,23 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "messages for a string target": (
         gateway(template="chat"),
         [
-            'gateway.yaml:3 models.demo.template: "chat" passes messages unchanged, but speaks: completions takes '
-            "one string: name the template the model was trained on, or set the target to speaks: chat"
+            'gateway.yaml:3 models.demo.template: "chat" passes messages unchanged, but `speaks: completions` needs '
+            "one string; choose the template with which the model was trained, or write `speaks: chat` at the targets"
         ],
     ),
     "an API template for a string target": (
         gateway(template="api-only"),
         [
-            'gateway.yaml:3 models.demo.template: "api-only" makes messages (its roles carry api_role), but '
-            "speaks: completions takes one string: name the template the model was trained on, "
-            "or set the target to speaks: chat"
+            'gateway.yaml:3 models.demo.template: "api-only" makes messages (its roles have api_role), but `speaks: '
+            "completions` needs one string; choose the template with which the model was trained, or write `speaks: "
+            "chat` at the targets"
         ],
     ),
     "a string template for a message target": (
         gateway(target='speaks: chat, url: "http://127.0.0.1:1/v1"'),
         [
-            'gateway.yaml:3 models.demo.template: "plain" makes one string, but speaks: chat takes messages: '
-            "write template: chat, or set the target to speaks: completions"
+            'gateway.yaml:3 models.demo.template: "plain" makes one string, but `speaks: chat` needs messages; write '
+            "`template: chat`, or `speaks: completions` at the targets"
         ],
     ),
     "targets of two forms": (
@@ -293,43 +296,38 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "gateway.yaml": gateway()["gateway.yaml"] + '      - {speaks: chat, url: "http://127.0.0.1:1/v1"}\n',
         },
         [
-            "gateway.yaml:6 models.demo.targets[1].speaks: chat takes messages, but the first target (completions) "
-            "takes one string: make it a separate model"
+            "gateway.yaml:6 models.demo.targets[1].speaks: chat needs messages, but the first target (completions) "
+            "needs one string; move this target to another model"
         ],
     ),
     # ---------------------------------------------------------------- secrets and open doors
     "a key in the file": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: sk-hunter2'),
         [
-            'gateway.yaml:5 models.demo.targets[0].key: expected "env:NAME" or "file:PATH": '
-            "a secret is not accepted in the file itself"
+            'gateway.yaml:5 models.demo.targets[0].key: expected "env:NAME" or "file:PATH"; do not write the secret '
+            "itself in this file"
         ],
     ),
     "a key among the options": (
         gateway(template="chat", target="speaks: litellm, model: a/b, options: {api_key: sk-hunter2}"),
-        [
-            'gateway.yaml:5 models.demo.targets[0].options: api_key is not allowed here: write key: "env:NAME" '
-            "beside speaks"
-        ],
+        ['gateway.yaml:5 models.demo.targets[0].options: api_key is not an option; set key ("env:NAME") at the target'],
     ),
     "an option that no provider has": (
         gateway(template="chat", target="speaks: litellm, model: a/b, options: {api_versoin: x, temperature: 0}"),
         [
-            'gateway.yaml:5 models.demo.targets[0].options: "api_versoin" is not an option of litellm targets: '
-            "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
-            '(did you mean "api_version"?)',
-            'gateway.yaml:5 models.demo.targets[0].options: "temperature" is not an option of litellm targets: '
-            "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
+            'gateway.yaml:5 models.demo.targets[0].options: "api_versoin" is not an option of litellm targets (did '
+            'you mean "api_version"?); set parameters of calls in the policy, under params',
+            'gateway.yaml:5 models.demo.targets[0].options: "temperature" is not an option of litellm targets '
             "(known: api_version, aws_bedrock_runtime_endpoint, aws_profile_name, aws_region_name, aws_role_name, "
-            "aws_session_name, organization, region_name, safety_settings, thinking, vertex_location, vertex_project)",
+            "aws_session_name, organization, region_name, safety_settings, thinking, vertex_location, "
+            "vertex_project); set parameters of calls in the policy, under params",
         ],
     ),
     "an option of another engine": (
         gateway(target="speaks: embedded, path: play, options: {delay: 1}") | {"play/config.json": "{}"},
         [
-            'gateway.yaml:5 models.demo.targets[0].options: "delay" is not an option of embedded targets: '
-            "set parameters of calls in the policy under params, secrets in key or in the provider's own variables "
-            '(did you mean "token_delay"?)'
+            'gateway.yaml:5 models.demo.targets[0].options: "delay" is not an option of embedded targets (did you '
+            'mean "token_delay"?); set parameters of calls in the policy, under params'
         ],
     ),
     "options that nothing reads": (
@@ -362,43 +360,52 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a variable that is not set": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: "env:MY_KEY"'),
-        ["gateway.yaml:5 models.demo.targets[0].key: the environment has no variable MY_KEY: set it and start again"],
+        [
+            "gateway.yaml:5 models.demo.targets[0].key: the environment variable MY_KEY is not set; set it and start "
+            "again"
+        ],
     ),
     "a secret file that is empty": (
         {
             **gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", key: "file:key.txt"'),
             "key.txt": "\n",
         },
-        ["gateway.yaml:5 models.demo.targets[0].key: the file key.txt is empty: it must hold the key and nothing else"],
+        ["gateway.yaml:5 models.demo.targets[0].key: the file key.txt is empty; it must contain only the key"],
     ),
     "open to others without keys": (
         gateway(head="server:\n  host: 0.0.0.0\n  allowed_hosts: [models.example.org]\n"),
         [
-            'gateway.yaml:2 server.host: "0.0.0.0" is open to others, and there are no client keys: '
-            "name a file under keys.file, or listen on 127.0.0.1"
+            'gateway.yaml:2 server.host: other machines can connect to "0.0.0.0", and there are no client keys; set '
+            "keys.file, or listen on 127.0.0.1"
         ],
     ),
     "open to others for any host name": (
         gateway(head="server:\n  host: 0.0.0.0\n  insecure_no_keys: true\n"),
         [
-            'gateway.yaml:2 server.host: "0.0.0.0" is open to others: '
-            "list the names it answers for under server.allowed_hosts"
+            'gateway.yaml:2 server.host: other machines can connect to "0.0.0.0"; list the accepted host names under '
+            "server.allowed_hosts"
         ],
     ),
     "a host name with a scheme": (
         gateway(head='server: {allowed_hosts: ["https://models.example.org"]}\n'),
         [
-            'gateway.yaml:1 server.allowed_hosts: "https://models.example.org" is not a host name: '
-            "write it without scheme, port and path, [::1] in brackets"
+            'gateway.yaml:1 server.allowed_hosts: "https://models.example.org" is not a host name such as '
+            "example.org or [::1]; remove scheme, port and path"
         ],
     ),
     "the admin listener on the main address": (
         gateway(head='server: {admin: "127.0.0.1:8000"}\n'),
-        ["gateway.yaml:1 server.admin: is the main listener's own address: choose another port, or leave the line out"],
+        [
+            "gateway.yaml:1 server.admin: is also the address of the main listener; choose another port, or remove "
+            "the line"
+        ],
     ),
     "the admin listener on the main address, in brackets": (
         gateway(head='server: {host: "::1", admin: "[::1]:8000"}\n'),
-        ["gateway.yaml:1 server.admin: is the main listener's own address: choose another port, or leave the line out"],
+        [
+            "gateway.yaml:1 server.admin: is also the address of the main listener; choose another port, or remove "
+            "the line"
+        ],
     ),
     # ---------------------------------------------------------------- client keys
     "a key instead of its digest": (
@@ -414,11 +421,11 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "the same key twice": (
         keys(f'ci:\n  sha256: "{DIGEST}"\nyou:\n  sha256: "{DIGEST}"\n'),
-        ['keys.yaml:4 you.sha256: is the same key as "ci": use a different key for every entry'],
+        ['keys.yaml:4 you.sha256: is the same key as "ci"; use a different key for every entry'],
     ),
     "the digest of nothing": (
         keys("ci:\n  sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n"),
-        ["keys.yaml:2 ci.sha256: is the digest of an empty text: hash the key itself"],
+        ["keys.yaml:2 ci.sha256: is the SHA-256 of an empty text; write the SHA-256 of the key"],
     ),
     "an end that is no date": (
         keys(f'ci:\n  sha256: "{DIGEST}"\n  expires: 30.06.2027\n'),
@@ -429,7 +436,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a keys file without keys": (
         keys("# none yet\n"),
-        ["keys.yaml: holds no key: add one, or take keys.file out of gateway.yaml"],
+        ["keys.yaml: contains no key; add one, or remove keys.file from gateway.yaml"],
     ),
     # ---------------------------------------------------------------- policies
     "a policy that sets the model": (
@@ -438,10 +445,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a policy that sets stops": (
         policy('params:\n  default:\n    stop: ["\\n"]\n'),
-        [
-            'policies/mine.yaml:3 params.default.stop: "stop" is not allowed here: '
-            "it belongs to the template; list stops there under stop"
-        ],
+        ['policies/mine.yaml:3 params.default.stop: "stop" is not allowed here: list it in the template, under stop'],
     ),
     "a bound that is no number": (
         policy("params:\n  clamp: {max_tokens: many}\n"),
@@ -457,19 +461,28 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "allowing what is forbidden": (
         policy("params:\n  forbid: [top_k]\n  allow: [top_k]\n"),
-        ['policies/mine.yaml:3 params.allow: "top_k" is not allowed here: params.forbid refuses it; keep one'],
+        [
+            'policies/mine.yaml:3 params.allow: "top_k" is not allowed here: params.forbid lists it too; keep only '
+            "one of the two"
+        ],
     ),
     "a default that a force hides": (
         policy("params:\n  force: {seed: 1}\n  default: {seed: 2}\n"),
-        ["policies/mine.yaml:3 params.default.seed: is never used: params.force gives the same parameter; keep one"],
+        [
+            "policies/mine.yaml:3 params.default.seed: is never used, because params.force sets the same parameter; "
+            "keep only one"
+        ],
     ),
     "a clock that can never ring": (
         policy("delivery:\n  timeout: {idle: 2m, total: 90s}\n"),
-        ["policies/mine.yaml:2 delivery.timeout.idle: is longer than total (90s): it has no effect"],
+        [
+            "policies/mine.yaml:2 delivery.timeout.idle: has no effect, because it is longer than total (90s); make "
+            "it shorter"
+        ],
     ),
     "a timeout of zero": (
         policy("delivery:\n  timeout: {connect: 0s}\n"),
-        ["policies/mine.yaml:2 delivery.timeout.connect: must be more than 0: leave the line out for the default"],
+        ["policies/mine.yaml:2 delivery.timeout.connect: must be more than 0; for the default, remove the line"],
     ),
     "no attempt at all": (
         policy("delivery:\n  retry: {attempts: 0}\n"),
@@ -499,33 +512,31 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a tab": (
         {"gateway.yaml": "models:\n\tdemo: {}\n"},
         [
-            "gateway.yaml:2: not valid YAML (found character that cannot start any token): a tab in the indentation, "
-            "or a value that begins with @, % or `? Indent with spaces, put such values in quotes"
+            "gateway.yaml:2: not valid YAML (found character that cannot start any token); indent with spaces, not "
+            "tabs; put a value that begins with @, % or ` in quotes"
         ],
     ),
     "a colon in a value": (
         gateway(more="    description: The demo: adds numbers\n"),
         [
-            "gateway.yaml:4: not valid YAML (mapping values are not allowed in this context): "
-            'a second ": " in one line? Put the value in quotes'
+            "gateway.yaml:4: not valid YAML (mapping values are not allowed in this context); if the value contains "
+            '": ", put it in quotes'
         ],
     ),
     "a bracket left open": (
         {"gateway.yaml": "models:\n  demo: {template: plain, targets: [\n"},
         [
-            "gateway.yaml:2: not valid YAML (did not find expected node content): "
-            "a bracket without a value, or a stray comma?"
+            "gateway.yaml:2: not valid YAML (did not find expected node content); write a value after the bracket, "
+            "or remove an extra comma"
         ],
     ),
     "a merge": (
         gateway(head="server: &s {port: 1}\nkeys: {<<: *s}\n"),
-        ['gateway.yaml:2 keys.<<: merges ("<<") are not read; write the keys out'],
+        ['gateway.yaml:2 keys.<<: merge keys ("<<") are not supported; write the keys in full'],
     ),
     "a tag": (
         gateway(head="server: {port: !!str 8000}\n"),
-        [
-            'gateway.yaml:1 server.port: YAML tags ("!…") are not read; write the plain value',
-        ],
+        ['gateway.yaml:1 server.port: YAML tags ("!…") are not supported; write the plain value'],
     ),
 }
 

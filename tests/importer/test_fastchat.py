@@ -80,13 +80,13 @@ def test_every_style_of_the_table_is_shown_here_or_refused() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "numbered rounds": ({**PLAIN, "sep_style": "CHATGLM"}, "talk.json sep_style: cannot be written as begin and end"),
-    "a style without system": ({**PLAIN, "sep_style": "GEMMA"}, "--without system leaves system messages out"),
+    "a style without system": ({**PLAIN, "sep_style": "GEMMA"}, "to exclude system messages, add --without system"),
     "a space that a system message takes away": (
         {**PLAIN, "sep": " ", "sep_style": "ADD_COLON_TWO"}, "a system message changes the text before it",
     ),
     "an unknown style": ({"sep_style": "MINE"}, "the style 'MINE' is not supported"),
-    "an unknown field": ({"seperator": "x"}, "a conversation has no field seperator"),
-    "three roles": ({"roles": ["a", "b", "c"]}, "talk.json roles: must be two texts"),
+    "an unknown field": ({"seperator": "x"}, "unknown field seperator; the known fields are name"),
+    "three roles": ({"roles": ["a", "b", "c"]}, "talk.json roles: must be a list of two texts"),
     "a number as text": ({"sep": 5}, "talk.json sep: must be text"),
     "another slot": ({"system_template": "{system_message}{x}"}, "a brace outside {system_message}"),
     "a stop that is no text": ({"stop_str": [5]}, "talk.json stop_str: must be a text or a list of texts"),
@@ -143,17 +143,17 @@ def test_calls_are_read_from_python() -> None:
 
 def test_a_field_that_is_computed_is_refused_with_its_line() -> None:
     text = 'Conversation(\n    name="x",\n    sep=make(),\n)'
-    with pytest.raises(ConfigError, match=r"c\.py:3: sep of the conversation holds make"):
+    with pytest.raises(ConfigError, match=r"c\.py:3: sep of the conversation contains make"):
         read_fastchat(source("c.py", text))
 
 
 def test_a_field_that_is_set_later_is_refused_and_a_method_is_told() -> None:
     text = 'c = Conversation("x", sep_style="CHATML", sep="<|end|>", roles=("u", "a"))\n'
     (draft,) = read_fastchat(source("c.py", f"{text}c.append_message(c.roles[0], None)"))
-    assert "line 2: what .append_message() does to Conversation(…) (line 1) was not followed" in draft.notes
-    with pytest.raises(ConfigError, match=r"c\.py:3: the conversation holds a value that this statement may change"):
+    assert "line 2: the effect of .append_message() on Conversation(…) (line 1) was not imported" in draft.notes
+    with pytest.raises(ConfigError, match=r"c\.py:3: the conversation contains a value that a statement may change"):
         read_fastchat(source("c.py", f"{text}d = c\nif x:\n    d.sep = 'y'"))
-    with pytest.raises(ConfigError, match=r"c\.py:2: the conversation holds"):
+    with pytest.raises(ConfigError, match=r"c\.py:2: the conversation contains"):
         read_fastchat(source("c.py", f"{text}c.sep = 'y'"))
 
 

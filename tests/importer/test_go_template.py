@@ -63,7 +63,7 @@ def test_a_conversation_is_rendered_by_ollamas_rules(
 REFUSED = {  # name: (template, line, part of the message)
     "a variable": ('a\n{{ $x := "" }}', 2, '{{ $x := "" }} is not supported here'),
     "a function": ("\n\n{{ len .Prompt }}", 3, "is not supported here"),
-    "tools": ("{{ if .Tools }}{{ end }}", 1, "import the model's own chat template (gateway import PATH"),
+    "tools": ("{{ if .Tools }}{{ end }}", 1, "import the folder with the model's tokenizer instead"),
     "a test of messages": ("{{ if .Messages }}{{ end }}", 1, "is not supported here"),
     "a field of the loop outside of it": ("{{ .Role }}", 1, "is not supported here"),
     "a field of the outside in the loop": ("{{ range .Messages }}\n{{ .System }}{{ end }}", 2, "is not supported here"),
@@ -75,10 +75,14 @@ REFUSED = {  # name: (template, line, part of the message)
     "an else without an if": ("{{ else }}", 1, "is not supported here"),
     "else twice": ("{{ if .System }}{{ else }}\n{{ else }}{{ end }}", 2, "is not supported here"),
     "an action without end": ("a\n{{ .Prompt", 2, "{{ is not closed"),
-    "an if without end": ("\n{{ if .System }}", 2, "an if or range has no end"),
-    "a loop without end": ("{{ range .Messages }}", 1, "an if or range has no end"),
+    "an if without end": ("\n{{ if .System }}", 2, "this if or range has no {{ end }}; add it"),
+    "a loop without end": ("{{ range .Messages }}", 1, "this if or range has no {{ end }}; add it"),
     "an empty action": ("{{}}{{-}}", 1, "is not supported here"),
-    "a prompt beside messages": ("{{ .Prompt }}{{ range .Messages }}{{ end }}", 1, ".Prompt has no value"),
+    "a prompt beside messages": (
+        "{{ .Prompt }}{{ range .Messages }}{{ end }}",
+        1,
+        ".Prompt is empty in a template with .Messages",
+    ),
     "a response before an else": ("{{ if .Prompt }}{{ .Response }}{{ else }}x{{ end }}", 1, ".Response before an else"),
 }
 

@@ -56,7 +56,7 @@ def test_tools_are_taken_where_the_family_has_tokens_for_them() -> None:
     (without,) = read_lazyllm(source("p.json", text))
     assert with_marks.keys["tools"] == {"parser": "lazyllm"}
     assert "tools" not in without.keys
-    assert any(note.startswith("tools: the template takes none") for note in without.notes)
+    assert any(note.startswith("tools: the template accepts no tools") for note in without.notes)
 
 
 def test_what_is_not_carried_over_is_told() -> None:
@@ -69,20 +69,20 @@ def test_a_prompter_that_is_used_is_still_the_one_that_was_written() -> None:
     text = "p = ChatPrompter('I')\nprint(p.generate_prompt('a'))\nif __name__ == '__main__':\n    serve(p)\np.reset()"
     (draft,) = read_lazyllm(source("p.py", text))
     assert draft.keys["instruction"] == "I"
-    assert "line 5: what .reset() does to ChatPrompter(…) (line 1) was not followed" in draft.notes
+    assert "line 5: the effect of .reset() on ChatPrompter(…) (line 1) was not imported" in draft.notes
 
 
 REFUSED = {
     "no class": ("p.json", '{"instruction": "x"}', "p.json class: must be one of"),
-    "a list": ("p.json", "[]", "p.json: does not hold a prompter"),
-    "an unknown argument": ("p.json", '{"class": "chat", "prompt": "x"}', "ChatPrompter takes no argument prompt"),
-    "a history for alpaca": ("p.py", "AlpacaPrompter('a', history=[])", "AlpacaPrompter takes no argument history"),
-    "a computed instruction": ("p.py", "x = 1\nChatPrompter(f'{x}')", "p.py:2: instruction of ChatPrompter holds"),
-    "an attribute that is set": ("p.py", "p = ChatPrompter('a')\np._sos = 'x'", "p.py:2: the ChatPrompter holds"),
+    "a list": ("p.json", "[]", "p.json: expected a mapping with class"),
+    "an unknown argument": ("p.json", '{"class": "chat", "prompt": "x"}', "ChatPrompter has no argument prompt"),
+    "a history for alpaca": ("p.py", "AlpacaPrompter('a', history=[])", "AlpacaPrompter has no argument history"),
+    "a computed instruction": ("p.py", "x = 1\nChatPrompter(f'{x}')", "p.py:2: instruction of ChatPrompter contains"),
+    "an attribute that is set": ("p.py", "p = ChatPrompter('a')\np._sos = 'x'", "p.py:2: the ChatPrompter contains"),
     "no prompter": ("p.py", "x = 1", "has no call of AlpacaPrompter"),
-    "a duplicate key": ("p.yaml", "class: chat\nclass: chat\n", "given twice"),
+    "a duplicate key": ("p.yaml", "class: chat\nclass: chat\n", "occurs twice"),
     "a tag": ("p.yaml", "class: !!python/object chat\n", "YAML tags"),
-    "too deep": ("p.json", "[" * 100_000, "nests too deeply"),
+    "too deep": ("p.json", "[" * 100_000, "nested too deeply"),
     "no JSON": ("p.json", "{", "p.json:1: not valid JSON"),
 }
 
@@ -95,5 +95,5 @@ def test_what_cannot_be_read_is_refused(name: str, text: str, says: str) -> None
 
 
 def test_an_unknown_family_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="there are: meta-llama-3"):
+    with pytest.raises(ConfigError, match="the known families are meta-llama-3"):
         read_lazyllm(source("p.json", '{"class": "chat"}'), marks_of="gpt")

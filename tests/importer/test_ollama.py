@@ -57,7 +57,7 @@ def test_a_template_becomes_turns_that_write_the_same(name: str) -> None:
 def test_an_end_that_cannot_be_told_from_the_next_begin_is_noted(stop: str, noted: bool) -> None:
     template = TURNS["the system text inside the first turn"]
     draft = read_ollama(source("Modelfile", f'{stop}TEMPLATE """{template}"""\n'))
-    assert any("cannot be distinguished from the begin of the next turn" in note for note in draft.notes) == noted
+    assert any("no text marks the end of an answer" in note for note in draft.notes) == noted
 
 
 def test_a_modelfile_becomes_a_template_and_notes() -> None:
@@ -69,7 +69,7 @@ def test_a_modelfile_becomes_a_template_and_notes() -> None:
     }  # fmt: skip
     told = "\n".join(draft.notes)
     for words in ("line 2: FROM ./mine.gguf", "PARAMETER num_ctx 4096", "max_tokens: 64", "temperature: 0.2",
-                  "repeat_penalty 1.1: a setting of the engine", "SYSTEM 'You are kind.\\nAnd brief.'",
+                  "repeat_penalty 1.1: this is a setting of the engine", "Ollama sends 'You are kind.\\nAnd brief.'",
                   "MESSAGE 'user"):  # fmt: skip
         assert words in told
 
@@ -94,10 +94,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "an unknown instruction": ("FROM x\nSTOP y", "Modelfile:2: 'STOP' is not an instruction"),
     "a quote never closed": ('FROM x\nTEMPLATE """a', "Modelfile:2: the value of TEMPLATE is not closed"),
     "a parameter without a value": ("PARAMETER stop", "Modelfile:1: PARAMETER needs a name and a value"),
-    "a renderer": ("FROM x\nRENDERER mine\nTEMPLATE x", "Modelfile:2: Ollama's own code renders this model"),
+    "a renderer": ("FROM x\nRENDERER mine\nTEMPLATE x", "Modelfile:2: Ollama renders this model by its own code"),
     "an unknown construct, by its line": (
         'FROM x\nTEMPLATE """a\n{{ .Prompt }}\n{{ template "x" }}"""',
-        'Modelfile:4 TEMPLATE: {{ template "x" }} is not supported here: a template may have .System',
+        'Modelfile:4 TEMPLATE: {{ template "x" }} is not supported here; import the folder',
     ),
     "a default system turn": (
         'TEMPLATE """<s>{{ if .System }}{{ .System }}{{ else }}Me.{{ end }}</s><u>{{ .Prompt }}</u><a>"""',

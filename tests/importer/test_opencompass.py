@@ -74,27 +74,27 @@ def test_a_base_beside_is_read_and_another_is_told() -> None:
 
 
 REFUSED = {
-    "nothing": ("x = 1", "config.py: has no literal meta_template"),
+    "nothing": ("x = 1", "config.py: the file has no meta_template of plain values"),
     "a list around": (f"models = [dict(meta_template=[dict({ROUND})])]", "meta_template is in a list"),
     "a computed text": ("models = [dict(meta_template=dict(begin=f'{x}', round=[]))]",
-                        "config.py:1: meta_template holds"),
-    "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is make(…)"),
+                        "config.py:1: meta_template contains"),
+    "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is not a plain mapping but make(…)"),
     "models changed by a loop": (
         f"models = [dict(meta_template=dict({ROUND}))]\nfor m in models:\n    m['meta_template']['begin'] = 'x'",
-        "config.py:2: models holds",
+        "config.py:2: models contains",
     ),
     "a template changed by a method": (
-        f"t = dict({ROUND})\nt.update(begin='x')\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template holds",
+        f"t = dict({ROUND})\nt.update(begin='x')\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template",
     ),
     "a model changed by a method": (
-        f"m = dict(meta_template=dict({ROUND}))\nm.update(other)\nmodels = [m]", "config.py:2: models[0] holds",
+        f"m = dict(meta_template=dict({ROUND}))\nm.update(other)\nmodels = [m]", "config.py:2: models[0] contains",
     ),
     "a model changed by an if": (
         f"m = dict(meta_template=dict({ROUND}))\nif x:\n    m['meta_template']['begin'] = 'x'\nmodels = [m]",
-        "config.py:2: models[0] holds a value that this statement may change",
+        "config.py:2: models[0] contains a value that a statement may change",
     ),
     "a base that is gone": ("with read_base():\n    from .gone import models\n",
-                            ".gone is not there, so models was not read"),
+                            ".gone does not exist, so models was not read"),
 }  # fmt: skip
 
 

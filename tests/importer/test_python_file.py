@@ -76,7 +76,7 @@ UNSUPPORTED = {
 @pytest.mark.parametrize("text", UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_a_value_that_is_not_plain_is_refused_with_its_line(text: str) -> None:
     file = read(text)
-    with pytest.raises(ConfigError, match=r"^config\.py:[1-9]\d*: x holds .*: write the plain value there$"):
+    with pytest.raises(ConfigError, match=r"^config\.py:[1-9]\d*: x contains .*; write the plain value there$"):
         file.check_plain(file.names["x"], "x")
 
 
@@ -108,21 +108,21 @@ CHANGED = {
 @pytest.mark.parametrize("text", CHANGED.values(), ids=CHANGED)
 def test_a_value_that_a_statement_may_have_changed_is_refused(text: str) -> None:
     file = read(text)
-    with pytest.raises(ConfigError, match=r"^config\.py:[2-9]: x holds "):
+    with pytest.raises(ConfigError, match=r"^config\.py:[2-9]: x contains "):
         file.check_plain({"around": file.names["x"]}, "x")
 
 
 @pytest.mark.parametrize("line", ["x.k.append(4)", "x.k[0] = 4", "x.k.l = 4", "y = x.k.pop()", "if 1:\n    x.k = 4"])
 def test_a_call_whose_parts_are_changed_is_refused(line: str) -> None:
     file = read(f"x = A(k=[1])\n{line}")
-    with pytest.raises(ConfigError, match=r"^config\.py:[23]: x holds "):
+    with pytest.raises(ConfigError, match=r"^config\.py:[23]: x contains "):
         file.check_unchanged(file.names["x"], "x")
 
 
 @pytest.mark.parametrize("line", ["x.f()", "_ = x.f()", "if 1: x.f()", "for r in y: x.f(r)", "print(x.f())"])
 def test_a_method_of_a_call_is_noted(line: str) -> None:
     file = read(f"x = A(k=[1])\n{line}")
-    assert file.notes == ["line 2: what .f() does to A(…) (line 1) was not followed"]
+    assert file.notes == ["line 2: the effect of .f() on A(…) (line 1) was not imported"]
     file.check_unchanged(file.names["x"], "x")
 
 
@@ -178,13 +178,13 @@ def test_a_base_that_is_not_beside_is_noted_and_not_used(line: str) -> None:
 NOT_READ = {
     "not Python": ("x = (", "config.py:1: not valid Python"),
     "a null byte": ("x = 1\0", "config.py"),
-    "signs without end": ("x = " + "-" * 300_000 + "1", "config.py: cannot be read as Python: nests too deeply"),
+    "signs without end": ("x = " + "-" * 300_000 + "1", "config.py: the Python code is nested too deeply"),
     "brackets without end": ("x = " + "[" * 150_000, "config.py"),
-    "a chain of names": ("x = a" + ".b" * 300_000, "config.py: cannot be read as Python: nests too deeply"),
-    "a chain of sums": ("x = 1" + "+1" * 300_000, "config.py: cannot be read as Python: nests too deeply"),
-    "a long chain of sums": ("x = ''" + "+'a'" * 2000, "config.py: cannot be read as Python: nests too deeply"),
-    "too long": ("x = '" + "a" * 2_000_000 + "'", "config.py: larger than 1024 KiB"),
-    "not UTF-8": (b"a = 1\nb = '\xff'\n", "config.py:2: not UTF-8"),
+    "a chain of names": ("x = a" + ".b" * 300_000, "config.py: the Python code is nested too deeply"),
+    "a chain of sums": ("x = 1" + "+1" * 300_000, "config.py: the Python code is nested too deeply"),
+    "a long chain of sums": ("x = ''" + "+'a'" * 2000, "config.py: the Python code is nested too deeply"),
+    "too long": ("x = '" + "a" * 2_000_000 + "'", "config.py: the file is larger than 1024 KiB"),
+    "not UTF-8": (b"a = 1\nb = '\xff'\n", "config.py:2: the file is not UTF-8"),
 }
 
 

@@ -85,7 +85,7 @@ NOT: dict[str, tuple[Say, str]] = {
     "system messages are refused": (refusing, "the conversation system, user is refused: no system, please"),
     "a system turn nobody sent": (default_system, "a system message changes the text before it"),
     "numbers": (lambda messages, _: "".join(f"{n}:{m['content']}" for n, m in enumerate(messages)),
-                "not always the same"),
+                "is sometimes .* and sometimes "),
     "only the last message": (lambda messages, _: str(messages[-1]["content"]), "left out or changed"),
     "said twice": (lambda messages, _: "".join(m["content"] * 2 for m in messages), "written more than once"),
     "backwards": (lambda messages, _: "".join(m["content"] for m in reversed(messages)),

@@ -35,7 +35,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **more}
 
 
-OUTCOMES = {"ok": " serves now: ", "error": "the old configuration keeps serving"}
+OUTCOMES = {"ok": " is in use now: ", "error": "the old configuration keeps serving"}
 """What the log says at the end of a reload."""
 
 

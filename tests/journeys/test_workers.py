@@ -247,7 +247,7 @@ def test_a_worker_that_dies_during_a_reload_does_not_hide_its_result(tmp_path: P
         assert eventually(lambda: "reload refused" in process.log), process.log
         assert "Traceback" not in process.log
         process.write("first.yaml", FILES["first.yaml"])
-        assert eventually(lambda: process.log.count("serves now") >= 1), process.log
+        assert eventually(lambda: process.log.count("is in use now") >= 1), process.log
 
 
 def test_sighup_to_a_worker_reloads_all_workers(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
         assert answered["200"] >= len(threads)
         assert "ConnectError" not in answered, answered
         assert sum(number for kind, number in answered.items() if kind != "200") <= len(threads), answered
-        assert f"(process {victim}) died of signal 9; another takes its place" in process.log
+        assert f"(process {victim}) died of signal 9; a new worker is started" in process.log
         assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat") == 0)
 
 
@@ -404,8 +404,8 @@ def test_the_supervisor_gives_up_workers_that_never_start(tmp_path: Path) -> Non
     )
     assert ended.returncode == 1
     lines = ended.stderr.decode().splitlines()
-    assert lines[-1] == "5 workers died within 10 s and none serves: giving up; see the log above"
-    assert sum("ended with code 7; another takes its place" in line for line in lines) in (5, 6)  # both may end at once
+    assert lines[-1] == "5 workers ended within 10 s, and no worker is ready; the gateway stops (see the log above)"
+    assert sum("ended with code 7; a new worker is started" in line for line in lines) in (5, 6)  # both may end at once
     assert "Traceback" not in ended.stderr.decode()
 
 
@@ -447,7 +447,7 @@ def test_the_first_signal_drains_all_workers(tmp_path: Path, number: signal.Sign
         assert process.process.wait(30) == 0
         assert not any(alive(pid) for pid in pids)
         assert "Traceback" not in process.log
-        assert "another takes its place" not in process.log
+        assert "a new worker is started" not in process.log
 
 
 def test_the_second_signal_stops_all_workers_at_once(tmp_path: Path) -> None:
@@ -548,7 +548,7 @@ def test_a_busy_port_is_reported_in_one_line(tmp_path: Path, sharing: bool) -> N
         ended = run(tmp_path, "serve", GATEWAY_SERVER__PORT=str(port))
     assert ended.returncode == 3
     assert ended.stderr.decode().splitlines() == [
-        f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another server.port"
+        f"cannot listen on 127.0.0.1:{port} (Address already in use); choose another port"
     ]
 
 

@@ -35,7 +35,7 @@ def test_the_line_to_try_asks_for_a_key_where_one_is_needed() -> None:
 
 
 def test_an_address_of_another_machine_is_named_in_brackets() -> None:
-    with pytest.raises(PortBusy, match=r"cannot listen on \[2001:db8::1\]:8000: "):
+    with pytest.raises(PortBusy, match=r"cannot listen on \[2001:db8::1\]:8000 \("):
         bind("2001:db8::1", 8000)
 
 

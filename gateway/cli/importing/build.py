@@ -81,10 +81,10 @@ def _check(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
     files = Files(scratch)
     spec = read_template(files, path, draft.name, files.add_problem(path))
     if spec is None:
-        found = [replace(problem, file=f"{draft.origin}: the template", line=0) for problem in files.in_order()]
+        found = [replace(problem, file=f"{draft.origin}, its template", line=0) for problem in files.in_order()]
         raise ConfigError(tuple(found))
     if yaml.parse(path.read_bytes(), path.name).value != draft.keys:
-        raise GatewayError(f"{draft.origin}: the written file differs from what was read")
+        raise GatewayError(f"{draft.origin}: the written file is not equal to the source; report a bug")
     return spec
 
 
@@ -110,8 +110,8 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
             examples.append({"messages": list(messages), **given, **result})
             break
     if not examples:
-        why = refusals[0] if refusals else "the source excludes all of them"
-        raise ConfigError((Problem(draft.origin, 0, "", f"no conversation can be shown as an example: {why}"),))
+        why = refusals[0] if refusals else "the format excludes all of them"
+        raise ConfigError((Problem(draft.origin, 0, "", f"no example can be rendered: {why}"),))
     return examples[:MAX_EXAMPLES]
 
 
@@ -132,7 +132,7 @@ def _ends(template: Template) -> list[str]:
     for variables in _variables(template.spec):
         with suppress(GatewayError):
             stops = template.render(_dialogue((QUESTION,), variables)).metadata.stops
-            return [f"Answers end at: {', '.join(map(repr, stops)) or 'no text that is known: write stop'}"]
+            return [f"Answers end at: {', '.join(map(repr, stops)) or 'unknown; list the texts under stop'}"]
     return []
 
 
@@ -167,11 +167,11 @@ def _verdict(template: Template, reference: Reference | None, draft: Draft) -> l
 
 
 def _success(results: Sequence[CaseResult], same: int, left_out: Counter[str], reference: Reference) -> list[str]:
-    lines = [f"Parity: {same} of {same} conversations come out byte for byte as by {reference.name}."]
+    lines = [f"Parity: {same} of {same} conversations give the same prompt, byte for byte, as {reference.name}."]
     if left_out:
         lines.append(f"Not compared: {'; '.join([f'{name} ({number})' for name, number in left_out.items()])}.")
     if reference.default_system:
-        lines.append("Conversations without a system message were compared with the source's own in front.")
+        lines.append("Conversations without a system message were compared with the source's default system message.")
     if accepted := [one.case.name for one in results if one.verdict == "refused by the reference"]:
         lines.append(f"Refused by the source and accepted here: {', '.join(accepted)}.")
     if any(one.is_different for one in results if one.case.whole and one.verdict != "not compared"):
@@ -181,19 +181,20 @@ def _success(results: Sequence[CaseResult], same: int, left_out: Counter[str], r
 
 def _failure(wrong: list[CaseResult], same: int, reference: Reference) -> list[str]:
     names = ", ".join([one.case.name for one in wrong]) or "nothing could be compared"
-    lines = [f"not exact: {same} conversations come out as by {reference.name}, and {len(wrong)} do not: {names}"]
+    total = same + len(wrong)
+    lines = [f"{len(wrong)} of {total} conversations give another prompt than {reference.name}: {names}"]
     for one in wrong[:MAX_DIFFERENCES]:
         if one.verdict == "differs":
             texts = [text.encode()[one.at :].decode(errors="replace") for text in (one.ours.text, one.reference.text)]
             ours, theirs = [repr(text[:CONTEXT]) for text in texts]
-            lines.append(f"{one.case.name}: from byte {one.at} on {ours}, in the source {theirs}")
+            lines.append(f"{one.case.name}: from byte {one.at} the template has {ours}, and the source has {theirs}")
         else:
-            lines.append(f"{one.case.name}: refused here: {one.ours.refused}")
+            lines.append(f"{one.case.name}: refused by the template ({one.ours.refused})")
     lines += [CAUSES[cause] for cause in dict.fromkeys([cause for one in wrong for cause in one.causes])]
     lines += [reference.hint] if reference.hint else []
     subsets = {word: one for word, one in SUBSETS.items() if word != "system"}
     matching = [[word for word, one in subsets.items() if one.matches(case.case.dialogue)] for case in wrong]
     if wrong and all(matching):
         options = " ".join([f"--without {word}" for word in subsets if any(word in words for words in matching)])
-        lines.append(f"{options} leaves these conversations out of the comparison")
+        lines.append(f"to exclude these conversations from the comparison, add {options}")
     return lines

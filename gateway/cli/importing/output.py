@@ -24,11 +24,11 @@ def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path |
     else:
         paths = [None if out == STDOUT else Path(out)]
         if out != STDOUT and Path(out).suffix not in (".yaml", ".yml"):
-            raise CommandError(f"--out {out}: the file of a template ends in .yaml, the name of a folder in /")
+            raise CommandError(f"--out {out} must end in .yaml for a file, or in / for a folder")
     if len(paths) < len(drafts):
         raise CommandError(
-            f"there are {len(drafts)} templates in {options.source}: give a folder as --out, or choose by "
-            f"--model one of {', '.join(draft.name for draft in drafts)}"
+            f"{options.source} contains {len(drafts)} templates; give a folder with --out, or choose one with --model: "
+            f"{', '.join(draft.name for draft in drafts)}"
         )
     for draft, path in zip(drafts, paths, strict=True):
         if path is not None:
@@ -40,10 +40,10 @@ def _check_path(path: Path, folder: Path | None, *, force: bool) -> None:
     folders = () if folder is None else (folder, folder / NAMED)
     for one in (path, *folders):
         if os.path.lexists(one) and not force:
-            raise CommandError(f"{one} exists: --force overwrites it, --name or --out writes elsewhere")
+            raise CommandError(f"{one} exists; overwrite it with --force, or use another --name or --out")
     for one in folders:
         if one.is_symlink():
-            raise CommandError(f"{one} is a link to files that do not belong to this import: remove the link")
+            raise CommandError(f"{one} is a link to files that do not belong to this import; remove the link")
 
 
 def write_files(file: TemplateFile, path: Path) -> list[Path]:

@@ -83,10 +83,10 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
     if options.model is not None:
         drafts = [draft for draft in drafts if draft.name == _as_name(options.model)]
         if not drafts:
-            raise CommandError(f"no model {quote(options.model)} in {options.source}: {names}")
+            raise CommandError(f"no model {quote(options.model)} in {options.source}; the known models are {names}")
     if options.name is not None and len(drafts) > 1:
-        what = f"--name applies only to one template, but there are {len(drafts)}"
-        raise CommandError(f"{what}: choose by --model one of {names}")
+        what = f"--name needs a single template, but {options.source} contains {len(drafts)}"
+        raise CommandError(f"{what}; choose one with --model: {names}")
     if options.template_name and len(drafts) == 1:
         drafts = [replace(drafts[0], name=options.template_name)]
     _check_names([draft.name for draft in drafts])
@@ -110,9 +110,9 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if not FILE_NAME.fullmatch(name) or name == CHAT.name:
             form = f'use lower-case letters, digits, ".", "_" and "-", and not "{CHAT.name}"'
-            raise CommandError(f"{quote(name)} is not a valid template name: {form}")
+            raise CommandError(f"{quote(name)} is not a valid template name; {form}")
         if names.count(name) > 1:
-            raise CommandError(f"several models have the name {quote(name)}: give each its own abbr")
+            raise CommandError(f"several models have the name {quote(name)}; give each a different abbr")
 
 
 def _as_name(text: str) -> str:
@@ -132,7 +132,7 @@ def _file_of(options: ImportOptions) -> Path:
     if file is None and options.kind in ("auto", "ollama") and (path / MODELFILE).is_file():
         file = path / MODELFILE
     if file is None:
-        raise CommandError(f"{path} has no chat template ({', '.join(TEMPLATES)}) and no {MODELFILE}: name the file")
+        raise CommandError(f"{path} has no chat template ({', '.join(TEMPLATES)}) and no {MODELFILE}; give a file")
     return file
 
 

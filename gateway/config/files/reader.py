@@ -122,7 +122,7 @@ class FolderFiles:
         except ValueError:
             raise TemplateError(f"{path.name!a} is not a valid file name") from None
         if not any(target.is_relative_to(one) for one in self._allowed):
-            raise TemplateError(f"{name} leads out of the folder: put the file itself there")
+            raise TemplateError(f"{name} is (or links to) a file outside the folder; copy it into the folder")
         return path
 
 

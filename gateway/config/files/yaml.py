@@ -38,20 +38,18 @@ WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
-# Phrase in libyaml's message → the mistake that the operator should look for.
+# Phrase in libyaml's message → how to correct the file.
 HINTS = {
-    "mapping values are not allowed": 'a second ": " in one line? Put the value in quotes',
-    "cannot start any token": "a tab in the indentation, or a value that begins with @, % or `? "
-    "Indent with spaces, put such values in quotes",
-    "could not find expected ':'": 'a key without ": " after it? Look at this line and the one above',
-    "did not find expected key": "does this line start in the same column as its neighbours? "
-    "Is a quote inside quotes escaped?",
-    "did not find expected '-'": "does each entry of the list start in the same column?",
-    "did not find expected ',' or": 'a bracket that is not closed, or a value with , or ": " inside? Put it in quotes',
-    "did not find expected node content": "a bracket without a value, or a stray comma?",
-    "unexpected end of stream": "a quote or bracket that is never closed, or a file cut short?",
-    "unknown escape character": "a backslash inside double quotes? Use single quotes, or write \\\\",
-    "control characters are not allowed": 'write it as "\\x01" inside double quotes',
+    "mapping values are not allowed": 'if the value contains ": ", put it in quotes',
+    "cannot start any token": "indent with spaces, not tabs; put a value that begins with @, % or ` in quotes",
+    "could not find expected ':'": 'write ": " after each key, on this line and the line above',
+    "did not find expected key": "start this line in the same column as its neighbours; escape a quote inside quotes",
+    "did not find expected '-'": "start all entries of the list in the same column",
+    "did not find expected ',' or": 'close the bracket; put a value that contains , or ": " in quotes',
+    "did not find expected node content": "write a value after the bracket, or remove an extra comma",
+    "unexpected end of stream": "close every quote and bracket, and check that the file is complete",
+    "unknown escape character": "use single quotes, or write each backslash twice",
+    "control characters are not allowed": 'write the character as an escape such as "\\x01", in double quotes',
 }
 
 
@@ -113,12 +111,12 @@ def parse(data: bytes, file: str, problems: list[Problem] | None = None) -> Yaml
     document = YamlDocument(file, [] if problems is None else problems)
     try:
         if len(data) > MAX_BYTES:
-            raise _Refused(0, f"larger than {MAX_BYTES // 1024} KiB; configuration files are small")
+            raise _Refused(0, f"the file is larger than {MAX_BYTES // 1024} KiB; make it smaller")
         text = data.decode("utf-8-sig")
         document.value = _Builder(document, yaml.parse(text, Loader=yaml.CSafeLoader)).document()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        document.problems.append(Problem(file, line, "", "not UTF-8; save the file as UTF-8"))
+        document.problems.append(Problem(file, line, "", "the file is not UTF-8; save it as UTF-8"))
     except _Refused as error:
         document.problems.append(Problem(file, error.line, "", str(error)))
     except yaml.YAMLError as error:
@@ -136,7 +134,7 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
         what = str(getattr(error, "reason", "cannot be read"))
         line = text.count("\n", 0, int(getattr(error, "position", 0))) + 1
     hint = next((hint for phrase, hint in HINTS.items() if phrase in what), "check indentation and quotes")
-    return line, "", f"not valid YAML ({what}): {hint}"
+    return line, "", f"not valid YAML ({what}); {hint}"
 
 
 class _Refused(Exception):
@@ -168,7 +166,7 @@ class _Builder:
         next(self._events)  # document end
         following = next(self._events)
         if isinstance(following, yaml.DocumentStartEvent):
-            raise _Refused(_line(following), 'a second document begins here ("---"); a file holds one')
+            raise _Refused(_line(following), 'a second document begins here ("---"); keep only one')
         return value
 
     def _node(self, event: Any, path: Path) -> Any:
@@ -177,9 +175,9 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, path)
         if len(path) > MAX_DEPTH:
-            raise _Refused(line, f"nested deeper than {MAX_DEPTH} levels")
+            raise _Refused(line, f"the value is nested deeper than {MAX_DEPTH} levels; use fewer levels")
         if event.tag is not None:
-            self._complain(line, path, 'YAML tags ("!…") are not read; write the plain value')
+            self._complain(line, path, 'YAML tags ("!…") are not supported; write the plain value')
         before = self._values
         self._count(1, line)
         if isinstance(event, yaml.MappingStartEvent):
@@ -206,9 +204,9 @@ class _Builder:
             self._lines.setdefault(here, line)
             value = self._node(next(self._events), here)
             if key == "<<" and event.implicit[0]:
-                self._complain(line, here, 'merges ("<<") are not read; write the keys out')
+                self._complain(line, here, 'merge keys ("<<") are not supported; write the keys in full')
             elif key in found:
-                self._complain(line, here, f"given twice, first on line {self._lines[here]}; keep one")
+                self._complain(line, here, f"this key occurs twice, first on line {self._lines[here]}; keep only one")
             else:
                 found[key] = value
         return found
@@ -217,9 +215,9 @@ class _Builder:
         line = _line(event)
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
-            raise _Refused(line, f'more than {MAX_ALIASES} aliases ("*name"); write the values out')
+            raise _Refused(line, f'the file has more than {MAX_ALIASES} aliases ("*name"); write the values in full')
         if event.anchor not in self._anchors:
-            self._complain(line, path, "this alias names no finished anchor; write the value out")
+            self._complain(line, path, "this alias refers to no complete value above it; write the value in full")
             return None
         value, size = self._anchors[event.anchor]
         self._count(size, line)
@@ -228,7 +226,7 @@ class _Builder:
     def _count(self, size: int, line: int) -> None:
         self._values += size
         if self._values > MAX_VALUES:
-            raise _Refused(line, f"holds more than {MAX_VALUES} values")
+            raise _Refused(line, f"the file has more than {MAX_VALUES} values; make it smaller")
 
     def _complain(self, line: int, path: Path, message: str) -> None:
         self._document.problems.append(Problem(self._document.file, line, dotted(path), message))

@@ -82,15 +82,15 @@ def describe(value: object) -> str:
 
 def _prose(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"expected text, got {describe(value)}: put it in quotes")
+        raise ValueError(f"expected text, got {describe(value)}; put it in quotes")
     return value.strip()
 
 
 def _text(value: Any) -> str:
     if not _prose(value):
-        raise ValueError("is empty: write a value, or leave the line out")
+        raise ValueError("is empty; write a value, or remove the line")
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
-        raise ValueError("holds a control character: write it on one line, without escapes")
+        raise ValueError("contains a control character; write the text on one line, without escapes")
     return str(value)
 
 
@@ -146,7 +146,7 @@ def duration(*, positive: bool = False) -> Kind:
             raise ValueError(f"expected a duration such as 250ms, 2s, 10m or 1h, got {describe(value)}")
         seconds = float(match[1]) * SECONDS[match[2]]
         if positive and seconds == 0:
-            raise ValueError("must be more than 0: leave the line out for the default")
+            raise ValueError("must be more than 0; for the default, remove the line")
         return seconds
 
     return Kind("duration", read)
@@ -191,7 +191,7 @@ def list_of(kind: Kind) -> Kind:
 def _host(value: Any) -> str:
     text = _text(value)
     if text != "*" and not A_HOST.fullmatch(text):
-        raise ValueError(f"{quote(text)} is not a host name: write it without scheme, port and path, [::1] in brackets")
+        raise ValueError(f"{quote(text)} is not a host name such as example.org or [::1]; remove scheme, port and path")
     return text.lower()
 
 
@@ -215,25 +215,25 @@ def _url(value: Any) -> str:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise ValueError("is not a valid address: check the brackets and the port") from None
+        raise ValueError("is not a valid address; check the brackets and the port") from None
     if parts.username is not None or parts.password is not None:
-        raise ValueError('holds a user name or password: remove it, and give the key as key: "env:NAME"')
+        raise ValueError('contains a user name or password; use the setting key ("env:NAME") instead')
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError('expected an address such as "http://127.0.0.1:8101/v1"')
     if parts.query or parts.fragment or "?" in text or "#" in text:
-        raise ValueError("holds a query or fragment: end it with the path, such as /v1")
+        raise ValueError("contains a query or fragment; the address must end with the path, such as /v1")
     if not text.isascii() or " " in text or "\\" in text:
-        raise ValueError("holds a character that addresses cannot hold: percent-encode it")
+        raise ValueError("contains a character that is not allowed in addresses; percent-encode it")
     for ending in ("/chat/completions", "/completions", "/embeddings"):
         if parts.path.rstrip("/").endswith(ending):
-            raise ValueError(f"must be the base address: remove {ending}, the gateway adds it")
+            raise ValueError(f"must be the base address; remove {ending}, because the gateway adds it")
     return text.rstrip("/")
 
 
 def _secret(value: Any) -> SecretReference:
     where, colon, name = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not colon or where not in ("env", "file"):
-        raise ValueError('expected "env:NAME" or "file:PATH": a secret is not accepted in the file itself')
+        raise ValueError('expected "env:NAME" or "file:PATH"; do not write the secret itself in this file')
     if where == "env" and not A_VARIABLE.fullmatch(name):
         raise ValueError('expected the name of an environment variable after "env:", such as env:OPENAI_API_KEY')
     if where == "file" and not (name and name.isprintable()):

@@ -56,13 +56,13 @@ def _value(document: YamlDocument, node: Row | dict[str, Any], value: Any, path:
     if ENTRY in node:
         if value is None or isinstance(value, list):
             return [_value(document, node[ENTRY], entry, (*path, at)) for at, entry in enumerate(value or ())]
-        hint = 'put "- " before the entry' if isinstance(value, dict) else "write one entry per line after a dash"
-        document.refuse(path, f"expected a list: {hint}")
+        hint = 'put "- " before the entry' if isinstance(value, dict) else 'write each entry on its own line after "- "'
+        document.refuse(path, f"expected a list; {hint}")
         return INVALID
     if value is None or isinstance(value, dict):
         return _mapping(document, node, value or {}, path)
-    known = ", each under its name" if ANY_NAME in node else f": {', '.join(node)}"
-    document.refuse(path, f"expected a mapping of settings{known}")
+    expected = "mapping of names to settings" if ANY_NAME in node else f"mapping with the settings {', '.join(node)}"
+    document.refuse(path, f"expected a {expected}")
     return INVALID
 
 
@@ -71,7 +71,7 @@ def _setting(document: YamlDocument, row: Row, value: Any, path: Path) -> Any:
         return None
     try:
         if value is None:
-            raise ValueError("is empty: write a value, or leave the line out")
+            raise ValueError("is empty; write a value, or remove the line")
         return row.kind.read(value)
     except ValueError as error:
         document.refuse(path, str(error))

@@ -22,19 +22,19 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
     if document is None:
         return ()
     if not document.value:
-        document.refuse((), "holds no key: add one, or take keys.file out of gateway.yaml")
+        document.refuse((), "contains no key; add one, or remove keys.file from gateway.yaml")
     entries = check(document, KEYS) or {}
     seen: dict[object, str] = {}
     for name, entry in entries.items():
         if not KEY_NAME.fullmatch(name):
-            message = 'is not a valid name for a key: use up to 64 letters, digits, ".", "_", "@" and "-"'
+            message = 'is not a valid name for a key; use up to 64 letters, digits, ".", "_", "@" and "-"'
             document.refuse((name,), message)
         key = entry["sha256"]
         if key == NO_KEY:
-            document.refuse((name, "sha256"), "is the digest of an empty text: hash the key itself")
+            document.refuse((name, "sha256"), "is the SHA-256 of an empty text; write the SHA-256 of the key")
         elif key in seen:
             other = quote(seen[key])
-            document.refuse((name, "sha256"), f"is the same key as {other}: use a different key for every entry")
+            document.refuse((name, "sha256"), f"is the same key as {other}; use a different key for every entry")
         elif key:
             seen[key] = name
         for pattern in entry["models"] or ():

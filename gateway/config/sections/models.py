@@ -22,7 +22,7 @@ FORM_WORDS = {"text": "one string", "messages": "messages"}
 def read_models(document: YamlDocument, values: Any, library: Library, env: Mapping[str, str]) -> dict[str, ModelSpec]:
     """Return the valid models, and add problems to the document. ``values``: the checked section, or ``INVALID``."""
     if values == {}:
-        message = "names no model: give at least one, with its template and targets (docs/configuration.md)"
+        message = "contains no model; add at least one, with a template and targets (docs/configuration.md)"
         document.refuse(("models",), message)
     found = {name: _model(document, name, section, library, env) for name, section in (values or {}).items()}
     return {name: model for name, model in found.items() if model is not None}
@@ -36,9 +36,9 @@ def _model(
     # The name is used in headers, paths (``/{model}/v1/…``) and metric labels.
     if not MODEL_NAME.fullmatch(name):
         what = "use 1 to 128 ASCII letters, digits and signs, without spaces"
-        document.refuse(path, f"is not a valid model name: {what}")
+        document.refuse(path, f"is not a valid model name; {what}")
     elif "" in name.split("/"):
-        document.refuse(path, "is not a valid model name: a slash must have a name before and after it")
+        document.refuse(path, "is not a valid model name; write a name before and after each slash")
     template = policy = None
     if values["template"]:
         template = library.template(values["template"], partial(document.refuse, (*path, "template")))
@@ -49,14 +49,14 @@ def _model(
         for position, target in enumerate(values["targets"] or ())
     ]
     if values["targets"] == []:
-        document.refuse((*path, "targets"), "has no targets: add at least one entry with speaks")
+        document.refuse((*path, "targets"), "has no targets; add at least one entry with the setting speaks")
     for entry in entries:
         entry.check()
     _check_forms(document, path, entries, template)
     targets = [entry.spec(name, f"{name}/{position}", env) for position, entry in enumerate(entries)]
     for parameter in values["omit"] or ():
         if parameter in RESERVED:
-            message = f"{quote(parameter)} cannot be left out: omit takes parameters such as temperature"
+            message = f"{quote(parameter)} cannot be omitted; list only parameters such as temperature"
             document.refuse((*path, "omit"), message)
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
@@ -87,16 +87,16 @@ def _check_forms(
         if other.form != first.form:
             other.add_problem(
                 "speaks",
-                f"{other.speaks} takes {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
-                f"takes {FORM_WORDS[first.form or '']}: make it a separate model",
+                f"{other.speaks} needs {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
+                f"needs {FORM_WORDS[first.form or '']}; move this target to another model",
             )
     if template is None or output_form(template) == first.form:
         return
     if first.form == "messages":
-        makes, instead = "makes one string", f"write template: {CHAT.name}, or set the target to speaks: completions"
+        makes, instead = "makes one string", f"write `template: {CHAT.name}`, or `speaks: completions` at the targets"
     else:
-        instead = "name the template the model was trained on, or set the target to speaks: chat"
+        instead = "choose the template with which the model was trained, or write `speaks: chat` at the targets"
         is_chat = template.name == CHAT.name
-        makes = "passes messages unchanged" if is_chat else "makes messages (its roles carry api_role)"
-    takes = f"speaks: {first.speaks} takes {FORM_WORDS[first.form or '']}"
-    document.refuse((*path, "template"), f"{quote(template.name)} {makes}, but {takes}: {instead}")
+        makes = "passes messages unchanged" if is_chat else "makes messages (its roles have api_role)"
+    needs = f"`speaks: {first.speaks}` needs {FORM_WORDS[first.form or '']}"
+    document.refuse((*path, "template"), f"{quote(template.name)} {makes}, but {needs}; {instead}")

@@ -20,11 +20,11 @@ RESERVED: Mapping[str, str] = {
     "model": "set it at the target in gateway.yaml",
     **dict.fromkeys(("messages", "prompt", "input"), "it comes from the client's request"),
     **dict.fromkeys(("stream", "stream_options", "n"), "only the client can set it"),
-    "stop": "it belongs to the template; list stops there under stop",
+    "stop": "list it in the template, under stop",
     **dict.fromkeys(("url", "base_url", "api_base"), "set it at the target in gateway.yaml, as url"),
-    **dict.fromkeys(("key", "api_key", "headers", "extra_headers"), "secrets are set at the target, as key"),
-    **dict.fromkeys(("timeout", "max_retries", "num_retries"), "timeouts and attempts are set under delivery"),
-    **dict.fromkeys(("extra_body", "gateway"), "name the parameters themselves"),
+    **dict.fromkeys(("key", "api_key", "headers", "extra_headers"), "set secrets at the target, as key"),
+    **dict.fromkeys(("timeout", "max_retries", "num_retries"), "set timeouts and attempts under delivery"),
+    **dict.fromkeys(("extra_body", "gateway"), "write its parameters here directly"),
 }
 ESSENTIAL = dict.fromkeys(("model", "messages", "prompt", "input"), "every call needs it")
 NEVER_ALLOWED = dict.fromkeys(FORBIDDEN, "no policy can allow it")
@@ -43,7 +43,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
     for clock in ("connect", "first_token", "idle"):
         where = ("delivery", "timeout", clock)
         if document.has(where) and timeout[clock] and total and timeout[clock] > total:
-            document.refuse(where, f"is longer than total ({total:g}s): it has no effect")
+            document.refuse(where, f"has no effect, because it is longer than total ({total:g}s); make it shorter")
     if len(files.problems) > before:
         return None
     frozen = {section: MappingProxyType(params[section]) for section in ("force", "default", "clamp")}
@@ -61,7 +61,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
 
 
 def _check_params(document: YamlDocument, params: Mapping[str, Any]) -> None:
-    forbidden = dict.fromkeys(params["forbid"] or (), "params.forbid refuses it; keep one")
+    forbidden = dict.fromkeys(params["forbid"] or (), "params.forbid lists it too; keep only one of the two")
     for section, reasons in (
         ("force", RESERVED),
         ("default", RESERVED),
@@ -75,5 +75,5 @@ def _check_params(document: YamlDocument, params: Mapping[str, Any]) -> None:
                 document.refuse(path, f"{quote(name)} is not allowed here: {reasons[name]}")
     for name in params["default"] or ():
         if name in (params["force"] or ()):
-            message = "is never used: params.force gives the same parameter; keep one"
+            message = "is never used, because params.force sets the same parameter; keep only one"
             document.refuse(("params", "default", name), message)

@@ -41,7 +41,7 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
                 settings[setting] = INVALID
                 document.problems.append(Problem(ENVIRONMENT, 0, variable, str(error)))
         elif variable.startswith(PREFIX) and "__" in variable:
-            hint = f": only server settings can be set here, as {SERVER}PORT"
+            hint = f"; only settings of the section server have variables, such as {SERVER}PORT"
             hint = suggest(variable, VARIABLES) if variable.startswith(SERVER) else hint
             document.problems.append(Problem(ENVIRONMENT, 0, variable, f"unknown variable{hint}"))
 
@@ -55,14 +55,14 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
 
     host, admin = settings["host"], settings["admin"]
     if admin and host and admin == f"{url_host(host)}:{settings['port']}":
-        add_problem("admin", "is the main listener's own address: choose another port, or leave the line out")
+        add_problem("admin", "is also the address of the main listener; choose another port, or remove the line")
     if host and not is_loopback(host):
-        is_open = f"{quote(host)} is open to others"
+        is_open = f"other machines can connect to {quote(host)}"
         if not has_keys and settings["insecure_no_keys"] is False:
-            ways = "name a file under keys.file, or listen on 127.0.0.1"
-            add_problem("host", f"{is_open}, and there are no client keys: {ways}")
+            ways = "set keys.file, or listen on 127.0.0.1"
+            add_problem("host", f"{is_open}, and there are no client keys; {ways}")
         if settings["allowed_hosts"] == ():
-            add_problem("host", f"{is_open}: list the names it answers for under server.allowed_hosts")
+            add_problem("host", f"{is_open}; list the accepted host names under server.allowed_hosts")
     return None if INVALID in settings.values() else ServerSpec(**{**settings, "host": host.strip("[]")})
 
 

@@ -24,7 +24,7 @@ from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
 
 NOT_OPTIONS = {
-    **dict.fromkeys(("api_key", "key", "token", "password"), 'key: "env:NAME"'),
+    **dict.fromkeys(("api_key", "key", "token", "password"), 'key ("env:NAME")'),
     **dict.fromkeys(("api_base", "base_url", "url"), "url"),
     "model": "model",
 }
@@ -75,12 +75,12 @@ class TargetEntry:
                 self.add_problem(setting, f"is missing; a {kind.name} target needs it. {DESCRIPTIONS[setting]}")
         for option in self._values["options"] or ():
             if option in NOT_OPTIONS:
-                self.add_problem("options", f"{option} is not allowed here: write {NOT_OPTIONS[option]} beside speaks")
+                self.add_problem("options", f"{option} is not an option; set {NOT_OPTIONS[option]} at the target")
             elif kind.options is not None and option not in kind.options:
                 self.add_problem(
                     "options",
-                    f"{quote(option)} is not an option of {kind.name} targets: set parameters of calls in the policy "
-                    f"under params, secrets in key or in the provider's own variables{suggest(option, kind.options)}",
+                    f"{quote(option)} is not an option of {kind.name} targets{suggest(option, kind.options)}; "
+                    "set parameters of calls in the policy, under params",
                 )
 
     def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
@@ -113,7 +113,7 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
         return None
     path = files.home / str(value)
     if not os.path.exists(path):  # ``Path.exists`` raises for some names
-        document.refuse(where, f"there is nothing at {value}: the path is relative to {document.file}")
+        document.refuse(where, f"no file or folder {value}; the path is relative to the folder of {document.file}")
     return path
 
 
@@ -122,9 +122,9 @@ def _secret(
 ) -> SecretStr | None:
     """Return a secret. On failure, add a problem that names where the secret should be, but never its value."""
     if reference.where == "env":
-        text, source = env.get(reference.name), f"the variable {reference.name}"
+        text, source = env.get(reference.name), f"the environment variable {reference.name}"
         if text is None:
-            add_problem(f"the environment has no variable {reference.name}: set it and start again")
+            add_problem(f"the environment variable {reference.name} is not set; set it and start again")
             return None
     else:
         data, source = files.read(files.home / reference.name, add_problem), f"the file {reference.name}"
@@ -134,8 +134,8 @@ def _secret(
     # A file usually ends with a line break that does not belong to the secret.
     text = text.strip()
     if not TOKEN_CHARACTERS.fullmatch(text):
-        what = "holds blanks or characters that cannot stand in a header" if text else "is empty"
-        add_problem(f"{source} {what}: it must hold the key and nothing else")
+        what = "contains blanks or characters that are not allowed in a header" if text else "is empty"
+        add_problem(f"{source} {what}; it must contain only the key")
     return SecretStr(text)
 
 
