@@ -97,7 +97,7 @@ class ScriptedBackend:
         script = self._scripts[min(self._opened, len(self._scripts) - 1)]
         self._opened += 1
         if exchange.endpoint == "embeddings" and not any(isinstance(act, Document | GatewayError) for act in script):
-            raise UpstreamInvalidResponse("the script has no document step, which an embeddings request needs")
+            raise UpstreamInvalidResponse("an embeddings request needs a document step; add one to the script")
         async with aclosing(self._play(script)) as events:
             yield IteratorEvents(events)
 

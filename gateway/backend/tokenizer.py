@@ -23,7 +23,7 @@ class Tokenizer:
 
             self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
         except ModuleNotFoundError:
-            message = "a tokenizer needs a package: pip install 'meta-gateway[embedded]'"
+            message = "needs the package tokenizers; run pip install 'meta-gateway[embedded]'"
             raise ConfigError((Problem(str(path), 0, "tokenizer", message),)) from None
         except Exception as error:  # tokenizers raises plain exceptions, for a missing and for an invalid file
             message = f"cannot be read as a tokenizer.json: {error}"

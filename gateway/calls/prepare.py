@@ -179,20 +179,18 @@ def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> 
     """Raise ``ForbiddenParameter`` unless the targets accept these variables for their chat templates."""
     if not route.passes_template_kwargs:
         raise ForbiddenParameter(
-            f"model {route.spec.name} has no chat template that takes variables; targets with speaks: chat take them "
-            "where their engine is declared as vllm or sglang",
+            f"model {route.spec.name} does not accept chat_template_kwargs; its template must have kind: jinja, or its "
+            "targets speaks: chat and engine: vllm or sglang",
             param="chat_template_kwargs",
         )
     if names := template_kwargs.keys() & RENDERER_ARGUMENTS:
         name = f"chat_template_kwargs.{min(names)}"
-        raise ForbiddenParameter(
-            f"{name} is an argument of the renderer, not a variable of its template; leave it out", param=name
-        )
+        raise ForbiddenParameter(f"{name} cannot be set in a request; leave it out", param=name)
 
 
 def _too_long(length: int, param: str) -> ContextLengthExceeded:
     return ContextLengthExceeded(
-        f"the prompt is {length} long; the gateway takes at most {MAX_PROMPT} characters or token ids", param=param
+        f"the prompt has {length} characters or token ids; the gateway takes at most {MAX_PROMPT}", param=param
     )
 
 

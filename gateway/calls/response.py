@@ -196,7 +196,7 @@ class ResponseStream:
                 if event.logprobs is None:
                     self._over = True
                     self._failure = UpstreamIgnoredParameter(
-                        "the model's server ignored logprobs; scores made without them would be wrong", param="logprobs"
+                        "the model's server ignored logprobs and returned no log probabilities", param="logprobs"
                     )
                     return batch[:at]
                 break

@@ -133,7 +133,7 @@ class ForbiddenParameter(RequestError, code="forbidden_parameter"):
 
 
 class RoleNotSupported(RequestError, code="role_not_supported"):
-    """The template has neither this role, nor a mapping, nor a fallback for it."""
+    """The template cannot write a message of this role: it has no such role, mapping or fallback."""
 
 
 class MediaNotSupported(RequestError, code="media_not_supported"):
@@ -258,7 +258,7 @@ class UpstreamAuthFailed(UpstreamError, code="upstream_auth_failed", retryable=F
 
 
 class UpstreamModelMissing(UpstreamError, code="upstream_model_missing", retryable=False):
-    """The server does not know the model the operator configured."""
+    """The server has no model with the configured name."""
 
 
 class UpstreamQuotaExhausted(UpstreamError, code="upstream_quota_exhausted", retryable=False):

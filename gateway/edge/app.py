@@ -55,7 +55,7 @@ class App:
         except GatewayError as error:
             _report(request, error)
         except Exception:  # a bug: log the traceback, and answer with status 500
-            LOG.exception("%s failed inside the gateway", request.request_id)
+            LOG.exception("internal error in request %s", request.request_id)
             _report(request, GatewayError("internal error of the gateway; its log has the details"))
         finally:
             if not request.complete:
@@ -72,7 +72,7 @@ class App:
         name, slash, rest = request.path[1:].partition("/v1/")
         row = self._route(f"/v1/{rest}") if name and slash else None
         if row is None:
-            raise RouteNotFound("no such path; the API begins at POST /v1/chat/completions and GET /v1/models")
+            raise RouteNotFound("unknown path; use, for example, POST /v1/chat/completions or GET /v1/models")
         request.path = f"/v1/{rest}"
         request.model = unquote(name)
         return row

@@ -25,5 +25,5 @@ def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
     """The route of a model. Raises the same ``ModelNotFound`` for unknown models as for models that the key forbids."""
     route = stack.routes.get(name)
     if route is None or not stack.keyring.allows(key, name):
-        raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists what there is", param="model")
+        raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists the models", param="model")
     return route

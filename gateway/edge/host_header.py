@@ -30,7 +30,9 @@ class HostGuard:
         host = request.headers.get(b"host")
         # A comma means that the request had two Host headers.
         if host is None or b"," in host or not (self._any or _host_name(host.decode("latin-1")) in self._hosts):
-            raise BadHost("the Host header names a host this gateway does not answer for (server.allowed_hosts)")
+            raise BadHost(
+                "the Host header is missing or not allowed; the operator can add the host to server.allowed_hosts"
+            )
         if len(self.accepted) < MAX_ACCEPTED:
             self.accepted.add(host)
 

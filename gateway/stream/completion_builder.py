@@ -119,7 +119,7 @@ class _Parts:
 
     def choice(self) -> Choice:
         if self.finish is None:
-            raise UpstreamIncomplete(f"the model's server gave choice {self.index} no finish_reason")
+            raise UpstreamIncomplete(f"the model's server sent no finish_reason for choice {self.index}")
         if self.finish.extras is not EMPTY_MAPPING:
             _gather(self.extras, self.finish.extras)
         return Choice(

@@ -23,7 +23,8 @@ def check_dialogue(dialogue: Dialogue) -> None:
     """``check_open_turn`` for a template without ``tools``. Raises UnsupportedParameter for a request with tools."""
     if dialogue.options.tools:
         raise UnsupportedParameter(
-            "this model's template writes no tools: it declares no tool parser. Leave `tools` out.", param="tools"
+            "this model's template writes no tools: it has no key `tools`. Leave tools out of the request.",
+            param="tools",
         )
     check_open_turn(dialogue)
 
@@ -57,7 +58,7 @@ def content_of(message: Message, number: int, media: str | None) -> str:
     for field in CALL_FIELDS if has_fields(message) else ():
         if message.raw.get(field):
             raise UnsupportedParameter(
-                f"this model's template cannot write {field}: it declares no tool parser",
+                f"this model's template cannot write {field}: it has no key `tools`",
                 param=f"messages[{number}].{field}",
             )
     return text_of(message, number, media)
@@ -81,7 +82,7 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
     if part.kind == "text":
         return part.text
     if media is None:
-        raise MediaNotSupported("this model takes text only: its template declares no `media` placeholder", param=param)
+        raise MediaNotSupported("this model takes text only: its template has no key `media`", param=param)
     return media
 
 

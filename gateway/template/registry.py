@@ -88,7 +88,7 @@ def _text_difference(wanted: str, got: str) -> str:
     """The difference between two texts, as an error shows it."""
     at = first_difference(wanted, got)
     return (
-        f"the example comes out differently from position {at} on\n  expected {wanted!r}\n  got      {got!r}\n"
+        f"the rendered prompt differs from the example at position {at}\n  expected {wanted!r}\n  got      {got!r}\n"
         f"  there    {wanted[at : at + SHOWN]!r} became {got[at : at + SHOWN]!r}"
     )
 

@@ -179,7 +179,7 @@ class JinjaSpec:
     names: tuple[str, ...] = ()
     """The names of all templates in these files."""
     disagreements: tuple[str, ...] = ()
-    """Notes on differences between these files. Each note says which file is used."""
+    """Notes on differences between these files. Each note names the file that is used."""
     choice: tuple[str, ...] = ()
     """A note on the chat template that requests get, if the folder has several and the template file names none."""
 

@@ -84,10 +84,10 @@ def choice_of(dialogue: Dialogue) -> ToolChoice:
     choice = AUTO if raw is None else _choice(raw)
     if not dialogue.options.tools:
         if choice.mode not in ("auto", "none"):
-            raise InvalidValue("tool_choice forces a call, but there are no tools", param="tool_choice")
+            raise InvalidValue("tool_choice forces a call, but the request has no tools", param="tool_choice")
         return NONE
     if choice.mode == "named" and choice.name not in map(name_of, tools_of(dialogue)):
-        raise InvalidValue("tool_choice names a function that is not among the tools", param="tool_choice")
+        raise InvalidValue("tool_choice names a function that is not in tools", param="tool_choice")
     return choice
 
 
@@ -108,12 +108,11 @@ def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
     """The tool calls of ``messages[number]`` with parsed arguments. Raises InvalidValue or UnsupportedParameter."""
     if message.raw.get("function_call"):
         raise UnsupportedParameter(
-            "function_call is the old form of tool_calls, which this model takes; send tool_calls",
-            param=f"messages[{number}].function_call",
+            "function_call is the old form of tool_calls; send tool_calls", param=f"messages[{number}].function_call"
         )
     raws = message.raw.get("tool_calls") or ()
     if raws and message.role != "assistant":
-        raise InvalidValue("only the assistant calls tools", param=f"messages[{number}].tool_calls")
+        raise InvalidValue("only an assistant message may have tool_calls", param=f"messages[{number}].tool_calls")
     return tuple(_call(raw, f"messages[{number}].tool_calls[{at}]") for at, raw in enumerate(raws))
 
 
@@ -155,7 +154,7 @@ def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) 
     force: ForceForm | None = tools.force
     if force is None:
         raise UnsupportedParameter(
-            "this model's template cannot force a call: it declares no `force` under `tools`. "
+            "this model's template cannot force a call: it has no key `force` under `tools`. "
             "Leave tool_choice out, or write auto.",
             param="tool_choice",
         )

@@ -144,8 +144,7 @@ def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _refuse_variables(body: Mapping[str, Any]) -> None:
     if _variables(body):
         raise InvalidValue(
-            "variables fill the slots of a chat model's template; this endpoint has no template",
-            param="gateway.variables",
+            "this endpoint has no gateway.variables; send it to /v1/chat/completions", param="gateway.variables"
         )
 
 
@@ -157,7 +156,6 @@ def _check_last_turn(continued: bool | None, opened: bool | None) -> None:
         )
     if opened is False and not continued:
         raise InvalidValue(
-            "add_generation_prompt: false asks for a prompt that no answer can follow; "
-            "set continue_final_message: true to continue the last message",
+            "add_generation_prompt: false is only possible with continue_final_message: true; change one of them",
             param="add_generation_prompt",
         )

@@ -38,7 +38,7 @@ class Validators(dict[str, Callable[[object], bool]]):
 
 @dataclass(frozen=True, slots=True)
 class BodySchema:
-    """The fields that one endpoint knows."""
+    """The known fields of one endpoint."""
 
     model: type[Strict]
     is_parameter: Mapping[str, bool]
@@ -94,7 +94,7 @@ def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str
     forbidden = FORBIDDEN.intersection(invalid) - schema.model.model_fields.keys()
     if forbidden:
         name = min(forbidden)
-        raise ForbiddenParameter(f"{name} is set by the operator of this gateway, never by a request", param=name)
+        raise ForbiddenParameter(f"{name} can only be set by the operator of this gateway; leave it out", param=name)
     doubtful = {name: value for name, value in schema.required.items() if name in body}
     doubtful.update([(name, body[name]) for name in invalid])
     try:

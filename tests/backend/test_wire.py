@@ -115,7 +115,7 @@ def test_a_clients_word_on_bos_gives_way_with_a_notice(up: FaultyUpstream) -> No
 
 
 STRIPPED = {  # prompt: the notices
-    "<s>hi": ("bos_stripped: the engine adds it",),
+    "<s>hi": ("bos_stripped: the engine adds the BOS",),
     "hi": (),
 }
 

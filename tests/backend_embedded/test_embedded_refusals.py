@@ -29,10 +29,10 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
     "too many logprobs": (exchange("x", logprobs=21), InvalidValue, "logprobs", "20"),
     "bias by word": (exchange("x", logit_bias={"yes": 1}), InvalidValue, "logit_bias", "token ids"),
     "bias beyond the vocabulary": (exchange("x", logit_bias={"386": 1}), InvalidValue, "logit_bias", "0 to 385"),
-    "id beyond the vocabulary": (exchange((1, 386)), InvalidValue, "prompt", "between 0 and 385"),
+    "id beyond the vocabulary": (exchange((1, 386)), InvalidValue, "prompt", "from 0 to 385"),
     "empty prompt": (exchange(()), InvalidValue, "prompt", "empty"),
     "no prompt": (exchange(), InvalidValue, "prompt", "no prompt"),
-    "too many choices": (exchange("x", n=5000), InvalidValue, "n", "prompts times n"),
+    "too many choices": (exchange("x", n=5000), InvalidValue, "n", "the number of prompts times n"),
     "full context": (exchange((5,) * 512), ContextLengthExceeded, "prompt",
                      "maximum context length is 512 tokens, however you requested 528 tokens (512 in your prompt; 16"),
     "long text": (exchange("z" * 60_000), ContextLengthExceeded, "prompt", "512"),
@@ -159,10 +159,10 @@ def test_a_broken_folder_says_which_file(cache: EngineCache, tmp_path: Path, nam
 WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
     "other sizes": (
         {"intermediate_size": 128},
-        r"not those that config\.json describes \(model\.layers\.0\.mlp\.down_proj",
+        r"do not match config\.json \(model\.layers\.0\.mlp\.down_proj",
     ),
-    "fewer layers": ({"num_hidden_layers": 1}, r"not those that config\.json describes \(model\.layers\.1\."),
-    "more layers": ({"num_hidden_layers": 3}, r"not those that config\.json describes \(model\.layers\.2\."),
+    "fewer layers": ({"num_hidden_layers": 1}, r"do not match config\.json \(model\.layers\.1\."),
+    "more layers": ({"num_hidden_layers": 3}, r"do not match config\.json \(model\.layers\.2\."),
     "an output matrix that is not there": ({"tie_word_embeddings": False}, r"lm_head\.weight"),
     "norms that are not there": ({"model_type": "qwen3"}, "k_norm"),
 }

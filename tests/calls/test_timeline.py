@@ -115,7 +115,7 @@ def test_notices_of_delivery_are_collected(timeline: CallTimeline) -> None:
     assert timeline.freeze("ok", 200).bos_anomaly
 
 
-ANOMALIES = {"bos: missing, the template expects it": True, "bos_stripped: the engine adds it": False}
+ANOMALIES = {"bos: missing, because the engine adds none": True, "bos_stripped: the engine adds the BOS": False}
 
 
 @pytest.mark.parametrize("notice", ANOMALIES)

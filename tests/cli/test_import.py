@@ -234,7 +234,7 @@ NAMED = {  # name: (words, lines of the file, what is told)
     "as transformers chooses": (
         [],
         ['file: "my-model/chat_template.jinja"'],
-        "note: there are several templates, default, rag",
+        "note: there are several templates (default, rag)",
     ),
     "one for all": (["--variant", "rag"], ["variant: rag"], ""),
     "turns of one": (["--variant", "rag", "--as", "meta"], ['begin: "docs:"'], ""),
@@ -260,8 +260,8 @@ def test_named_templates_come_along(home: Path, words: list[str], lines: list[st
 OF_SEVERAL = {  # name: (words, how standard error begins, the notes on the choice)
     "as they stand": (
         [], "several: imported from the chat template of several/chat_template.jinja\n",
-        ["there are several templates, default, rag, tool_use: requests get default, requests with tools get tool_use, "
-         "as in transformers; `variant` chooses one for all"],
+        ["there are several templates (default, rag, tool_use): requests use default, and requests with tools use "
+         "tool_use, as in transformers; to use one template for all requests, set `variant`"],
     ),
     "one of them": (["--variant", "rag"], 'several: imported from the chat template \'rag\' of several/', []),
     "alone": (

@@ -317,7 +317,7 @@ def test_one_of_several_named_templates_is_compared_and_named(
     assert ended == code
     assert f"reference  {reference}" in out
     for side in ("ours", "reference"):
-        assert f"note       {side}: tokenizer_config.json has another chat template than chat_template.jinja" in out
+        assert f"note       {side}: tokenizer_config.json and chat_template.jinja have different chat templates" in out
         assert f"note       {side}: bos_token is '<s>' in tokenizer_config.json and '<m>' in special_tokens_map" in out
     notes = json.loads(parity(tmp_path, *words, "--json")[1])["notes"]
     assert all(f"note       {note}\n" in out for note in notes)

@@ -272,10 +272,12 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     ended = command(tmp_path, "check")
     assert ended.returncode == 0, ended.stderr.decode()
-    another = "tokenizer_config.json has another chat template than chat_template.jinja: it is not used"
+    another = (
+        "tokenizer_config.json and chat_template.jinja have different chat templates: tokenizer_config.json is not used"
+    )
     assert [line.partition(", as in")[0] for line in ended.stderr.decode().splitlines()] == [
         f"note: meta_templates/mine.yaml:2 file: {another}",
-        "note: meta_templates/mine.yaml:2 file: there are several templates, default, rag: requests get default",
+        "note: meta_templates/mine.yaml:2 file: there are several templates (default, rag): requests use default",
         f"note: meta_templates/spare.yaml:2 file: {another}",
     ]
 

@@ -502,7 +502,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             + "examples:\n  - messages: [{role: user, content: hi}]\n    prompt: hi\n"
         },
         [
-            "meta_templates/plain.yaml:7 examples[0].prompt: the example comes out differently from position 0 on\n"
+            "meta_templates/plain.yaml:7 examples[0].prompt: the rendered prompt differs from the example at "
+            "position 0\n"
             "  expected 'hi'\n"
             "  got      'Q: hi\\nA: '\n"
             "  there    'hi' became 'Q: hi\\nA: '"

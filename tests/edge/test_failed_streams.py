@@ -168,7 +168,7 @@ def test_held_text_that_cannot_be_sent_does_not_hide_the_error(
     outcomes = serve(tmp_path, request, [[Delta(0, "I add.")], [Delta(0, "<|"), odd]])
     assert (outcomes, request.heads, request.code) == (["upstream_disconnected"], [200], "upstream_disconnected")
     assert request.content == "I add."
-    assert f"{request.request_id}: the held text of its stream is lost" in caplog.text
+    assert f"request {request.request_id} failed, and its unsent text could not be sent" in caplog.text
 
 
 def test_an_error_after_the_head_writes_no_second_head(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_an_explanation_contains_the_values_of_the_headers(world: World) -> None
     answer = world.served.chat("text", gateway={"explain": True})
     explanation, headers = answer.json()["gateway"], answer.headers
     assert headers["x-gateway-notice"] == "; ".join(explanation["notices"])
-    assert "bos_stripped: the engine adds it" in explanation["notices"]
+    assert "bos_stripped: the engine adds the BOS" in explanation["notices"]
     assert (explanation["target"], str(explanation["attempts"])) == (
         headers["x-gateway-target"],
         headers["x-gateway-attempts"],

@@ -413,7 +413,7 @@ def test_tools_written_by_the_template_are_not_sent() -> None:
     ids=["forced", "default"],
 )
 def test_a_policy_that_would_change_the_rendered_prompt_is_refused(policy: ParamsPolicy) -> None:
-    with pytest.raises(UnsupportedParameter, match="remove it from the policy"):
+    with pytest.raises(UnsupportedParameter, match="must remove"):
         written(call(tools=TOOLS), policy)
 
 

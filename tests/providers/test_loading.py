@@ -79,7 +79,7 @@ def test_a_missing_extra_is_a_problem_of_the_line_that_needs_it(tmp_path: Path) 
     ended = run(f"import sys; sys.modules['litellm'] = None; {CHECK.format(path=write(tmp_path))}; sys.exit(code)")
     assert ended.returncode == 1
     assert (
-        "gateway.yaml:5 models.api.targets[0].speaks: speaks: litellm needs the package litellm: "
+        "gateway.yaml:5 models.api.targets[0].speaks: litellm needs the package litellm; run "
         "pip install 'meta-gateway[litellm]'" in ended.stderr
     )
 

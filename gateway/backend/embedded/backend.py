@@ -78,9 +78,9 @@ class EmbeddedBackend:
         elif all(0 <= token < size for token in prompt):
             tokens, added = prompt, 0
         else:
-            raise InvalidValue(f"token ids must lie between 0 and {size - 1}", param="prompt")
+            raise InvalidValue(f"token ids must be from 0 to {size - 1}", param="prompt")
         if not tokens:
-            raise InvalidValue("the prompt is empty, and this model's tokenizer adds nothing to it", param="prompt")
+            raise InvalidValue("the prompt is empty; send at least one token", param="prompt")
         # At least one token must fit after the prompt; the answer ends with "length" when the context is full.
         if len(tokens) + min(max_tokens, 1) > limit:
             raise ContextLengthExceeded(  # vLLM's wording, which clients search for
@@ -95,11 +95,11 @@ class EmbeddedBackend:
 def _check(exchange: Exchange) -> None:
     if exchange.endpoint != "completions":
         raise RequestError(
-            f"an embedded model completes text; it has no {exchange.endpoint} endpoint of its own"
-            + ("; give it a template that renders a prompt" if exchange.endpoint == "chat" else "")
+            f"this model's target (speaks: embedded) has no {exchange.endpoint} endpoint"
+            + ("; the operator must set a template that makes a string" if exchange.endpoint == "chat" else "")
         )
     refuse_stream_options(exchange)
     if not exchange.prompts:
         raise InvalidValue("the request has no prompt; send a string or a list of token ids", param="prompt")
     if exchange.n * len(exchange.prompts) > MAX_CHOICES:
-        raise InvalidValue(f"prompts times n must lie between 1 and {MAX_CHOICES}", param="n")
+        raise InvalidValue(f"the number of prompts times n must be from 1 to {MAX_CHOICES}", param="n")

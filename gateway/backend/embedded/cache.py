@@ -54,7 +54,7 @@ def _load(target: TargetSpec, folder: Path, max_model_len: int | None) -> Engine
 
         return Engine(folder, max_model_len)
     except ModuleNotFoundError as error:
-        hint = f"speaks: embedded needs the package {error.name}: pip install 'meta-gateway[embedded]'"
+        hint = f"embedded needs the package {error.name}; run pip install 'meta-gateway[embedded]'"
         raise ConfigError((Problem(target.label, 0, "speaks", hint),)) from None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError((Problem(str(folder), 0, "", f"cannot be loaded: {error}"),)) from error

@@ -70,7 +70,7 @@ class Engine:
         """Queue a request. Raises ``Overloaded`` if too many choices wait."""
         choices = len(request.prompts) * request.exchange.n
         if self._waiting and len(self._waiting) + choices > MAX_WAITING:
-            raise Overloaded("the embedded engine has too many calls waiting; try again shortly", retry_after=1.0)
+            raise Overloaded("too many calls wait for the embedded engine; retry later", retry_after=1.0)
         running = RunningRequest(request, asyncio.Queue(), unfinished=choices)
         self._waiting.extend((running, index) for index in range(choices))
         if self._task is None or self._task.done():

@@ -40,7 +40,7 @@ MAX_HEADER = 100 * 1024 * 1024
 """The greatest size of a safetensors header in bytes, as in the format's reference reader."""
 DERIVED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
 """Tensors that some exporters wrote although their content follows from ``config.json``."""
-ELSEWHERE = "serve it with vLLM or llama.cpp and use speaks: completions"
+ELSEWHERE = "serve this model with vLLM or llama.cpp, and set speaks: completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,9 @@ def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     """
     file = folder / "model.safetensors"
     if not file.is_file():
-        raise ValueError(f"{file.name} is missing; save_pretrained with a large max_shard_size writes this one file")
+        raise ValueError(
+            f"{file.name} is missing; write all weights to this file with save_pretrained and a large max_shard_size"
+        )
     unused = ("__metadata__", *DERIVED, *(() if "lm_head.weight" in shapes else ("lm_head.weight",)))
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -153,7 +155,7 @@ def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             # If tensors were left unused, the model would differ from the trained model.
             if others := sorted({name for name, _ in stored.items() ^ shapes.items()}):
                 listed = ", ".join(others[:3])
-                raise ValueError(f"its tensors are not those that config.json describes ({listed} …); {ELSEWHERE}")
+                raise ValueError(f"its tensors do not match config.json ({listed} …); {ELSEWHERE}")
             return {name: _tensor(file, header[name], 8 + length) for name in shapes}
         except (ValueError, LookupError, TypeError) as error:
             raise ValueError(f"{file.name} cannot be used: {error}") from None
@@ -165,7 +167,7 @@ def _tensor(file: Path, entry: Mapping[str, Any], base: int) -> Array:
         raise ValueError(f"tensors of type {kind} are not supported (only {', '.join(STORED)})")
     raw = np.fromfile(file, STORED[kind], math.prod(shape), offset=base + entry["data_offsets"][0])
     if raw.size < math.prod(shape):
-        raise ValueError("it is cut short; copy it again")
+        raise ValueError("it is incomplete; copy it again")
     # bfloat16 is the upper half of float32.
     values = (raw.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else raw.astype(np.float32, copy=False)
     return values.reshape(shape)

@@ -195,7 +195,7 @@ class HttpClient:
                     lambda: Connection(loop), pool.host, pool.port, ssl=self._context() if pool.tls else None
                 )
         except TimeoutError:
-            raise UpstreamConnectTimeout("no connection to the model's server in time") from None
+            raise UpstreamConnectTimeout("connecting to the model's server took too long") from None
         except socket.gaierror:
             raise UpstreamDnsError("the name of the model's server does not resolve") from None
         except ssl.SSLError:

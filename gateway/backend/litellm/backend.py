@@ -141,7 +141,7 @@ async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncG
         raise gateway_error(error, exchange.params) from error
     counted = [event for event in reader.end() if isinstance(event, Usage) and event.prompt + event.completion]
     if not has_content and not any(usage.completion for usage in counted):
-        raise UpstreamIncomplete("the provider's answer is empty, and LiteLLM does not report whether it was cut off")
+        raise UpstreamIncomplete("the provider's answer is empty and may be incomplete; retry")
     if not (finished or _has_finish_reason(reply)):
         raise UpstreamIncomplete("the provider ended its answer without a finish_reason")
     for event in finishes:

@@ -42,8 +42,8 @@ _CLASS_NAMES = re.compile(r"(?:(?:litellm\.)?\w{1,64}(?:Error|Exception)\b[\s:-]
 _CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
     "gaierror": (UpstreamDnsError, "the name of the provider's server does not resolve"),
     "ClientConnectorDNSError": (UpstreamDnsError, "the name of the provider's server does not resolve"),
-    "ConnectTimeout": (UpstreamConnectTimeout, "no connection to the provider in time"),
-    "ConnectionTimeoutError": (UpstreamConnectTimeout, "no connection to the provider in time"),
+    "ConnectTimeout": (UpstreamConnectTimeout, "connecting to the provider took too long"),
+    "ConnectionTimeoutError": (UpstreamConnectTimeout, "connecting to the provider took too long"),
     "ConnectError": (UpstreamUnreachable, "the provider's server does not accept connections"),
     "ClientConnectorError": (UpstreamUnreachable, "the provider's server does not accept connections"),
     "ConnectionRefusedError": (UpstreamUnreachable, "the provider's server does not accept connections"),
@@ -52,7 +52,7 @@ _CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
     "ReadError": (UpstreamDisconnected, "the provider closed the connection"),
     "RemoteProtocolError": (UpstreamDisconnected, "the provider closed the connection"),
     "ServerDisconnectedError": (UpstreamDisconnected, "the provider closed the connection"),
-    "ClientPayloadError": (UpstreamDisconnected, "the provider closed the connection inside its answer"),
+    "ClientPayloadError": (UpstreamDisconnected, "the provider closed the connection in the middle of its answer"),
     "ConnectionResetError": (UpstreamDisconnected, "the provider closed the connection"),
     # LiteLLM 1.109 raises this error for a stream that ends without a finish reason.
     "StopAsyncIteration": (UpstreamIncomplete, "the provider ended its answer without a finish_reason"),
@@ -79,7 +79,7 @@ def gateway_error(error: Exception, sent: Collection[str] = ()) -> GatewayError:
     chain = list(_chain(error))
     for link in chain:
         if isinstance(link, ImportError):
-            LOG.error("LiteLLM could not import what this call needs: %s", link)
+            LOG.error("LiteLLM could not import a package that this call needs: %s", link)
             return GatewayError("the gateway's LiteLLM installation lacks a package for this call; see the log")
     for table, links in ((_CAUSES, reversed(chain)), (_CLASSES, iter(chain))):
         for link in links:
@@ -130,7 +130,7 @@ def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
     reason = one_safe_line(text).partition(" To drop ")[0]  # the rest is advice for users of LiteLLM
     message = f"this model's provider refuses {param or 'a parameter'}: {reason}"
     return UnsupportedParameter(
-        f"{message} (the operator can have it left out: omit in the model's entry)" if param else message, param=param
+        f"{message} (the operator can leave it out with omit in the model's entry)" if param else message, param=param
     )
 
 

@@ -60,12 +60,12 @@ def provider_of(target: TargetSpec) -> Provider:
     try:
         litellm = load()
     except ImportError as error:
-        message = f"speaks: litellm needs the package {error.name}: pip install 'meta-gateway[litellm]'"
+        message = f"litellm needs the package {error.name}; run pip install 'meta-gateway[litellm]'"
         raise ConfigError((Problem(target.label, 0, "speaks", message),)) from error
     try:
         model, name, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
     except Exception as error:
-        message = f"LiteLLM has no provider for {quote(target.model)}: write provider/model, such as openai/NAME"
+        message = f"LiteLLM has no provider for {quote(target.model)}; write provider/model, such as openai/NAME"
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
     like_openai = name in OPENAI_LIKE
     params = None if like_openai else litellm.get_supported_openai_params(model=model, custom_llm_provider=name)

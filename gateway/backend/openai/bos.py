@@ -21,8 +21,8 @@ class BosRule:
 
 
 UNCHANGED = BosRule(fields={})
-UNVERIFIED = BosRule(fields={}, notices=("bos: not verified, not known whether the engine adds one (set adds_bos)",))
-MISSING = BosRule(fields={}, notices=("bos: missing, the template expects it from the engine",))
+UNVERIFIED = BosRule(fields={}, notices=("bos: not verified; set adds_bos of the target to true or false",))
+MISSING = BosRule(fields={}, notices=("bos: missing, because the engine adds none and the template writes none",))
 
 
 # Rows: the template's ``bos``. Columns: the engine.
@@ -47,7 +47,7 @@ def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> B
         return UNCHANGED if adds_bos else MISSING
     bos = exchange.bos_text
     if adds_bos and bos and any(isinstance(prompt, str) and prompt.startswith(bos) for prompt in exchange.prompts):
-        return BosRule({}, bos, ("bos_stripped: the engine adds it",))
+        return BosRule({}, bos, ("bos_stripped: the engine adds the BOS",))
     return UNCHANGED
 
 

@@ -59,7 +59,7 @@ def serialise(body: Mapping[str, Any]) -> bytes:
     except TypeError as error:
         if "surrogate" in str(error):
             raise InvalidUnicode("the request holds a lone surrogate; send whole characters") from None
-        message = "the request holds a value that JSON cannot carry, such as a number beyond 64 bits"
+        message = "the request has a value that JSON cannot express, such as an integer of more than 64 bits"
         raise InvalidValue(message) from None
 
 

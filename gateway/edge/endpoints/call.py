@@ -76,7 +76,7 @@ class CallHandler:
             end = (error.code, request.status, "")
             drop_tracebacks(error)
         except Exception:  # a bug: log the traceback, and answer with status 500
-            LOG.exception("%s failed inside the gateway", request.request_id)
+            LOG.exception("internal error in request %s", request.request_id)
             failure = GatewayError("internal error of the gateway; its log has the details under this request id")
             end = (failure.code, request.status or failure.status, "")
             _send_failure(request, failure, timeline)
@@ -129,7 +129,7 @@ async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimelin
     try:
         last = await send_pending(request, timeline)
     except Exception:  # a bug: log the traceback, and send the first error to the client
-        LOG.exception("%s: the held text of its stream is lost", request.request_id)
+        LOG.exception("request %s failed, and its unsent text could not be sent", request.request_id)
     _send_failure(request, error, timeline, last)
 
 
@@ -147,7 +147,9 @@ def _name_model(body: dict[str, Any], model: str) -> None:
     if body.get("model") is None:
         body["model"] = model
     if body["model"] != model:
-        raise InvalidValue(f"the path names model {quoted(model)}, the body another; name one of them", param="model")
+        raise InvalidValue(
+            f"the body has another model than the path ({quoted(model)}); use the same model", param="model"
+        )
 
 
 def _check_body_headers(request: HttpRequest, limit: int) -> None:

@@ -458,7 +458,7 @@ def _authority(url: bytes) -> bytes:
 
 def _framing_too_large() -> HeadTooLarge:
     return HeadTooLarge(
-        f"the chunk sizes, extensions and trailers of the request's body are {MAX_HEAD} bytes larger than its content"
+        "the chunk sizes, extensions and trailers of the request body are too large; send larger chunks"
     )
 
 

@@ -22,7 +22,7 @@ CHECK_SECONDS = 1.0
 ERROR_SECONDS = 1.5
 """Seconds to send an error to the clients whose calls still run at the end of draining."""
 
-DRAIN_ENDED = "the gateway is shutting down, and server.drain ended before this answer did; retry later"
+DRAIN_ENDED = "the gateway shut down before this answer was complete (server.drain); retry later"
 
 
 class HttpServer:

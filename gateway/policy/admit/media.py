@@ -121,8 +121,8 @@ class MediaRule:
                     self._check(item, slot, where)
         elif isinstance(value, str) and PLAIN_WORD.fullmatch(value) is None:
             raise MediaNotAllowed(
-                f"{where} is an unknown field, and a target could read an address or a path from it; leave it out, "
-                "or send text in a part of type text and media in a part of their own type, such as image_url",
+                f"{where} is an unknown field; leave it out. "
+                "Send text in a part of type text, and media in a part such as image_url.",
                 param=where,
             )
 
@@ -141,10 +141,8 @@ class MediaRule:
             kinds = f" of one of these types: {', '.join(slot)}" if slot not in (BASE64, FILE) else ""
             forms.append(BASE64 if slot == BASE64 else f"a data: URI{kinds}")
         if not forms:
-            raise MediaNotAllowed(f"this model's policy refuses {where} (policy key media)", param=where)
-        raise MediaNotAllowed(
-            f"{where} must be {' or '.join(forms)}; the gateway does not fetch addresses", param=where
-        )
+            raise MediaNotAllowed(f"this model's policy (key media) does not allow {where}; leave it out", param=where)
+        raise MediaNotAllowed(f"{where} must be {' or '.join(forms)}", param=where)
 
     def _takes(self, value: str, slot: Slot, where: str) -> bool:
         if slot == BASE64:
@@ -166,8 +164,8 @@ def refuse_unsafe_address(url: str, where: str) -> None:
     found = HTTPS.match(url.lower()) if len(url) <= MAX_ADDRESS else None
     if found is None or ODD_IN_ADDRESS.search(url) is not None:
         raise MediaNotAllowed(
-            f"{where} must be an address https://HOST/PATH in ASCII, without a user, blanks or backslashes, of at most "
-            f"{MAX_ADDRESS} characters",
+            f"{where} must be an https URL of at most {MAX_ADDRESS} ASCII characters, without user name, spaces or "
+            "backslashes",
             param=where,
         )
     if _is_local(found[1].strip("[]")):

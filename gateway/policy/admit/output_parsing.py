@@ -59,8 +59,8 @@ class OutputParsing:
             name = name_of(tool)
             if name in names and not format_.can_name(name):
                 raise InvalidValue(
-                    f"tools[{number}].function.name: this model writes its calls as {self.parser}, which cannot name "
-                    f'"{name}"; use letters, digits and underscores, and none of its keywords',
+                    f'tools[{number}].function.name: the format {self.parser} of this model does not allow "{name}"; '
+                    "use letters, digits and underscores, and no Python keyword",
                     param=f"tools[{number}].function.name",
                 )
 

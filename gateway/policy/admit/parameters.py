@@ -245,8 +245,8 @@ def _remove_tools(call: Call, params: dict[str, Any]) -> None:
     for name, absent in IN_PROMPT.items():
         if name in params and params.pop(name) != call.params.get(name, absent):
             raise UnsupportedParameter(
-                f"this model's policy sets {name}, but its template has written the client's value into the prompt; "
-                "remove it from the policy",
+                f"the prompt already contains {name} of the request, so the policy cannot set another value; "
+                f"the operator must remove {name} from the policy",
                 param=name,
             )
 

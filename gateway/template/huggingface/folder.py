@@ -90,7 +90,7 @@ class ChatFiles:
     used: tuple[str, ...] = ()
     """Paths of the files that were used."""
     notes: tuple[str, ...] = ()
-    """Notes on files that disagree. Each note says which file is used."""
+    """Notes on files that disagree. Each note names the file that is used."""
 
 
 def template_in(fetch: Fetch, names: Names) -> str | None:
@@ -105,8 +105,8 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
         return join(NAMED, DEFAULT + JINJA)
     if named:
         raise TemplateError(
-            f"the folder has {NAMED}/ and no {TEMPLATE}, so transformers finds {as_names(named)} and no default "
-            f"template, and does not read {TOKENIZER}: name the file to be used"
+            f"the folder has no default chat template: no {TEMPLATE}, and only {as_names(named)} in {NAMED}/. "
+            "Give the path of a template file in place of the folder."
         )
     reader = _FolderReader(fetch, names)
     return next((name for name in (TOKENIZER, *PROCESSORS) if reader.object(name).get(KEY) is not None), None)
@@ -116,7 +116,7 @@ def read_chat_files(name: str, fetch: Fetch, names: Names) -> ChatFiles:
     """Read the model's folder of the template file ``name``. Raises ``TemplateError`` for the first mistake."""
     reader = _FolderReader(fetch, names)
     if reader.data(name) is None:
-        raise TemplateError(f"there is no {name} beside the template: the path begins at its folder")
+        raise TemplateError(f"there is no file {name}; write the path relative to the template file")
     folder = folder_of(name)
     config = reader.object(join(folder, TOKENIZER))
     templates = _templates_of(name, reader)
@@ -267,7 +267,7 @@ def _in_files(folder: str, reader: _FolderReader) -> Templates:
     for name in reader.named(folder):
         path = join(folder, NAMED, name + JINJA)
         if name == MISTAKEN:
-            raise TemplateError(f"{path}: transformers mistakes a template of this name for {TEMPLATE}: rename it")
+            raise TemplateError(f"rename {path}: transformers confuses this file with {TEMPLATE}")
         source = reader.text(path)
         if name == DEFAULT and _normalized(sources.get(DEFAULT, source)) != _normalized(source):
             reader.notes.append(f"{TEMPLATE} is not used: {NAMED}/{DEFAULT}{JINJA} replaces it, as in transformers")
@@ -324,15 +324,15 @@ def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> li
 def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
     """The note on another file. ``present``: the files with a template. Tokenizers use the first file."""
     where = f"{NAMED}/ ({as_names(sources)})" if other == TEMPLATE and DEFAULT not in sources else other
-    differs = f"{where} has another chat template than {own}"
+    differs = f"{where} and {own} have different chat templates"
     for_tokenizers = present[0] if present[0] not in PROCESSORS else None
     for_processors = next((file for file in PROCESSORS if file in present), None)
     if other == for_tokenizers:
-        return f"{differs}: the tokenizers of transformers use that one"
+        return f"{differs}: the tokenizers of transformers use {where}"
     if other != for_processors:
-        return f"{differs}: it is not used, as in transformers"
-    reason = "this one is for tokenizers, " if own == for_tokenizers else ""
-    return f"{differs}: {reason}the processors of transformers use that one"
+        return f"{differs}: {where} is not used, as in transformers"
+    reason = f"tokenizers use {own}, and " if own == for_tokenizers else ""
+    return f"{differs}: {reason}the processors of transformers use {where}"
 
 
 def _normalized(source: str) -> str:
@@ -366,11 +366,9 @@ def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> 
     for name in dict.fromkeys([*TOKENS, *texts]):
         here, there = _text_of(config.get(name)), _text_of(token_map.get(name))
         if name in token_map and here != there and (here is not None or not is_older):
-            reason = f"{TOKENIZER} has {'no ' if is_older else ''}{ADDED}"
             notes.append(
                 f"{name} is {_shown(here)} in {TOKENIZER} and {_shown(there)} in {TOKENS_MAP}: "
-                f"{_shown(texts.get(name))} is used, as in transformers, because "
-                f"{'it is a token of its own in the folder' if name in own else reason}"
+                f"{_shown(texts.get(name))} is used, as in transformers"
             )
     return texts, notes
 

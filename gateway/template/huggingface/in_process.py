@@ -63,7 +63,7 @@ def _message_limit(template: int, variables: Mapping[str, Any]) -> int:
 
 
 def has_number(value: Any) -> bool:
-    """True if a JSON value is or contains a number. A template could repeat a text as often as the number says."""
+    """True if a JSON value is or contains a number, with which a template could repeat a text many times."""
     if isinstance(value, (list, tuple)):
         return any(map(has_number, value))
     if isinstance(value, Mapping):

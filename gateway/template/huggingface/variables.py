@@ -42,7 +42,7 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
     for index, part in enumerate(message.parts):
         if part.kind != "text":
             raise MediaNotSupported(
-                "this model takes text only: its prompt is a string", param=f"messages[{number}].content[{index}]"
+                "this model takes text only; send parts of type text", param=f"messages[{number}].content[{index}]"
             )
     if message.parts and spec.content == "text":
         fields["content"] = message.text
@@ -72,10 +72,7 @@ def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
     if is_too_deep:
         raise InvalidValue(f"the arguments of a tool call nest deeper than {MAX_DEPTH} levels", param=param)
     if not isinstance(arguments, dict):
-        raise InvalidValue(
-            "the arguments of a tool call must be a JSON object, because this model's template writes them out",
-            param=param,
-        )
+        raise InvalidValue("the arguments of a tool call must be a JSON object", param=param)
     return {**call, "function": {**function, "arguments": arguments}}
 
 

@@ -57,7 +57,8 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
     """
     if dialogue.options.tools and not spec.tools:
         raise UnsupportedParameter(
-            "this model's template writes no tools: it declares no `tools`. Leave `tools` out.", param="tools"
+            "this model's template writes no tools: it has no key `tools`. Leave tools out of the request.",
+            param="tools",
         )
     system: list[Turn] = []
     turns: list[Turn] = []
@@ -117,8 +118,8 @@ def _current_from(turns: Sequence[Turn]) -> int:
         return at
     if not turns or turns[-1].role != "user":
         raise InvalidValue(
-            "a prompter answers a user message or tool results, and the conversation ends with neither. "
-            "End it with a user message, or set continue_final_message: true to continue the assistant's message.",
+            "the last message must be a user message or a tool result. "
+            "To continue an assistant message, set continue_final_message: true.",
             param="messages",
         )
     return at - 1
@@ -149,14 +150,13 @@ def _check_class(found: PrompterInput, spec: PrompterSpec) -> None:
         return
     if found.history or found.in_environment:
         raise InvalidValue(
-            f"this model's template takes a single user message: class {spec.form} has no place for earlier turns "
-            "or tool results. Send one user message.",
+            "this model's template takes a single user message; leave out earlier turns and tool results",
             param="messages",
         )
     if spec.form == "empty" and (found.system or found.answer):
-        what = "system messages" if found.system else "an answer that is to be continued"
+        what = "the system message" if found.system else "the assistant message that is to be continued"
         raise InvalidValue(
-            f"this model's template sends the user message as it is: class empty has no place for {what}",
+            f"this model's template takes a single user message; leave out {what}",
             param="messages" if found.system else "continue_final_message",
         )
 
@@ -182,7 +182,7 @@ def slot_values(
     segments: dict[str, Segment] = {}
     for name, value in variables.items():
         if name not in slots:
-            raise InvalidValue(f"{_accepted(slots)}; {name[:32]!a} is not one of them", param=PARAM)
+            raise InvalidValue(f"{_accepted(slots)}; leave out {name[:32]!a}", param=PARAM)
         if not isinstance(value, str):
             raise InvalidValue(f"{PARAM}.{name} must be text", param=f"{PARAM}.{name}")
         segments[name] = Segment(value, "system", f"variables.{name}", False)
@@ -203,9 +203,7 @@ def slot_values(
         )
     if found.in_environment:
         raise InvalidValue(
-            f"the last user message fills the slot {input_slot}, and the conversation ends with tool results: "
-            "end it with a user message",
-            param="messages",
+            f"the last message must be a user message, because it fills the slot {input_slot}", param="messages"
         )
     segments[input_slot] = found.current[0].text
     _check_complete(segments, slots)
@@ -215,7 +213,7 @@ def slot_values(
 def _check_complete(segments: Mapping[str, Segment], slots: tuple[str, ...]) -> None:
     missing = [name for name in slots if name not in segments]
     if missing:
-        raise InvalidValue(f"{_accepted(slots)}; {', '.join(missing)} missing", param=PARAM)
+        raise InvalidValue(f"{_accepted(slots)}; missing: {', '.join(missing)}", param=PARAM)
 
 
 def _accepted(slots: tuple[str, ...]) -> str:

@@ -50,7 +50,7 @@ class ApiTemplate:
         turns = self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue)
         merged = _merged(turns)
         if not merged:
-            raise InvalidValue("no message to send: there is none before the model's turn", param="messages")
+            raise InvalidValue("there is no message before the model's answer; add a user message", param="messages")
         metadata = replace(self._metadata, notices=tuple(self._notices(dialogue, merged)))
         return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
 
@@ -84,7 +84,7 @@ class ApiTemplate:
         for number, message in enumerate(dialogue.messages):
             mapping = self._roles[message.role]
             if number not in sent:
-                yield Notice("dropped_turn", f"messages[{number}]: not in the round, or after the generate point")
+                yield Notice("dropped_turn", f"messages[{number}]: outside the round, or after the role that generates")
             elif mapping.fallback_for:
                 yield fallback_notice(mapping, number)
 

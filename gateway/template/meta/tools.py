@@ -134,7 +134,7 @@ class ToolRendering(Rendering):
         form, origin = self._spec.calls, origin_of(number)
         if form is None:
             raise UnsupportedParameter(
-                "this model's template cannot write tool_calls: it declares no `calls` under `tools`",
+                "this model's template cannot write tool_calls: it has no key `calls` under `tools`",
                 param=f"messages[{number}].tool_calls",
             )
         if number == self.open_number:
@@ -158,7 +158,7 @@ class ToolRendering(Rendering):
         users = [number for number, message in enumerate(messages) if message.role == "user"]
         if not users:
             raise InvalidValue(
-                "this model's template writes tools into a user's message, and there is none", param="messages"
+                "this model's template writes tools into a user message; add a user message", param="messages"
             )
         return users[0] if turn == "first_user" else users[-1]
 
@@ -191,7 +191,7 @@ def _python(form: CallForm, call: ToolCall, origin: str) -> Iterator[Piece]:
     names = (*call.name.split("."), *call.arguments)
     if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
         raise InvalidValue(
-            "this model's calls are written in Python; the function and its arguments need names that Python allows",
+            "the names of the function and of its arguments must be valid in Python, without keywords such as class",
             param=f"{origin}.tool_calls",
         )
     yield f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})", origin, False

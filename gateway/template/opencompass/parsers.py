@@ -226,5 +226,5 @@ class APIParser(_Parser):
 def _no_role(turn: Turn) -> TemplateError:
     """The error for a turn without a usable role. The error message has the role and not the client's text."""
     fallback = turn.get("fallback_role")
-    tried = f'role "{turn["role"]}"' + (f' and fallback_role "{fallback}"' if fallback else " and no fallback_role")
-    return TemplateError(f"a turn has {tried}, and the meta template does not define them; add either")
+    tried = f'role "{turn["role"]}"' + (f' or fallback_role "{fallback}"' if fallback else "")
+    return TemplateError(f"the meta template does not define {tried}; add the role")

@@ -66,8 +66,7 @@ class OpenCompassTemplate:
         role = self._roles["assistant"].role
         if role != self.spec.generating:
             raise InvalidValue(
-                "the generating role is not the assistant's, so the last message cannot be continued; "
-                "leave continue_final_message out",
+                "this model's template cannot continue an assistant message; leave continue_final_message out",
                 param="continue_final_message",
             )
         origin = origin_of(number)
@@ -82,7 +81,7 @@ class OpenCompassTemplate:
             if mapping.fallback_for:
                 notices.append(fallback_notice(mapping, number))
             if texts[number] and origin_of(number) not in written:
-                notices.append(Notice("dropped_turn", f"messages[{number}]: after the generate point"))
+                notices.append(Notice("dropped_turn", f"messages[{number}]: after the role that generates"))
             notices.extend(unread_fields(message, number))
         return tuple(notices)
 

@@ -46,7 +46,7 @@ def read_jinja(
 ) -> TemplateSpec:
     """The spec with the values of ``kind: jinja``. Mistakes are added to ``problems``."""
     if ("file" in keys) == ("template" in keys):
-        problems.add((), "kind jinja needs exactly one of `file`, the chat template's file, and `template`, its text")
+        problems.add((), "write exactly one of the keys `file` (path of the chat template) and `template` (its text)")
     given = {name: str(problems.value(NonEmpty, keys[name], (name,))) for name in WORDS if name in keys}
     files = _read_files(given, fetch, names, problems)
     sources, choice = _choose_sources(files, given, problems)
@@ -102,9 +102,7 @@ def _choose_sources(
         problems.add(("variant",), f"there is no template {shown(variant)}{suggestion(variant, named)}")
         return (), ()
     if not variant and named and DEFAULT not in named:
-        problems.add(
-            path, f"has several templates and none called default; choose one with `variant`: {as_names(named)}"
-        )
+        problems.add(path, f"has no template named default; set `variant` to one of its templates: {as_names(named)}")
         return (), ()
     sources = tuple([(name, named[name]) for name in ((variant,) if variant else (DEFAULT, TOOL_USE)) if name in named])
     for name, source in sources:
@@ -112,10 +110,10 @@ def _choose_sources(
             problems.add(path, f"the template {as_name(name)} is empty, so every prompt would be empty")
     if variant or len(named) < 2:
         return sources, ()
-    with_tools = f", requests with tools get {TOOL_USE}" if TOOL_USE in named else ""
+    with_tools = f", and requests with tools use {TOOL_USE}" if TOOL_USE in named else ""
     return sources, (
-        f"there are several templates, {as_names(named)}: requests get default{with_tools}, as in transformers; "
-        "`variant` chooses one for all",
+        f"there are several templates ({as_names(named)}): requests use default{with_tools}, as in transformers; "
+        "to use one template for all requests, set `variant`",
     )
 
 
@@ -172,8 +170,8 @@ def check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Probl
     if text and writes_bos != (chosen == "text"):
         problems.add(
             ("bos",),
-            f"the template begins with {shown(bos)}: write text, or leave bos out"
+            f"the template begins with {shown(bos)}: set bos to text, or remove bos"
             if writes_bos
-            else "the template does not begin with its bos_token: write none or engine, or leave bos out",
+            else "the template does not begin with its bos_token: set bos to none or engine, or remove bos",
         )
     return replace(spec, bos=chosen, bos_text=bos if chosen == "text" else "")

@@ -98,10 +98,10 @@ def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> No
     generating = [(path, role) for path, role in placed if path[0] == "round" and role.generate]
     if needed and placed and not generating:
         problems.add(("round",), "no role has generate: true; add it to the role of the model's answer")
-    for path, role in generating[1:]:
+    for path, _ in generating[1:]:
         problems.add(
             (*path, "generate"),
-            f"{shown(generating[0][1].role)} generates, and only one role may: remove it from {shown(role.role)}",
+            f"only one role may have generate, and {shown(generating[0][1].role)} has it: remove this key",
         )
 
 

@@ -68,7 +68,7 @@ class Problems:
             if field.name not in entry and field.default is MISSING:
                 words = get_args(types[field.name]) if get_origin(types[field.name]) is Literal else ()
                 if isinstance(value, Mapping):
-                    self.add(path, f"has no `{field.name}`: write {'one of ' + ', '.join(words) if words else 'it'}")
+                    self.add(path, f"has no `{field.name}`: add {'one of ' + ', '.join(words) if words else 'it'}")
                 values[field.name] = words[0] if words else ""
         return cls(**values)
 
@@ -118,7 +118,7 @@ class Problems:
         if int in options:
             if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
                 return value
-            self.add(path, f"must be a whole number from 0 up, not {shown(value)}")
+            self.add(path, f"must be a whole number of 0 or more, not {shown(value)}")
             return 0
         if words:
             return self.choice(value, path, words)
@@ -131,7 +131,7 @@ class Problems:
 
 
 _NO_TEXT: Mapping[type, str] = {
-    list: "lists of tokens or items are not supported; decode them yourself and write the resulting text",
+    list: "write one text; decode token ids",
     dict: "write the text itself",
 }
 

@@ -68,7 +68,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         if len(pair) != 2:
             problems.add(("history", number), "must be a pair of texts, user and assistant")
     if not dialect.modern and not spec.exact:
-        problems.add(("dialect",), f"dialect {dialect.name} repeats old outputs byte for byte: it needs exact: true")
+        problems.add(("dialect",), f"dialect {dialect.name} needs exact: true")
     return spec
 
 

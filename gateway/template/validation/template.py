@@ -61,7 +61,7 @@ def parse_spec(
         spec = read_jinja(keys, spec, problems, fetch, names)
     if kind == "chat" or spec.api:
         for key in [key for key in TOOL_KEYS if key in keys]:
-            problems.add((key,), f"has no effect where messages are sent: the target does that itself; remove {key}")
+            problems.add((key,), f"has no effect, because this template makes messages; remove {key}")
     else:
         check_tools(spec, problems)
     _check_examples(spec, problems)

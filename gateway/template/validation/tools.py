@@ -36,7 +36,7 @@ def check_tools(spec: TemplateSpec, problems: Problems) -> None:
 
 def _check_parts(tools: ToolsSpec, problems: Problems) -> None:
     if tools.tokens != ToolTokens() and not (tools.tokens.start and tools.tokens.end):
-        problems.add((*PATH, "tokens"), "a call stands between `start` and `end`: write both")
+        problems.add((*PATH, "tokens"), "needs both `start` and `end`: add the missing key")
     if tools.declare is not None and (tools.declare.indent or 0) > MAX_INDENT:
         problems.add((*PATH, "declare", "indent"), f"must be a number of spaces, 0 to {MAX_INDENT}")
 
@@ -49,22 +49,22 @@ def _check_forced(spec: TemplateSpec, problems: Problems) -> None:
     if thinking.open == "auto":
         problems.add(
             (*PATH, "force"),
-            "needs thinking.open: true or false; with auto it is unknown whether the call is inside the reasoning",
+            "needs thinking.open: true or false; auto is not possible with force",
         )
     elif thinking.end not in tools.force.begin:
         problems.add(
             (*PATH, "force", "begin"),
-            f"would be inside the reasoning, which the prompt has opened: begin with {thinking.end!a}",
+            f"must contain {thinking.end!a}, because the prompt opens the reasoning",
         )
 
 
 def _check_written(spec: TemplateSpec, tools: ToolsSpec, problems: Problems) -> None:
     """Check that a meta template has the keys that are needed to write tools."""
     if spec.turns == "opencompass":
-        problems.add(PATH, "turns: opencompass has no tools; use turns: natural, or remove `tools`")
+        problems.add(PATH, "turns: opencompass does not support tools; use turns: natural, or remove `tools`")
     roles = [entry.role for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)]
     if tools.declare is None:
-        problems.add(PATH, "has no `declare`: write the form of the list of tools in the prompt")
+        problems.add(PATH, "has no `declare`: add this key, which describes the list of tools in the prompt")
     elif tools.declare.turn == "system" and SYSTEM not in roles:
         problems.add((*PATH, "declare", "turn"), "system needs a role SYSTEM: add it, or use first_user or last_user")
     if tools.calls is not None and role_names(spec).get("tool") not in roles:

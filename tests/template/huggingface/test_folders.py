@@ -29,8 +29,8 @@ GOLDENS = json.loads(folders.GOLDENS.read_text(encoding="utf-8"))["folders"]
 RENDERED = [name for name in folders.FOLDERS if GOLDENS[name]["plain"] != "error"]
 REFUSED = [name for name in folders.FOLDERS if name not in RENDERED]
 REFUSALS = {
-    "templates: no default in the list": "none called default; choose one with `variant`: rag",
-    "templates: named files alone": "transformers finds rag and no default template",
+    "templates: no default in the list": "no template named default; set `variant` to one of its templates: rag",
+    "templates: named files alone": "no chat_template.jinja, and only rag in additional_chat_templates/",
     "templates: null in the configuration": "has no chat_template",
 }
 
@@ -122,18 +122,19 @@ TOLD: dict[str, tuple[str, ...]] = {  # folder: the beginning of each note
     ),
     "tokens: of the folder's own, in both": (
         "image_token is '<img>' in tokenizer_config.json and '<other>' in special_tokens_map.json: '<img>' is used, "
-        "as in transformers, because it is a token of its own in the folder",
+        "as in transformers",
     ),
     "templates: one in the configuration": (),
-    "templates: a list in the configuration": ("there are several templates, default, tool_use, rag: ",),
+    "templates: a list in the configuration": ("there are several templates (default, tool_use, rag): ",),
     "templates: a name twice": ("tokenizer_config.json has 'default' twice: the last one", "there are several"),
     "templates: a file, and another in the configuration": (
-        "tokenizer_config.json has another chat template than chat_template.jinja: it is not used",
+        "tokenizer_config.json and chat_template.jinja have different chat templates: "
+        "tokenizer_config.json is not used",
     ),
-    "templates: named files": ("there are several templates, default, rag, tool_use: ",),
-    "templates: named files, and a list": ("tokenizer_config.json has another", "there are several templates"),
+    "templates: named files": ("there are several templates (default, rag, tool_use): ",),
+    "templates: named files, and a list": ("tokenizer_config.json and ", "there are several templates"),
     "templates: a default in the folder": ("chat_template.jinja is not used: additional_chat_templates/default.jinja",),
-    "templates: a processor's beside": ("chat_template.json has another chat template than chat_template.jinja",),
+    "templates: a processor's beside": ("chat_template.json and chat_template.jinja have different chat templates",),
 }
 
 
@@ -187,7 +188,7 @@ def test_both_sources_of_names_follow_one_rule(tmp_path: Path, source: str) -> N
         "changed_content: messages[0]"
     ]
     (note,) = files.notes
-    assert "requests get default, requests with tools get tool_use, as in transformers; `variant`" in str(note)
+    assert "requests use default, and requests with tools use tool_use, as in transformers; " in str(note)
     _, refused = of_yaml(tmp_path, f"file: m/{file}\nvariant: rags")
     assert 'there is no template "rags" (did you mean "rag"?)' in str(refused.problems[0]).replace("'", '"')
 
@@ -205,31 +206,31 @@ ANOTHER: dict[str, tuple[dict[str, Any], str, str]] = {
     # files, the one that is named, the note
     "the configuration, where a file goes before": (
         {JINJA: "file", CONFIG: {"chat_template": "configured"}}, CONFIG,
-        "chat_template.jinja has another chat template than tokenizer_config.json: the tokenizers of "
-        "transformers use that one",
+        "chat_template.jinja and tokenizer_config.json have different chat templates: "
+        "the tokenizers of transformers use chat_template.jinja",
     ),
     "the configuration, where named files go before": (
         {f"{NAMED}/rag.jinja": "rag", CONFIG: {"chat_template": "configured"}}, CONFIG,
-        "additional_chat_templates/ (rag) has another chat template than tokenizer_config.json: the "
-        "tokenizers of transformers use that one",
+        "additional_chat_templates/ (rag) and tokenizer_config.json have different chat templates: "
+        "the tokenizers of transformers use additional_chat_templates/ (rag)",
     ),
     "a processor's, where the configuration has another": (
         {CONFIG: {"chat_template": "configured"}, "chat_template.json": {"chat_template": "processed"}},
         "chat_template.json",
-        "tokenizer_config.json has another chat template than chat_template.json: the tokenizers of "
-        "transformers use that one",
+        "tokenizer_config.json and chat_template.json have different chat templates: "
+        "the tokenizers of transformers use tokenizer_config.json",
     ),
     "one processor's, where the other goes before": (
         {"chat_template.json": {"chat_template": "older"}, "processor_config.json": {"chat_template": "newer"}},
         "chat_template.json",
-        "processor_config.json has another chat template than chat_template.json: the processors of "
-        "transformers use that one",
+        "processor_config.json and chat_template.json have different chat templates: "
+        "the processors of transformers use processor_config.json",
     ),
     "one processor's that goes before": (
         {"chat_template.json": {"chat_template": "older"}, "processor_config.json": {"chat_template": "newer"}},
         "processor_config.json",
-        "chat_template.json has another chat template than processor_config.json: it is not used, as in "
-        "transformers",
+        "chat_template.json and processor_config.json have different chat templates: "
+        "chat_template.json is not used, as in transformers",
     ),
 }  # fmt: skip
 
@@ -288,7 +289,10 @@ def test_the_digest_counts_the_names_of_the_files(tmp_path: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "a name that transformers mistakes": ({f"{NAMED}/file.jinja": "x"}, "mistakes a template of this name"),
+    "a name that transformers mistakes": (
+        {f"{NAMED}/file.jinja": "x"},
+        "transformers confuses this file with chat_template.jinja",
+    ),
     "a map with a template": ({MAP: {"chat_template": "x"}}, "belongs in tokenizer_config.json"),
     "a map that is not JSON": ({MAP: "{"}, "special_tokens_map.json is not JSON"),
     "a map that nests too deeply": ({MAP: '{"a":' * 100_000}, "special_tokens_map.json is not JSON"),
@@ -325,7 +329,7 @@ def test_a_folder_that_cannot_be_read_says_why(tmp_path: Path, files: dict[str, 
 def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
     folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/a\nkind: x.jinja": "other"})
     (note,) = by_kind_jinja(folder, tmp_path).jinja.notes  # type: ignore[union-attr]
-    assert note.startswith(r"there are several templates, default, 'a\nkind: x': requests get default")
+    assert note.startswith(r"there are several templates (default, 'a\nkind: x'): requests use default")
 
 
 def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:

@@ -346,15 +346,15 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     # name: (file, dialogue, error, param, part of the message)
     "a variable is missing": (
         {**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q"), variables={"a": "1"}),
-        InvalidValue, "gateway.variables", "takes the variables a, b; b missing",
+        InvalidValue, "gateway.variables", "takes the variables a, b; missing: b",
     ),
     "several slots and no variables": (
         {**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q")),
-        InvalidValue, "gateway.variables", "a, b missing",
+        InvalidValue, "gateway.variables", "missing: a, b",
     ),
     "an unknown variable": (
         RAG, dialogue((U, "q"), variables={"context": "C", "z": "1"}),
-        InvalidValue, "gateway.variables", "takes the variables context; 'z' is not one of them",
+        InvalidValue, "gateway.variables", "takes the variables context; leave out 'z'",
     ),
     "variables without slots": (
         CHAT, dialogue((U, "q"), variables={"z": "1"}), InvalidValue, "gateway.variables", "has no slots",
@@ -372,14 +372,14 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     "alpaca with a history": (
         ALPACA, dialogue((U, "q"), (A, "a"), (U, "r")), InvalidValue, "messages", "takes a single user message",
     ),
-    "empty with a history": (EMPTY, dialogue((U, "q"), (A, "a"), (U, "r")), InvalidValue, "messages", "class empty"),
-    "empty with a system message": (EMPTY, dialogue((S, "s"), (U, "q")), InvalidValue, "messages", "system messages"),
+    "empty with a history": (EMPTY, dialogue((U, "q"), (A, "a"), (U, "r")), InvalidValue, "messages", "earlier turns"),
+    "empty with a system message": (EMPTY, dialogue((S, "s"), (U, "q")), InvalidValue, "messages", "system message"),
     "empty with an answer to go on with": (
         EMPTY, dialogue((U, "q"), (A, "a"), continue_final=True),
         InvalidValue, "continue_final_message", "to be continued",
     ),
-    "an assistant at the end": (CHAT, dialogue((U, "q"), (A, "a")), InvalidValue, "messages", "ends with neither"),
-    "only a system message": (CHAT, dialogue((S, "s")), InvalidValue, "messages", "ends with neither"),
+    "an assistant at the end": (CHAT, dialogue((U, "q"), (A, "a")), InvalidValue, "messages", "last message must"),
+    "only a system message": (CHAT, dialogue((S, "s")), InvalidValue, "messages", "last message must"),
     "a user's message to go on with": (
         CHAT, dialogue((U, "q"), continue_final=True),
         InvalidValue, "continue_final_message", "an assistant message at the end",
@@ -393,7 +393,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
         CHAT, dialogue((U, "q"), (T, "x")), RoleNotSupported, "messages[1].role", "it has system",
     ),
     "tools where none are written": (
-        CHAT, dialogue((U, "q"), tools=(TOOL,)), UnsupportedParameter, "tools", "declares no `tools`",
+        CHAT, dialogue((U, "q"), tools=(TOOL,)), UnsupportedParameter, "tools", "has no key `tools`",
     ),
     "calls where none are written": (
         CHAT, Dialogue((message(A, "", tool_calls=[CALL]), message(U, "q"))),
@@ -419,7 +419,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     "tool results where the message has a slot": (
         {**TWO, "tools": {"parser": "lazyllm"}},
         Dialogue((message(U, "q"), message(T, "r")), RenderOptions(variables={"who": "w"})),
-        InvalidValue, "messages", "end it with a user message",
+        InvalidValue, "messages", "the last message must be a user message",
     ),
 }  # fmt: skip
 
@@ -472,7 +472,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "another way to write tools": (
         {**CHAT, "tools": {"parser": "lazyllm", "calls": {}}}, ("tools", "calls"), "writes tools in its own way",
     ),
-    "an old dialect": ({**CHAT, "dialect": "0.1"}, ("dialect",), "it needs exact: true"),
+    "an old dialect": ({**CHAT, "dialect": "0.1"}, ("dialect",), "needs exact: true"),
     "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "is not one of 1.4, 0.1.2, 0.1"),
     "parts before their time": (
         {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True, "instruction": {"user": "x"}},

@@ -271,12 +271,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
     "an unknown key": ({"tools": {**TOOLS, "call": {}}}, "tools.call: unknown key"),
     "no system role": ({"tools": TOOLS, "reserved_roles": []}, "system needs a role SYSTEM"),
     "no role for results": ({"tools": TOOLS, "roles": {}}, "no role writes the results"),
-    "turns of the reference": ({"tools": TOOLS, "turns": "opencompass"}, "turns: opencompass has no tools"),
-    "half the tokens": ({"tools": {**TOOLS, "parser": "lazyllm", "tokens": {"start": "a"}}}, "write both"),
+    "turns of the reference": ({"tools": TOOLS, "turns": "opencompass"}, "turns: opencompass does not support tools"),
+    "half the tokens": ({"tools": {**TOOLS, "parser": "lazyllm", "tokens": {"start": "a"}}}, "add the missing key"),
     "half a demand": ({"tools": {**TOOLS, "force": {"begin": "<"}}}, "has no `end`"),
     "a demand inside the reasoning": (
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": True}},
-        "would be inside the reasoning",
+        "because the prompt opens the reasoning",
     ),
     "a forced call with an unknown position": (
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": "auto"}},
@@ -303,7 +303,7 @@ def test_a_mistake_in_the_file_is_reported(name: str) -> None:
 def test_a_template_that_makes_messages_declares_neither(raw: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as raised:
         parse_spec({**raw, "tools": TOOLS, "thinking": {"begin": "a", "end": "b"}}, name="sample")
-    told = {found.path for found in raised.value.problems if "the target does that itself" in found.message}
+    told = {found.path for found in raised.value.problems if "this template makes messages" in found.message}
     assert told == {("tools",), ("thinking",)}
 
 

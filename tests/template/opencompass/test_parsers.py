@@ -53,5 +53,5 @@ def test_a_turn_without_a_usable_role_is_an_error_without_its_text() -> None:
     for parse in (LMParser(meta(PLAIN)).pieces, lambda items: list(APIParser(meta(API)).messages(items))):
         with pytest.raises(TemplateError) as caught:
             parse(section("round", turn))
-        assert 'role "X" and fallback_role "Y"' in caught.value.message
+        assert 'role "X" or fallback_role "Y"' in caught.value.message
         assert "secret" not in caught.value.message

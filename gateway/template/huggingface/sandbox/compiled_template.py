@@ -52,7 +52,7 @@ class CompiledTemplate:
         for node in tree.find_all(OTHER_TEMPLATES):
             name = type(node).__name__.lower()
             raise TemplateError(
-                f"line {node.lineno} of the template: {name} reads another template, which does not exist"
+                f"line {node.lineno} of the template: {name} is not supported; copy the other template's text here"
             )
         self._template.globals = dict(self._template.globals)  # each render would copy a ChainMap slowly
         self.source = source

@@ -185,7 +185,7 @@ class SubprocessRenderer:
                     f"the template {self._name} took longer than {seconds:g} s on this conversation and was stopped"
                 ) from None
             raise _ProcessEnded(
-                f"the process that renders the template {self._name} ended: it exceeded its memory or its time"
+                f"the process that renders the template {self._name} was stopped: it used too much memory or time"
             ) from None
         finally:
             timer.cancel()
