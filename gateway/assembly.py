@@ -32,6 +32,7 @@ from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
 from gateway.config.snapshot import ModelSpec, Snapshot
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.admit.api_keys import Keyring
@@ -45,7 +46,8 @@ from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.metrics import Metrics
-from gateway.template.registry import build
+from gateway.template.dataset.prompt import DatasetPrompt
+from gateway.template.registry import build, build_for_prompt_lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     Raises ``ConfigError`` with the problems of all models; an engine that cannot be loaded is such a problem.
     """
     problems = _Problems()
-    routes = {name: _route(model, shared, problems) for name, model in snapshot.models.items()}
+    prompts = {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
+    routes = {name: _route(model, prompts, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
     return Stack(snapshot, {name: route for name, route in routes.items() if route}, Keyring(snapshot.keys))
 
@@ -111,7 +114,7 @@ class _Problems:
             raise ConfigError(tuple(self._found))
 
 
-def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
+def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING) -> Route:
     """The route of a model for commands that only render prompts. The backend is a placeholder: nothing is sent."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
@@ -120,6 +123,8 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
         spec=model,
         form=form,
         template=template,
+        prompt_lists=build_for_prompt_lists(model.template),
+        prompts=prompts,
         render_async=getattr(template, "render_async", None),
         backend=ScriptedBackend(),
         parameters={
@@ -141,13 +146,15 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     )
 
 
-def _route(model: ModelSpec, shared: SharedResources, problems: _Problems) -> Route | None:
+def _route(
+    model: ModelSpec, prompts: Mapping[str, DatasetPrompt], shared: SharedResources, problems: _Problems
+) -> Route | None:
     backend, rows = _delivery(model, shared, problems)
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse")
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
-        route = bare_route(model, shared.engines)
+        route = bare_route(model, shared.engines, prompts)
         return replace(
             route, backend=backend, engine_tokenizer=_engine_tokenizer(model, shared), media=MediaRule(media)
         )

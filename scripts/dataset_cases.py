@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.template.dataset.few_shot import FewShotPrompt
+from gateway.template.dataset.multi_turn import multi_turn_dialogue, turn_requests
+from gateway.template.dataset.multimodal import multimodal_prompt
+from gateway.template.dataset.prompt_list import marker
+from gateway.template.dataset.template import DatasetTemplate
 from tests.reference.opencompass import wrappers
 from tests.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser
-from tests.reference.opencompass.dataset.chat import conversation
-from tests.reference.opencompass.dataset.few_shot import FewShotPrompt
-from tests.reference.opencompass.dataset.multi_turn import multi_turn_dialogue, turn_requests
-from tests.reference.opencompass.dataset.multimodal import multimodal_prompt
-from tests.reference.opencompass.dataset.prompt_list import fill_repeatedly
-from tests.reference.opencompass.dataset.template import DatasetTemplate
+from tests.reference.opencompass.conversation import conversation
 from tests.reference.opencompass.dialect import Dialect
 from tests.reference.opencompass.parsers import APIParser, LMParser
 from tests.reference.opencompass.prompt_list import PromptList
@@ -25,15 +25,19 @@ def template_of(row: Input | None) -> DatasetTemplate | None:
         return None
     return DatasetTemplate(
         row["template"],
-        ice_token=row.get("ice_token"),
-        sep_token=row.get("sep_token"),
-        column_tokens=row.get("column_token_map"),
-        fill=fill_repeatedly,
+        ice_token=row.get("ice_token") or "",
+        sep_token=row.get("sep_token") or "",
+        column_tokens=row.get("column_token_map") or {},
+        exact=True,
     )
 
 
 def as_reference(prompt: Any) -> Any:
-    return PromptList(prompt) if isinstance(prompt, list) else prompt
+    """A prompt as the reference packages write it, whose section ``end`` has two end markers."""
+    if not isinstance(prompt, list):
+        return prompt
+    begin, end = marker("end", "begin"), marker("end", "end")
+    return PromptList(end if item == begin else item for item in prompt)
 
 
 def typed(name: str, value: Any) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def shown_prompt(case: Input, dialect: Dialect, prompt: Any, mode: str) -> dict[
 def mm(case: Input, dialect: Dialect) -> Any:
     template = template_of(case["template"])
     assert template is not None
-    result = shown_prompt(case, dialect, multimodal_prompt(template, case["entry"], fill_repeatedly), "gen")
+    result = shown_prompt(case, dialect, multimodal_prompt(template, case["entry"]), "gen")
     if case.get("to_messages"):
         result["messages"] = wrappers.ais_chat_messages(result["parsed"])
     return result
@@ -99,8 +103,8 @@ def mm(case: Input, dialect: Dialect) -> Any:
 def multiturn(case: Input, dialect: Dialect) -> Any:
     template = template_of(case["template"])
     assert template is not None
-    dialogue = multi_turn_dialogue(template, case["entry"], fill_repeatedly)
-    result: dict[str, Any] = {"template": dialogue}
+    dialogue = multi_turn_dialogue(template, case["entry"])
+    result: dict[str, Any] = {"template": as_reference(dialogue)}
     if "infer_mode" in case:
         requests = turn_requests(dialogue, case["infer_mode"])
         sent: list[Any] = []

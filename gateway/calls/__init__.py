@@ -1,10 +1,12 @@
 """The steps of one call.
 
-``route``       one configured model, with all that serves it
-``prepare``     the checks and the rendering before a backend is opened
-``run``         the call while its backend is open
-``response``    the events on their way to the client
-``explain``     the explanation of a call: prompt, parameters, notices
-``timeline``    the times and counts of the call
-``python_api``  templates, prompts and answers for Python programs, without a server
+``route``            one configured model, with all that serves it
+``dataset_prompts``  the conversation of a call that names a dataset prompt
+``prepare``          the checks and the rendering before a backend is opened
+``run``              the call while its backend is open
+``response``         the events on their way to the client
+``turns``            the requests of a dialogue with several turns
+``explain``          the explanation of a call: prompt, parameters, notices
+``timeline``         the times and counts of the call
+``python_api``       templates, prompts and answers for Python programs, without a server
 """

@@ -27,6 +27,7 @@ def explanation(
     body: dict[str, Any] = {
         "model": route.spec.name,
         "template": route.template_id if prompt is not None else None,
+        **({"dataset_prompt": prepared.prompt_id} if prepared.prompt_id else {}),
         "policy": route.spec.policy.name,
         "prompt": _prompt(prepared),
         "messages": list(exchange.messages) or None,

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from gateway.backend.tokenizer import count
+from gateway.calls.dataset_prompts import DatasetConversation, render_dataset_prompt
 from gateway.calls.route import Route
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, PlainMessages
@@ -48,6 +49,9 @@ class Prepared:
     parsing: ParserOptions | None = None
     """How the answer is parsed; None: all text of the answer is content."""
 
+    prompt_id: str = ""
+    """The name and hash of the dataset prompt, ``name@sha256:12hex``; empty: the request names none."""
+
     @property
     def prompt_sha256(self) -> str:
         """SHA-256 of the model's exact input. A prompt is hashed with its BOS, even if the engine adds the BOS."""
@@ -67,11 +71,18 @@ def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
     return _PREPARE[call.endpoint](route, call)
 
 
-async def _prepare_chat(route: Route, call: Call) -> Prepared:
+async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation | None = None) -> Prepared:
+    """The preparation of a chat request. ``rendered``: the conversation, if the call's messages are not used."""
     dialogue, parameters = call.dialogue, route.parameters["chat"]
     assert dialogue is not None
     parameters.check(call)
     started = time.perf_counter()
+    prompt: Prompt | None = None
+    notices: tuple[Notice, ...] = ()
+    prompt_id = ""
+    if rendered is not None or call.prompt is not None:
+        rendered = rendered or render_dataset_prompt(route, call)
+        dialogue, prompt, notices, prompt_id = rendered.dialogue, rendered.prompt, rendered.notices, rendered.prompt_id
     template_kwargs = dialogue.options.template_kwargs if route.render_async is None else EMPTY_MAPPING
     if template_kwargs:
         _check_template_kwargs(route, template_kwargs)
@@ -79,8 +90,9 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     text = route.form == "text"
     if not text and type(dialogue.messages) is not PlainMessages:
         route.media.check(dialogue.messages)
-    prompt = route.template.render(dialogue) if route.render_async is None else await route.render_async(dialogue)
-    rendered = time.perf_counter() - started
+    if prompt is None:
+        prompt = route.template.render(dialogue) if route.render_async is None else await route.render_async(dialogue)
+    render_seconds = time.perf_counter() - started
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
         raise _too_long(length, "messages")
@@ -113,10 +125,11 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     return Prepared(
         exchange=exchange,
         prompt=prompt,
-        notices=metadata.notices + effective.notices,
+        notices=notices + metadata.notices + effective.notices,
         top_logprobs=effective.top_logprobs,
-        render_seconds=rendered,
+        render_seconds=render_seconds,
         parsing=parsing,
+        prompt_id=prompt_id,
     )
 
 
@@ -135,6 +148,8 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         raise InvalidValue(
             f"model {route.spec.name} takes messages only; send them to /v1/chat/completions", param="model"
         )
+    if call.prompt is not None:
+        return await _prepare_dataset_completion(route, call)
     for prompt in call.prompts:
         if len(prompt) > MAX_PROMPT:
             raise _too_long(len(prompt), "prompt")
@@ -159,6 +174,37 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     return Prepared(exchange=exchange, prompt=None, notices=notices)
 
 
+async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
+    """The preparation of a completions request that names a dataset prompt: prompt and stops are those of a chat."""
+    parameters = route.parameters["completions"]
+    parameters.check(call)
+    rendered = render_dataset_prompt(route, call)
+    prompt = rendered.prompt
+    if prompt is None:
+        render = route.render_async
+        prompt = route.template.render(rendered.dialogue) if render is None else await render(rendered.dialogue)
+    effective, metadata = parameters.effective(call), prompt.metadata
+    exchange = Exchange(
+        endpoint="completions",
+        request_id=call.request_id,
+        prompts=(prompt.text,),
+        params=effective.params,
+        n=call.n,
+        stops=tuple(dict.fromkeys((*metadata.stops, *route.eos_stops, *call.stops))),
+        stop_token_ids=metadata.stop_token_ids,
+        stream=call.stream or route.spec.policy.delivery.stream_upstream,
+        stream_options=call.stream_options,
+        bos=metadata.bos,
+        bos_text=metadata.bos_text,
+    )
+    return Prepared(
+        exchange=exchange,
+        prompt=prompt,
+        notices=rendered.notices + metadata.notices + effective.notices,
+        prompt_id=rendered.prompt_id,
+    )
+
+
 async def _prepare_embedding(route: Route, call: Call) -> Prepared:
     parameters = route.parameters["embeddings"]
     parameters.check(call)
@@ -168,7 +214,7 @@ async def _prepare_embedding(route: Route, call: Call) -> Prepared:
 
 
 _PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] = {
-    "chat": _prepare_chat,
+    "chat": prepare_chat,
     "completions": _prepare_completion,
     "embeddings": _prepare_embedding,
 }

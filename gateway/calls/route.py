@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
 
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import Backend, EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Prompt
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import OutputParsing
 from gateway.policy.admit.parameters import Form, ParameterPolicy
-from gateway.template.base import Template
+from gateway.template.base import PromptListTemplate, Template
+from gateway.template.dataset.prompt import DatasetPrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Route:
     spec: ModelSpec
     form: Form
     template: Template
+    prompt_lists: PromptListTemplate
+    """Writes the prompt lists of dataset prompts."""
     backend: Backend
     parameters: Mapping[EndpointName, ParameterPolicy]
     """The parameter policy of each endpoint."""
@@ -42,5 +46,7 @@ class Route:
     """True if all targets render the chat template themselves and accept ``chat_template_kwargs``."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request; None: all text is content."""
+    prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
+    """The dataset prompts, by name. All models share them."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
     """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""

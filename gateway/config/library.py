@@ -1,22 +1,28 @@
-"""Finds templates and policies by name. Each file is read and checked once."""
+"""Finds templates, policies and dataset prompts by name. Each file is read and checked once."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files.reader import POLICIES, TEMPLATES, AddProblem, Files
+from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
 from gateway.config.schema.names import FILE_NAME, quote, suggest
 from gateway.config.sections.policies import read_policy
+from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import CHAT, read_template
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import ConfigError
+from gateway.template.dataset.spec import PromptSpec
 from gateway.template.spec import TemplateSpec
 
-NOUN = {TEMPLATES: "template", POLICIES: "policy"}
+NOUN = {TEMPLATES: "template", POLICIES: "policy", PROMPTS: "prompt"}
+READERS: Mapping[str, Callable[[Files, Path, str, AddProblem], Any]] = {
+    TEMPLATES: read_template, POLICIES: read_policy, PROMPTS: read_prompt,
+}  # fmt: skip
 
 
 @cache
@@ -51,8 +57,7 @@ class Library:
     def _load(self, folder: str, name: str, add_problem: AddProblem) -> Any:
         path = self._find(folder, name, add_problem)
         if path is not None and path not in self._read:
-            read = read_template if folder == TEMPLATES else read_policy
-            self._read[path] = read(self.files, path, name, add_problem)
+            self._read[path] = READERS[folder](self.files, path, name, add_problem)
         return None if path is None else self._read[path]
 
     def _find(self, folder: str, name: str, add_problem: AddProblem) -> Path | None:
@@ -77,18 +82,29 @@ class Library:
         )
         return None
 
+    def prompts(self) -> dict[str, PromptSpec]:
+        """Return the valid prompts of the folder next to ``gateway.yaml``, by name. Requests name them by their id."""
+        found = {name: self._load(PROMPTS, name, add_problem) for name, add_problem in self._names(PROMPTS)}
+        return {name: prompt for name, prompt in found.items() if prompt is not None}
+
     def check_folders(self) -> None:
         """Read every template and policy in the folders next to ``gateway.yaml``, even if no model uses it."""
         for folder, read in ((TEMPLATES, self.template), (POLICIES, self.policy)):
-            base = self.files.home / folder
-            for path in sorted(base.iterdir()) if base.is_dir() else ():
-                add_problem = self.files.add_problem(path)
-                if path.suffix == ".yml":
-                    add_problem("this file is not used; rename it so that its name ends in .yaml")
-                elif path.suffix == ".yaml" and folder == TEMPLATES and path.stem == CHAT.name:
+            for name, add_problem in self._names(folder):
+                if folder == TEMPLATES and name == CHAT.name:
                     add_problem(f'this file is not used, because "{CHAT.name}" is a built-in template; rename the file')
-                elif path.suffix == ".yaml":
-                    read(path.stem, add_problem)
+                else:
+                    read(name, add_problem)
+
+    def _names(self, folder: str) -> Iterator[tuple[str, AddProblem]]:
+        """Yield the name of each YAML file in a folder next to ``gateway.yaml``, and a function for its problems."""
+        base = self.files.home / folder
+        self.files.looked_at[base] = None
+        for path in sorted(base.iterdir()) if base.is_dir() else ():
+            if path.suffix == ".yml":
+                self.files.add_problem(path)("this file is not used; rename it so that its name ends in .yaml")
+            elif path.suffix == ".yaml":
+                yield path.stem, self.files.add_problem(path)
 
 
 def is_template_file(name: str) -> bool:

@@ -81,5 +81,10 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     if server is None:
         return None
     return Snapshot(
-        server=server, models=MappingProxyType(models), keys=keys, revision=files.revision(), notes=tuple(files.notes)
+        server=server,
+        models=MappingProxyType(models),
+        prompts=MappingProxyType(library.prompts()),
+        keys=keys,
+        revision=files.revision(),
+        notes=tuple(files.notes),
     )

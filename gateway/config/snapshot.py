@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
+from gateway.template.dataset.spec import PromptSpec
 from gateway.template.spec import TemplateSpec
 
 Engine = Literal["openai", "vllm", "sglang", "llamacpp", "tgi"]
@@ -154,6 +155,8 @@ class Snapshot:
 
     server: ServerSpec
     models: Mapping[str, ModelSpec]
+    prompts: Mapping[str, PromptSpec] = field(default=EMPTY_MAPPING)
+    """The dataset prompts of the folder ``prompts``, by name."""
     keys: tuple[KeySpec, ...] = ()
     revision: str = ""
     """The first 12 hex digits of a digest over all files of the configuration."""

@@ -4,11 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import EndpointName, RawPrompt
 from gateway.core.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PromptReference:
+    """A dataset prompt that a request names instead of messages (``gateway: {prompt: {id: …}}``)."""
+
+    id: str
+    """The name of a file in ``prompts/``, without ``.yaml``."""
+    variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    """The row of the dataset: column → value."""
+    examples: tuple[Mapping[str, Any], ...] | None = None
+    """The rows of the examples; None: the retriever of the prompt file chooses them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequests:
+    """A dialogue of several requests in one call (``gateway: {turns: …}``)."""
+
+    mode: Literal["every", "every_with_gt", "last"]
+    """See ``gateway.template.dataset.multi_turn.InferMode``."""
+    questions: tuple[str, ...] = ()
+    """User messages after the request's messages; empty: the turns are the assistant messages of the request."""
+    answers: tuple[str, ...] = ()
+    """The dataset's answers to the questions; empty if the mode does not need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +45,9 @@ class Call:
     received: float
     """Monotonic seconds at which the request's head arrived."""
     dialogue: Dialogue | None = None
-    """The conversation of a chat request."""
+    """The conversation of a chat request; without messages if the request names a dataset prompt."""
+    prompt: PromptReference | None = None
+    turns: TurnRequests | None = None
     prompts: tuple[RawPrompt, ...] = ()
     """The prompts of a completions request."""
     prompt_is_list: bool = False

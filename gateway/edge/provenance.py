@@ -36,6 +36,8 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
             round(elapsed * 1000),
         )  # fmt: skip
         notices += timeline.delivery_notices
+    if prepared.prompt_id:
+        rows += b"x-gateway-prompt-id: %b\r\n" % header_value(prepared.prompt_id).encode("ascii")
     if notices:
         rows += b"x-gateway-notice: %b\r\n" % header_value("; ".join(notices)).encode("ascii")
     return rows

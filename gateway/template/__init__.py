@@ -1,4 +1,4 @@
-"""A template turns a dialogue into a prompt. No module does I/O, except that ``huggingface/`` starts processes.
+"""Templates turn dialogues into prompts. No module does I/O, except that ``huggingface/`` starts processes.
 
 - ``base``         the protocol that every template implements
 - ``registry``     makes the renderer of a checked template file, and runs the examples in the file
@@ -6,6 +6,7 @@
 - ``validation/``  checks the content of a template file, and reports every mistake
 - ``meta/``        ``kind: meta`` with ``turns: natural``, which keeps the order of the client's messages
 - ``opencompass/`` ``kind: meta`` with ``turns: opencompass``, which uses OpenCompass's parsers
+- ``dataset/``     dataset prompts, which make the conversation of a row of a dataset
 - ``lazyllm/``     ``kind: prompter``
 - ``huggingface/`` ``kind: jinja``
 - ``passthrough``  ``kind: chat``

@@ -1,11 +1,12 @@
-"""The protocol that every template implements."""
+"""The protocols that templates implement."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Prompt
+from gateway.template.opencompass.parsers import Mode
 from gateway.template.spec import TemplateSpec
 
 
@@ -22,5 +23,16 @@ class Template(Protocol):
         """Return the prompt for this dialogue.
 
         Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. ``param`` names the field.
+        """
+        ...
+
+
+class PromptListTemplate(Protocol):
+    """Writes the prompt lists of datasets by OpenCompass's rules. ``registry.build_for_prompt_lists`` makes it."""
+
+    def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
+        """Return the prompt of a prompt list, or of a text. With ``ppl`` the prompt has every turn and the answer.
+
+        Raises InvalidValue for an item that the template cannot write, and MediaNotSupported.
         """
         ...

@@ -9,14 +9,14 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, render_options
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt
-from gateway.template.base import Template
+from gateway.template.base import PromptListTemplate, Template
 from gateway.template.lazyllm.template import PrompterTemplate
 from gateway.template.meta.api_messages import ApiTemplate
 from gateway.template.meta.renderer import MetaTemplate
 from gateway.template.meta.tools import ToolTemplate
 from gateway.template.opencompass.renderer import OpenCompassTemplate
 from gateway.template.passthrough import ChatTemplate
-from gateway.template.spec import Example, SpecProblem, TemplateSpec
+from gateway.template.spec import Example, RoleSpec, SpecProblem, TemplateSpec
 
 SHOWN = 40
 """An error shows this many characters of an example's two texts, from the first difference on."""
@@ -37,6 +37,25 @@ def build(spec: TemplateSpec) -> Template:
     if spec.tools is not None:
         return ToolTemplate(spec)
     return MetaTemplate(spec) if spec.turns == "natural" else OpenCompassTemplate(spec)
+
+
+DEFAULT_API = TemplateSpec(
+    name="chat",
+    kind="meta",
+    round=(
+        RoleSpec(role="HUMAN", api_role="HUMAN"),
+        RoleSpec(role="BOT", api_role="BOT", generate=True),
+    ),
+    reserved_roles=(RoleSpec(role="SYSTEM", api_role="SYSTEM"),),
+)
+"""AISBench's meta template for a model without one (``docs/spec/opencompass.md`` 6). It makes messages."""
+
+
+def build_for_prompt_lists(spec: TemplateSpec) -> PromptListTemplate:
+    """Make the writer of prompt lists. Templates of other kinds than ``meta`` get messages, which they then render."""
+    if spec.kind != "meta":
+        return ApiTemplate(DEFAULT_API)
+    return ApiTemplate(spec) if spec.api else OpenCompassTemplate(spec)
 
 
 def run_examples(template: Template) -> list[SpecProblem]:

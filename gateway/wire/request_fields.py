@@ -7,7 +7,7 @@ set. A field without a row is unknown, and the policy decides about it. Ranges a
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
@@ -22,6 +22,10 @@ MAX_INPUTS = 2048
 """The most texts in one embeddings request (OpenAI's limit)."""
 MAX_NAME = 256
 MAX_VARIABLES = 256
+MAX_EXAMPLES = 256
+"""The most rows of few-shot examples in one request."""
+MAX_TURNS = 64
+"""The most turns of a dialogue in one request."""
 
 FORBIDDEN = frozenset({
     # A client that could set these would choose the upstream, its key, its template or its answer
@@ -73,6 +77,26 @@ class StreamOptions(Strict):
     include_usage: bool | None = None
 
 
+class PromptOptions(BaseModel):
+    """``gateway.prompt``: a dataset prompt instead of messages."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
+    examples: Annotated[list[dict[str, Any]], Field(max_length=MAX_EXAMPLES)] | None = None
+
+
+class TurnOptions(BaseModel):
+    """``gateway.turns``: a dialogue of several requests in one call."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+    mode: Literal["every", "every_with_gt", "last"] = "every"
+    questions: Annotated[list[str], Field(max_length=MAX_TURNS)] | None = None
+    answers: Annotated[list[str], Field(max_length=MAX_TURNS)] | None = None
+
+
 class GatewayOptions(BaseModel):
     """The request's extension field ``gateway``."""
 
@@ -81,6 +105,8 @@ class GatewayOptions(BaseModel):
     explain: bool = False
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
     """Values for the slots of the model's template."""
+    prompt: Annotated[PromptOptions, _at_most(8)] | None = None
+    turns: Annotated[TurnOptions, _at_most(8)] | None = None
 
 
 class Shared(Strict):

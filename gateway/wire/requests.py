@@ -1,4 +1,4 @@
-"""Turns the JSON object of a request body into a ``Call``, which contains the body's values unchanged."""
+"""TurnRequests the JSON object of a request body into a ``Call``, which contains the body's values unchanged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.call import Call
+from gateway.core.call import Call, PromptReference, TurnRequests
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import EndpointName, RawPrompt
@@ -22,6 +22,8 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
     messages: Sequence[Message] | None = None
     if type(raws) is list and 0 < len(raws) <= MAX_MESSAGES:
         messages = plain_messages(raws)
+    elif raws is None and _makes_messages(body):
+        messages, body = (), {**body, "messages": []}
     fields = split_fields(CHAT, body, "" if messages is None else "messages")
     continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
     if continued or opened is False:
@@ -39,17 +41,26 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
     if kwargs := body.get("chat_template_kwargs"):
         refuse_lost_digits(kwargs, "chat_template_kwargs")
         options = replace(options, template_kwargs=kwargs)
-    if "gateway" in body and (variables := _variables(body)):
+    if "gateway" not in body:
+        return _call("chat", body, fields, request_id, received, dialogue=Dialogue(messages, options))
+    if variables := _variables(body):
         options = replace(options, variables=variables)
-    return _call("chat", body, fields, request_id, received, dialogue=Dialogue(messages, options))
+    call = _call("chat", body, fields, request_id, received, dialogue=Dialogue(messages, options))
+    return _with_dataset(call, body)
 
 
 def read_completion(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/v1/completions`` body."""
-    fields = split_fields(COMPLETION, body, "prompt")
+    prompts: tuple[RawPrompt, ...] = ()
+    is_list = False
+    if body.get("prompt") is None and _makes_messages(body):
+        fields = split_fields(COMPLETION, {**body, "prompt": ""}, "prompt")
+    else:
+        fields = split_fields(COMPLETION, body, "prompt")
+        prompts, is_list = read_prompts(body["prompt"])
     _refuse_variables(body)
-    prompts, is_list = read_prompts(body["prompt"])
-    return _call("completions", body, fields, request_id, received, prompts=prompts, prompt_is_list=is_list)
+    call = _call("completions", body, fields, request_id, received, prompts=prompts, prompt_is_list=is_list)
+    return _with_dataset(call, body) if "gateway" in body else call
 
 
 def read_embedding(body: dict[str, Any], *, request_id: str, received: float) -> Call:
@@ -139,6 +150,71 @@ def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:
     options = body.get("gateway") or EMPTY_MAPPING
     variables: Mapping[str, Any] = options.get("variables") or EMPTY_MAPPING
     return variables
+
+
+def read_messages(raws: list[Any]) -> Sequence[Message]:
+    """The messages of a dataset prompt, checked like those of a request. Raises ``InvalidValue``."""
+    if not raws or len(raws) > MAX_MESSAGES or not CHAT.validators["messages"](raws):
+        raise InvalidValue("the dataset prompt makes messages that are not valid", param="gateway.prompt")
+    return plain_messages(raws) or tuple([read_message(raw, index) for index, raw in enumerate(raws)])
+
+
+def _makes_messages(body: Mapping[str, Any]) -> bool:
+    """Return whether the extension field names a dataset prompt or turns, which take the place of messages."""
+    extension = body.get("gateway")
+    return isinstance(extension, dict) and not extension.keys().isdisjoint(("prompt", "turns"))
+
+
+def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
+    """The call with the dataset prompt and the turns of the extension field."""
+    extension = body["gateway"] or EMPTY_MAPPING
+    raw_prompt, raw_turns = extension.get("prompt"), extension.get("turns")
+    reference = turns = None
+    if raw_prompt is not None:
+        if call.prompts or (call.dialogue is not None and (call.dialogue.messages or call.dialogue.options.variables)):
+            raise InvalidValue(
+                "gateway.prompt takes the place of messages, prompt and gateway.variables; send only one of them",
+                param="gateway.prompt",
+            )
+        if call.dialogue is not None and call.dialogue.options.continue_final:
+            raise InvalidValue("a dataset prompt ends before the model's turn; leave continue_final_message out",
+                               param="continue_final_message")  # fmt: skip
+        refuse_lost_digits(raw_prompt, "gateway.prompt")
+        examples = raw_prompt.get("examples")
+        reference = PromptReference(
+            id=raw_prompt["id"],
+            variables=raw_prompt.get("variables") or EMPTY_MAPPING,
+            examples=None if examples is None else tuple(examples),
+        )
+    if raw_turns is not None:
+        turns = _turns(call, raw_turns, has_prompt=reference is not None)
+    return call if reference is None and turns is None else replace(call, prompt=reference, turns=turns)
+
+
+def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnRequests:
+    turns = TurnRequests(
+        mode=raw.get("mode", "every"),
+        questions=tuple(raw.get("questions") or ()),
+        answers=tuple(raw.get("answers") or ()),
+    )
+    if call.dialogue is None:
+        raise InvalidValue("turns need messages; send them to /v1/chat/completions", param="gateway.turns")
+    if call.stream or call.n > 1:
+        raise InvalidValue("a call with turns is answered as a whole; leave stream and n out", param="gateway.turns")
+    if has_prompt and (turns.questions or turns.answers):
+        raise InvalidValue(
+            "the questions and answers of a dataset prompt are its variables; leave them out of gateway.turns",
+            param="gateway.turns",
+        )
+    if not (has_prompt or turns.questions or call.dialogue.messages):
+        raise InvalidValue("a call with turns needs messages, questions or a dataset prompt", param="gateway.turns")
+    optional = turns.mode == "every" or len(turns.questions) < 2
+    if len(turns.answers) not in (len(turns.questions), len(turns.questions) - 1, *([0] if optional else [])):
+        raise InvalidValue(
+            f"mode {turns.mode} needs one answer for each question; the last may be missing",
+            param="gateway.turns.answers",
+        )
+    return turns
 
 
 def _refuse_variables(body: Mapping[str, Any]) -> None:

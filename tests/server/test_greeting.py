@@ -30,7 +30,7 @@ def test_the_greeting_names_an_address_that_can_be_asked(host: str, url: str) ->
 
 
 def test_the_line_to_try_asks_for_a_key_where_one_is_needed() -> None:
-    snapshot = Snapshot(ServerSpec(), {"m": MODEL}, (KeySpec("ci", "0" * 64),))
+    snapshot = Snapshot(ServerSpec(), {"m": MODEL}, keys=(KeySpec("ci", "0" * 64),))
     assert " -H 'authorization: Bearer YOUR_KEY' -d " in greeting(snapshot, 8000)
 
 

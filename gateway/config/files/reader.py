@@ -13,8 +13,8 @@ from gateway.core.errors import Problem, TemplateError
 
 AddProblem = Callable[[str], None]
 """A function that adds a problem with the given message, at the setting that names the file."""
-TEMPLATES, POLICIES = "meta_templates", "policies"
-"""The names of the two folders next to ``gateway.yaml``."""
+TEMPLATES, POLICIES, PROMPTS = "meta_templates", "policies", "prompts"
+"""The names of the three folders next to ``gateway.yaml``."""
 Load = Callable[[Path, str], bytes | None]
 
 ENVIRONMENT = "environment"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gateway.config.files.reader import POLICIES, TEMPLATES
+from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES
 
 FileState = tuple[int, int, int]
 """The inode, modification time in ns, and size of a file or folder."""
@@ -48,7 +48,7 @@ class FileWatcher:
 
     def _look(self) -> Mapping[Path, FileState]:
         home = self._files[0].parent
-        folders = {*(path.parent for path in self._files), home / TEMPLATES, home / POLICIES}
+        folders = {*(path.parent for path in self._files), *(home / name for name in (TEMPLATES, POLICIES, PROMPTS))}
         neighbours = [path for folder in folders for path in folder.glob("*.yaml")]
         return {path: _state(path) for path in {*self._files, *neighbours}}
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from functools import partial
-
 import orjson
 
 from gateway.calls.explain import explanation
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.prepare import prepare
 from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
@@ -16,6 +13,8 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.completion import Completion
 from gateway.core.text_splice import TextSplice
+from gateway.edge.endpoints import turns
+from gateway.edge.endpoints.writer import response_writer
 from gateway.edge.http_request import JSON, HttpRequest
 from gateway.edge.provenance import provenance
 from gateway.wire.responses import DONE, ResponseWriter
@@ -27,6 +26,10 @@ async def respond(
     writer_class: type[ResponseWriter] | None, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline
 ) -> None:
     """Prepare the call, open the backend and send the backend's answer."""
+    if call.turns is not None:
+        assert writer_class is not None
+        await turns.respond(writer_class, request, call, route, timeline)
+        return
     prepared = await prepare(route, call)
     request.route_context = route, prepared
     timeline.render = prepared.render_seconds
@@ -34,7 +37,7 @@ async def respond(
         timeline.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
     async with CallRun(route, prepared, timeline) as events:
         if call.stream:
-            writer = _writer(writer_class, call, route, prepared, timeline)
+            writer = response_writer(writer_class, call, route, prepared, timeline)
             request.open_stream = events, writer
             last = await _stream(request, events, writer, timeline, route.spec.policy.delivery.idle)
         else:
@@ -45,7 +48,7 @@ async def respond(
         return
     # The body is written after the backend is closed, so that the explanation and the headers contain the same facts.
     if isinstance(answer, Completion):
-        body = _writer(writer_class, call, route, prepared, timeline).whole(answer)
+        body = response_writer(writer_class, call, route, prepared, timeline).whole(answer)
     else:
         body = {**answer.body, "model": call.model}
         if call.explain:
@@ -96,17 +99,3 @@ async def _stream(
             finally:
                 timeline.text_forwarded(splice.moments)
     return b""
-
-
-def _writer(
-    writer_class: type[ResponseWriter] | None, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline
-) -> ResponseWriter:
-    assert writer_class is not None
-    return writer_class(
-        id_=f"{writer_class.id_prefix}-{call.request_id.removeprefix('req_')}",
-        model=call.model,
-        created=int(time.time()),
-        include_usage=call.include_usage,
-        top_logprobs=prepared.top_logprobs,
-        gateway=partial(explanation, route, prepared, timeline) if call.explain else None,
-    )

@@ -19,7 +19,8 @@ from gateway.core.prompt import Notice, Prompt
 from gateway.template.messages import check_open_turn
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.meta.turn_order import NaturalOrder
-from gateway.template.opencompass.parsers import APIParser
+from gateway.template.opencompass.parsers import APIParser, Mode
+from gateway.template.opencompass.prompt_lists import DATASET_PARAM, dropped_items, origin_of_item, template_errors
 from gateway.template.opencompass.renderer import meta_template, prompt_list
 from gateway.template.passthrough import as_sent
 from gateway.template.roles import API_ROLES, role_map, role_names
@@ -52,6 +53,29 @@ class ApiTemplate:
         if not merged:
             raise InvalidValue("there is no message before the model's answer; add a user message", param="messages")
         metadata = replace(self._metadata, notices=tuple(self._notices(dialogue, merged)))
+        return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
+
+    def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
+        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which becomes a user message."""
+        if isinstance(items, str):
+            return Prompt("", self._metadata, ({"role": "user", "content": items},))
+        for position, item in enumerate(items):
+            if isinstance(item, str) and item.strip():
+                raise InvalidValue(
+                    f"{origin_of_item(items, position)} of the dataset prompt is a text outside the turns, which "
+                    "cannot be a message; give it a role",
+                    param=DATASET_PARAM,
+                )
+        with template_errors():
+            turns = [
+                (positions, {"role": API_ROLES[message["role"]], "content": message["prompt"]})
+                for positions, message in self._parser.messages(items, mode)
+            ]
+        merged = _merged(turns)
+        if not merged:
+            raise InvalidValue("the dataset prompt makes no message before the model's turn", param=DATASET_PARAM)
+        sent = {position for positions, _ in turns for position in positions}
+        metadata = replace(self._metadata, notices=dropped_items(items, sent))
         return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
 
     def _natural(self, dialogue: Dialogue) -> Iterator[Numbered]:

@@ -16,6 +16,7 @@ from gateway.core.prompt import Notice, Pieces, Prompt, Segment
 from gateway.template.messages import check_dialogue, content_of, origin_of, unread_fields
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.opencompass.parsers import LMParser, Mode
+from gateway.template.opencompass.prompt_lists import dropped_items, origin_of_item, template_errors, with_texts
 from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_map, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
@@ -41,6 +42,23 @@ class OpenCompassTemplate:
         marks = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])
         metadata = replace(self._metadata, notices=self._notices(dialogue, segments, texts))
         return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
+
+    def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
+        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which is the prompt as it is."""
+        if isinstance(items, str):
+            return Prompt(items, self._metadata, Pieces((items,), (("", "prompt", False),)))
+        items = with_texts(items, self.spec.media)
+        with template_errors():
+            pieces = self._parser.pieces(items, mode)
+        sent = {piece.item for piece in pieces if piece.kind == "content"}
+        texts, labels = [], []
+        for piece in pieces:
+            origin = "generate" if piece.kind == "generate" else "template"
+            origin = origin if piece.item is None else origin_of_item(items, piece.item)
+            texts.append(piece.text)
+            labels.append((piece.role, origin, piece.kind != "content"))
+        metadata = replace(self._metadata, notices=dropped_items(items, sent))
+        return Prompt("".join(texts), metadata, Pieces(tuple(texts), tuple(labels)))
 
     def full_segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
         """The segments of the complete conversation in mode ``ppl``: every turn ends, and the meta ``end`` follows."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from tests.reference.opencompass.dataset.prompt_list import DatasetPrompt, Values, is_marker
-from tests.reference.opencompass.dataset.template import DatasetTemplate
+from gateway.template.dataset.prompt_list import PromptItems, Row, is_marker
+from gateway.template.dataset.template import DatasetTemplate
 
 ROLES = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}
 """Roles of datasets → roles of OpenAI's messages; turns of other roles are left out."""
@@ -15,7 +15,7 @@ ROLES = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}
 Messages = list[dict[str, Any]]
 
 
-def to_messages(prompt: DatasetPrompt) -> Messages:
+def to_messages(prompt: PromptItems) -> Messages:
     """A prompt as messages; a string is a user message, an empty one none."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
@@ -29,7 +29,7 @@ def to_messages(prompt: DatasetPrompt) -> Messages:
 
 
 def conversation(
-    sample: Values, columns: Sequence[str], output_column: str, template: DatasetTemplate | None = None
+    sample: Row, columns: Sequence[str], output_column: str, template: DatasetTemplate | None = None
 ) -> Messages:
     """The conversation of a sample, the dataset's answers included.
 
@@ -52,7 +52,7 @@ def conversation(
     ]
 
 
-def _exchange(sample: Values, columns: Sequence[str], output_column: str, template: DatasetTemplate | None) -> Messages:
+def _exchange(sample: Row, columns: Sequence[str], output_column: str, template: DatasetTemplate | None) -> Messages:
     if template is None and len(columns) > 1:
         raise TemplateError("several input columns need a template")
     messages = to_messages(sample[columns[0]] if template is None else template.generation(sample))

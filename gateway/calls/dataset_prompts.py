@@ -1,0 +1,80 @@
+"""Renders the dataset prompt that a request names, for the request's model (``docs/spec/opencompass.md`` 2 to 6)."""
+
+from __future__ import annotations
+
+from gateway.calls.route import Route
+from gateway.config.schema.names import suggest
+from gateway.core.call import Call, PromptReference
+from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, RenderOptions
+from gateway.core.errors import InvalidValue
+from gateway.core.frozen import dataclass
+from gateway.core.prompt import Notice, Prompt
+from gateway.template.dataset.prompt import DatasetPrompt
+from gateway.template.dataset.prompt_list import PromptItems
+from gateway.template.messages import check_dialogue
+from gateway.template.opencompass.parsers import Mode
+from gateway.template.opencompass.prompt_lists import DATASET_PARAM
+from gateway.wire.error_object import quoted
+from gateway.wire.requests import read_messages
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetConversation:
+    """The conversation of a call whose messages do not come from the request."""
+
+    dialogue: Dialogue
+    prompt: Prompt | None = None
+    """None: the model's template must render the dialogue."""
+    notices: tuple[Notice, ...] = ()
+    prompt_id: str = ""
+    """The prompt's name and hash, ``name@sha256:12hex``."""
+
+
+def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
+    """The prompt that the model continues. Raises ``InvalidValue``."""
+    reference = call.prompt
+    assert reference is not None
+    prompt = dataset_prompt(route, reference)
+    items = prompt.generation(reference.variables, reference.examples)
+    options = call.dialogue.options if call.dialogue is not None else DEFAULT_OPTIONS
+    return written(route, prompt, reference, items, options)
+
+
+def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
+    """The prompt with the id of the reference. Raises ``InvalidValue`` for an unknown id."""
+    prompt = route.prompts.get(reference.id)
+    if prompt is None:
+        raise InvalidValue(
+            f"no prompt {quoted(reference.id)} in prompts/{suggest(reference.id, route.prompts)}",
+            param=f"{DATASET_PARAM}.id",
+        )
+    return prompt
+
+
+def written(
+    route: Route,
+    prompt: DatasetPrompt,
+    reference: PromptReference,
+    items: PromptItems,
+    options: RenderOptions,
+    mode: Mode = "gen",
+) -> DatasetConversation:
+    """A text, prompt list or messages as the conversation of a call.
+
+    A template of the kind ``meta`` writes the list itself, by OpenCompass's rules. Other templates get messages.
+    """
+    names = prompt.unfilled(reference.variables)
+    notices = tuple([Notice("unfilled_column", f"{prompt.spec.name}: {ascii(name)[1:-1]}") for name in names])
+    prompt_id = f"{prompt.spec.name}@sha256:{prompt.spec.digest}"
+    made: Prompt | None = None
+    if prompt.makes_messages:
+        dialogue = Dialogue(read_messages(list(items)), options)
+    else:
+        made = route.prompt_lists.write(items, mode)
+        if made.messages is None:
+            dialogue = Dialogue((), options)
+            check_dialogue(dialogue)
+        else:
+            dialogue = Dialogue(read_messages([dict(message) for message in made.messages]), options)
+            made = made if route.template.spec.kind == "meta" else None
+    return DatasetConversation(dialogue=dialogue, prompt=made, notices=notices, prompt_id=prompt_id)

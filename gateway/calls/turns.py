@@ -1,0 +1,103 @@
+"""Runs a dialogue of several requests in one call; the earlier turns are the history of each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
+
+from gateway.calls.dataset_prompts import DatasetConversation, dataset_prompt, written
+from gateway.calls.prepare import Prepared, prepare_chat
+from gateway.calls.route import Route
+from gateway.calls.run import CallRun
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.core.completion import Completion
+from gateway.core.dialogue import Dialogue
+from gateway.core.events import Usage
+from gateway.core.frozen import dataclass
+from gateway.template.dataset.multi_turn import turn_requests
+from gateway.template.passthrough import as_sent
+from gateway.wire.requests import read_messages
+
+TurnPrompts = Generator[list[Any], Any, None]
+"""Yields the prompt list or the messages of each turn; ``send`` the model's answer to obtain the next."""
+Render = Callable[[list[Any]], DatasetConversation]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAnswer:
+    """One turn of the dialogue, and the model's answer."""
+
+    prepared: Prepared
+    completion: Completion
+
+
+async def run_turns(route: Route, call: Call, timeline: CallTimeline) -> list[TurnAnswer]:
+    """Run all turns, one after another. Raises the error of the first turn that fails."""
+    prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
+    turns: list[TurnAnswer] = []
+    answer: str | None = None
+    while True:
+        try:
+            items = prompts.send(answer)
+        except StopIteration:
+            break
+        prepared = await prepare_chat(route, call, render(items))
+        if turns:  # the attempts of all turns are counted together
+            attempts = turns[0].prepared.exchange.attempts
+            prepared = replace(prepared, exchange=replace(prepared.exchange, attempts=attempts))
+        async with CallRun(route, prepared, timeline) as events:
+            completion = await events.whole()
+        assert isinstance(completion, Completion)
+        answer = completion.choices[0].text
+        turns.append(TurnAnswer(prepared=prepared, completion=completion))
+    timeline.usage = total_usage(turns)
+    timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
+    return turns
+
+
+def total_usage(turns: list[TurnAnswer]) -> Usage | None:
+    """The token counts of all turns together; None if a turn has no counts."""
+    usages = [turn.completion.usage for turn in turns if turn.completion.usage is not None]
+    if len(usages) < len(turns):
+        return None
+    counted_here = any(usage.source != "upstream" for usage in usages)
+    return Usage(
+        sum([usage.prompt for usage in usages]),
+        sum([usage.completion for usage in usages]),
+        source="estimated" if counted_here else "upstream",
+    )
+
+
+def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
+    """The turns of a dataset prompt with ``multi_turn``."""
+    reference, turns, dialogue = call.prompt, call.turns, call.dialogue
+    assert reference is not None
+    assert turns is not None
+    assert dialogue is not None
+    prompt = dataset_prompt(route, reference)
+
+    def render(items: list[Any]) -> DatasetConversation:
+        return written(route, prompt, reference, items, dialogue.options)
+
+    return prompt.turns(reference.variables, turns.mode), render
+
+
+def _of_messages(call: Call) -> tuple[TurnPrompts, Render]:
+    """The turns of the request's messages, and of its questions after them."""
+    turns, dialogue = call.turns, call.dialogue
+    assert turns is not None
+    assert dialogue is not None
+    messages = [dict(as_sent(message)) for message in dialogue.messages]
+    start = len(messages) if turns.questions else 0
+    for number, question in enumerate(turns.questions):
+        answer = turns.answers[number] if number < len(turns.answers) else ""
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    if messages[-1]["role"] != "assistant":  # the model answers the last message too
+        messages.append({"role": "assistant", "content": ""})
+
+    def render(items: list[Any]) -> DatasetConversation:
+        return DatasetConversation(dialogue=Dialogue(read_messages(items), dialogue.options))
+
+    return turn_requests(messages, turns.mode, start), render

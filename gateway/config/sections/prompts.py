@@ -1,0 +1,51 @@
+"""Reads and checks prompt files, and renders their examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.config.files.reader import AddProblem, Files, FolderFiles, digest, digest_of
+from gateway.core.errors import TemplateError
+from gateway.template.dataset.spec import PromptSpec
+from gateway.template.dataset.validation import parse_prompt
+from gateway.template.validation.problems import SpecError
+
+
+def read_prompt(files: Files, path: Path, name: str, add_problem: AddProblem) -> PromptSpec | None:
+    """Return the prompt of a file after rendering its examples, or None if the file has problems."""
+    document = files.document(path, add_problem)
+    if document is None:
+        return None
+    at_file = partial(document.refuse, ("train_file",))
+    beside = FolderFiles(path.parent, lambda found, _: files.read(found, at_file), files.looked_at)
+    try:
+        spec = parse_prompt(document.value, name=name, rows=partial(_rows, beside))
+        own = files.contents[path] or b""
+        return replace(spec, digest=(digest_of({"": own, **beside.read}) if beside.read else digest(own))[:12])
+    except SpecError as error:
+        for problem in error.problems:
+            document.refuse(problem.path, problem.message)
+        return None
+
+
+def _rows(beside: FolderFiles, name: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the rows of a JSON Lines file. Raises ``TemplateError``."""
+    data = beside.fetch(name)
+    if data is None:
+        raise TemplateError(f"there is no file {name} next to this file")
+    rows: list[Mapping[str, Any]] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise TemplateError(f"{name}, line {number}, is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise TemplateError(f"{name}, line {number}, must be a JSON object with one value for each column")
+        rows.append(row)
+    return tuple(rows)

@@ -1,0 +1,28 @@
+"""Makes the writer of one answer."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from gateway.calls.explain import explanation
+from gateway.calls.prepare import Prepared
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.wire.responses import ResponseWriter
+
+
+def response_writer(
+    writer_class: type[ResponseWriter] | None, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline
+) -> ResponseWriter:
+    """A new writer of the endpoint's format for one answer."""
+    assert writer_class is not None
+    return writer_class(
+        id_=f"{writer_class.id_prefix}-{call.request_id.removeprefix('req_')}",
+        model=call.model,
+        created=int(time.time()),
+        include_usage=call.include_usage,
+        top_logprobs=prepared.top_logprobs,
+        gateway=partial(explanation, route, prepared, timeline) if call.explain else None,
+    )

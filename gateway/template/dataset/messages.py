@@ -1,0 +1,58 @@
+"""Dataset templates written as OpenAI messages (``docs/spec/opencompass.md`` 2, RawPromptTemplate).
+
+An entry is a message, the place of the examples (``ice_token``), or ``{expand_column: NAME}``, which stands for the
+messages in a column of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.core.errors import TemplateError
+from gateway.template.dataset.prompt_list import Change, Fill, Row
+
+ROLES = ("system", "user", "assistant")
+EXPAND = "expand_column"
+
+
+class MessagesTemplate:
+    """One template of messages. Raises ``TemplateError`` for a template that is not valid."""
+
+    def __init__(self, messages: Sequence[Any], *, ice_token: str = "", fill: Fill) -> None:
+        self._messages = messages
+        self._ice_token = ice_token
+        self._fill = fill
+        for entry in messages:
+            if isinstance(entry, str) and entry != ice_token:
+                raise TemplateError(f"{entry!r} is neither a message nor the ice_token: write {{role: …, content: …}}")
+            if isinstance(entry, Mapping) and EXPAND not in entry and entry.get("role") not in ROLES:
+                raise TemplateError(f"the role of a message is one of {', '.join(ROLES)}, not {entry.get('role')!r}")
+
+    def generation(self, row: Row, shots: Sequence[Any] = ()) -> list[Any]:
+        """Return the messages for a row, with the examples in their place."""
+        found: list[Any] = []
+        for entry in self._messages:
+            if isinstance(entry, str):
+                found += shots
+            elif EXPAND in entry:
+                found += _expanded(row, entry[EXPAND])
+            else:
+                found.append({**entry, "content": _filled(entry["content"], lambda text: self._fill(text, row))})
+        return found
+
+
+def _expanded(row: Row, column: str) -> list[Any]:
+    value = row.get(column)
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) and item.get("role") for item in value):
+        raise TemplateError(f"the variable {column} must be a list of messages")
+    return value
+
+
+def _filled(content: Any, fill: Change) -> Any:
+    """Return a message's content with its columns filled, also in the texts and addresses of content parts."""
+    if isinstance(content, str):
+        return fill(content)
+    if isinstance(content, Mapping):
+        return {key: _filled(value, fill) for key, value in content.items()}
+    return [_filled(item, fill) for item in content] if isinstance(content, list) else content

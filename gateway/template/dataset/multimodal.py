@@ -1,0 +1,69 @@
+"""Content parts from tagged text: AISBench's multimodal templates (``docs/spec/opencompass.md`` 9).
+
+One column of the row holds pieces such as ``<AIS_IMAGE_START>a.png<AIS_CONTENT_TAG>``. Each piece becomes a copy of the
+template's part of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.core.errors import TemplateError
+from gateway.template.dataset.prompt_list import Row
+from gateway.template.dataset.template import DatasetTemplate
+
+END_TAG = "<AIS_CONTENT_TAG>"
+CONTENT = "content"
+"""The column of the tagged text in AISBench. Without this column, the first tagged column is used."""
+KINDS = {
+    # Start tag → (kind of part, the column that the piece's text fills).
+    "<AIS_TEXT_START>": ("text", "question"),
+    "<AIS_IMAGE_START>": ("image", "image"),
+    "<AIS_VIDEO_START>": ("video", "video"),
+    "<AIS_AUDIO_START>": ("audio", "audio"),
+}
+
+
+def multimodal_prompt(template: DatasetTemplate, row: Row) -> list[Any]:
+    """Return the dialogue with content parts in its turns with ``prompt_mm``."""
+    items = template.encoded()
+    if isinstance(items, str):
+        raise TemplateError("a multimodal prompt needs a template with round")
+    tagged = [name for name, value in row.items() if isinstance(value, str) and END_TAG in value]
+    column = CONTENT if CONTENT in row or template.exact else (tagged or [CONTENT])[0]
+    if column not in row:
+        raise TemplateError(f"no variable has tagged text such as <AIS_TEXT_START>…{END_TAG}; name it {CONTENT}")
+    return [_with_parts(item, row, str(row[column]), template) for item in items]
+
+
+def _with_parts(item: Any, row: Row, tagged: str, template: DatasetTemplate) -> Any:
+    if isinstance(item, str):
+        return template.fill(item, row)
+    if "prompt_mm" not in item:
+        if "prompt" not in item or template.exact:  # AISBench leaves the columns of these turns unfilled
+            return item
+        return {**item, "prompt": template.fill(item["prompt"], row)}
+    if not isinstance(item["prompt_mm"], Mapping):
+        raise TemplateError("prompt_mm must be a mapping from text, image, video or audio to a content part")
+    parts = []
+    for piece in tagged.split(END_TAG):
+        tag = next((tag for tag in KINDS if piece.startswith(tag)), None)
+        if tag is not None:
+            kind, column = KINDS[tag]
+            parts.append(_part(item["prompt_mm"], kind, {column: piece.replace(tag, "")}, row, template))
+        elif piece and not template.exact:
+            raise TemplateError(f"a piece of the tagged text has no tag; begin it with {', '.join(KINDS)}")
+    return {**item, "prompt_mm": parts}
+
+
+def _part(parts: Mapping[str, Any], kind: str, piece: Row, row: Row, template: DatasetTemplate) -> dict[str, Any]:
+    if kind not in parts:
+        raise TemplateError(f"the row has a piece of the kind {kind}, but prompt_mm has no part of this kind")
+    part: dict[str, Any] = dict(parts[kind])
+    key, values = part["type"], piece if template.exact else {**row, **piece}
+    if isinstance(part[key], Mapping):
+        part[key] = {**part[key], "url": template.fill(part[key]["url"], values)}
+    else:
+        part[key] = template.fill(part[key], values)
+    return part

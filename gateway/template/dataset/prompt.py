@@ -1,0 +1,162 @@
+"""Renders a prompt file for the variables of a request."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from gateway.core.errors import InvalidValue, TemplateError
+from gateway.template.dataset.few_shot import FewShotPrompt
+from gateway.template.dataset.messages import MessagesTemplate
+from gateway.template.dataset.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
+from gateway.template.dataset.multimodal import multimodal_prompt
+from gateway.template.dataset.prompt_list import COLUMN_PATTERN, Fill, PromptItems, Row, texts, without_markers
+from gateway.template.dataset.spec import PromptSpec, TemplateEntry
+from gateway.template.dataset.template import DatasetTemplate
+
+PARAM = "gateway.prompt.variables"
+Examples = Sequence[Row] | None
+"""The rows of the examples; None: the file's retriever chooses them."""
+
+
+class DatasetPrompt:
+    """One prompt file. Raises ``TemplateError`` if its templates are not valid."""
+
+    def __init__(self, spec: PromptSpec) -> None:
+        self.spec = spec
+        main = spec.prompt_template or spec.ice_template
+        if main is None:
+            raise TemplateError("a prompt file needs prompt_template or ice_template")
+        self.makes_messages = bool(main.messages)
+        """True: the prompt is a list of OpenAI messages. False: it is a text, or turns with roles such as HUMAN."""
+        self._is_multimodal = isinstance(main.template, Mapping) and "prompt_mm" in json.dumps(main.template)
+        self._columns = _columns(main)
+        if self.makes_messages:
+            self._messages = _messages_template(main)
+            self._shot_messages = None if spec.ice_template is None else _messages_template(spec.ice_template)
+            return
+        self._template = _template(spec, main)
+        self._few_shot = FewShotPrompt(
+            None if spec.prompt_template is None else self._template,
+            None if spec.ice_template is None else _template(spec, spec.ice_template),
+            separator="\n" if spec.ice_separator is None else spec.ice_separator,
+            end="\n" if spec.ice_eos_token is None else spec.ice_eos_token,
+            output_column=spec.output_column or None,
+            mask_text=spec.gen_field_replace_token,
+            has_examples=spec.retriever.kind != "zero",
+        )
+        for label in self._template.labels or (None,):
+            self._template.candidate(label, {})  # raises for a dialogue without round
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of a choice; empty if the prompt has no template for each label."""
+        return () if self.makes_messages else tuple(map(str, self._template.labels))
+
+    def generation(self, variables: Row, examples: Examples = None) -> PromptItems:
+        """Return the prompt that the model continues. Raises ``InvalidValue`` for variables that do not fit."""
+        self._check(variables)
+        try:
+            if self.makes_messages:
+                return self._messages.generation(variables, self._message_shots(variables, examples))
+            if self._is_multimodal:
+                return multimodal_prompt(self._template, variables)
+            return self._few_shot.generation(variables, self._shots(variables, examples))
+        except TemplateError as error:
+            raise InvalidValue(error.message, param=PARAM) from None
+
+    def candidates(self, variables: Row, examples: Examples = None) -> dict[str, PromptItems]:
+        """Return the complete prompt of each label. Raises ``InvalidValue`` if the prompt has no labels."""
+        self._check(variables)
+        if not self.labels:
+            raise InvalidValue(
+                f"prompt {self.spec.name} has no template for each label; it cannot make candidates",
+                param="prompt.id",
+            )
+        try:
+            shots = self._shots(variables, examples)
+            made = self._few_shot.candidates(variables, self._template.labels, shots)
+        except TemplateError as error:
+            raise InvalidValue(error.message, param=PARAM) from None
+        return {str(label): items for label, items in made.items()}
+
+    def turns(self, variables: Row, mode: InferMode) -> Generator[list[Any], str, None]:
+        """Yield the prompt of each turn; ``send`` the model's answer to obtain the next prompt."""
+        self._check(variables)
+        if not self.spec.multi_turn:
+            raise InvalidValue(
+                f"prompt {self.spec.name} has one turn; set multi_turn: true in its file", param="gateway.turns"
+            )
+        questions, answers = variables.get(QUESTION), variables.get(ANSWER)
+        if not isinstance(questions, list) or not questions:
+            raise InvalidValue(f"the variable {QUESTION} must be a list with one text for each turn", param=PARAM)
+        answers = [""] * len(questions) if answers is None and mode == "every" else answers
+        if not isinstance(answers, list) or len(answers) != len(questions):
+            raise InvalidValue(f"the variable {ANSWER} must be a list as long as {QUESTION}", param=PARAM)
+        return turn_requests(multi_turn_dialogue(self._template, {**variables, ANSWER: answers}), mode)
+
+    def unfilled(self, variables: Row) -> list[str]:
+        """Return the columns of the template that stay as they are, because the request has no such variable."""
+        return sorted(self._columns - variables.keys() - {self.spec.output_column})
+
+    def _check(self, variables: Row) -> None:
+        missing = [column for column in self.spec.input_columns if column not in variables]
+        if missing:
+            raise InvalidValue(
+                f"prompt {self.spec.name} needs the variables {', '.join(self.spec.input_columns)}; "
+                f"the request lacks {', '.join(missing)}",
+                param=PARAM,
+            )
+
+    def _rows(self, variables: Row, examples: Examples) -> Sequence[Row]:
+        retriever, train = self.spec.retriever, self.spec.train
+        if examples is not None:
+            return examples
+        if retriever.kind == "fixed":
+            return [train[number] for number in retriever.ids]
+        if retriever.kind == "random":
+            seed = f"{retriever.seed} {json.dumps(variables, sort_keys=True, ensure_ascii=False)}"
+            return random.Random(seed).sample(train, retriever.count)
+        return ()
+
+    def _shots(self, variables: Row, examples: Examples) -> PromptItems:
+        rows = self._rows(variables, examples)
+        if rows and not self._template.ice_token:
+            raise TemplateError("the template has no place for examples: write ice_token, or leave the examples out")
+        return self._few_shot.shots(rows) if rows or self.spec.retriever.kind != "zero" else ""
+
+    def _message_shots(self, variables: Row, examples: Examples) -> list[Any]:
+        rows, template = self._rows(variables, examples), self._shot_messages
+        if rows and template is None:
+            raise TemplateError("examples need a template: write ice_template, or leave the examples out")
+        return [] if template is None else [message for row in rows for message in template.generation(row)]
+
+
+def readable(items: PromptItems) -> PromptItems:
+    """Return a prompt as the examples of a file show it: without section markers and empty texts."""
+    return without_markers(items)
+
+
+def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:
+    if entry.template is None:
+        raise TemplateError("prompt_template and ice_template must both have messages, or both have template")
+    return DatasetTemplate(
+        entry.template,
+        ice_token=entry.ice_token,
+        sep_token=entry.sep_token,
+        column_tokens=entry.column_token_map,
+        exact=spec.fill == "opencompass",
+    )
+
+
+def _messages_template(entry: TemplateEntry) -> MessagesTemplate:
+    if entry.template is not None:
+        raise TemplateError("prompt_template and ice_template must both have messages, or both have template")
+    return MessagesTemplate(entry.messages, ice_token=entry.ice_token, fill=Fill(entry.column_token_map))
+
+
+def _columns(entry: TemplateEntry) -> frozenset[str]:
+    names = [name for text in texts(entry.template or entry.messages) for name in COLUMN_PATTERN.findall(text)]
+    return frozenset([name for name in names if name.isidentifier()])

@@ -1,0 +1,140 @@
+"""Prompts of datasets: strings, and lists of strings, turns and section markers (``docs/spec/opencompass.md`` 1).
+
+All functions return new values and change nothing in place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gateway.core.errors import TemplateError
+
+PromptItems = str | list[Any]
+"""A string, or a list of strings, turns (``role``, ``prompt`` …) and markers (``section``, ``pos``)."""
+Row = Mapping[str, Any]
+"""Column → value."""
+Change = Callable[[str], str]
+
+MARKER_KEYS = frozenset({"section", "pos"})
+COLUMN = r"\{([^{}]*)\}"
+"""A column's place in a text, such as ``{question}``. There are no escapes and no format specifications."""
+COLUMN_PATTERN = re.compile(COLUMN)
+
+
+class Fill:
+    """Replaces the columns and the tokens of a template by the values of a row, in one pass.
+
+    A value is never searched for columns or tokens, so a question that contains ``{answer}`` stays as it is. Columns
+    that the row lacks stay as they are. A value that is no string is written as Python's ``str`` writes it.
+    """
+
+    def __init__(self, column_tokens: Mapping[str, str]) -> None:
+        """``column_tokens``: column → a further text that stands for the column's value."""
+        self._columns = {token: column for column, token in column_tokens.items()}
+        tokens = sorted(self._columns, key=len, reverse=True)
+        self._pattern = re.compile("|".join([*map(re.escape, tokens), COLUMN]))
+
+    def __call__(self, text: str, row: Row) -> str:
+        """Return the text with the values of the row."""
+
+        def value(match: re.Match[str]) -> str:
+            name = self._columns[match[0]] if match[1] is None else match[1]
+            return str(row[name]) if name in row else match[0]
+
+        return self._pattern.sub(value, text)
+
+
+class FillLikeOpenCompass:
+    """Replaces the columns one after the other, as OpenCompass does: columns inside earlier values are replaced too."""
+
+    def __init__(self, column_tokens: Mapping[str, str]) -> None:
+        self._tokens = column_tokens
+
+    def __call__(self, text: str, row: Row) -> str:
+        """Return the text with the values of the row."""
+        for column, token in self._tokens.items():
+            if column in row:
+                text = text.replace(token, str(row[column]))
+        for name, value in row.items():
+            text = text.replace("{" + name + "}", str(value))
+        return text
+
+
+def mapped(prompt: PromptItems, change: Change) -> PromptItems:
+    """Return the prompt with its strings, and the ``prompt`` of its turns, changed. Other keys of a turn stay."""
+    return change(prompt) if isinstance(prompt, str) else [_mapped_item(item, change) for item in prompt]
+
+
+def replaced(prompt: PromptItems, token: str, text: str) -> PromptItems:
+    """Return the prompt with the token replaced. An item that becomes empty stays."""
+    return mapped(prompt, lambda item: item.replace(token, text)) if token else prompt
+
+
+def with_shots(prompt: PromptItems, token: str, shots: PromptItems, change: Change = str) -> PromptItems:
+    """Return the prompt with its shots in place of ``token``, and ``change`` applied to all text except the shots.
+
+    A list of shots splits the strings that hold the token; empty pieces are left out. Raises ``TemplateError`` if
+    shots that are turns would stand inside a text.
+    """
+    if not token:
+        return mapped(prompt, change)
+    if isinstance(shots, str):
+        return mapped(prompt, lambda text: shots.join([change(piece) for piece in text.split(token)]))
+    if isinstance(prompt, str):
+        raise TemplateError("examples that are a dialogue cannot stand in a string template; write both as dialogues")
+    items: list[Any] = []
+    for item in prompt:
+        if isinstance(item, str):
+            first, *others = item.split(token)
+            items += [change(first)] if first or not others else []
+            for piece in others:
+                items += [*shots, change(piece)] if piece else shots
+        elif token in item.get("prompt", ""):
+            raise TemplateError(
+                f"examples that are a dialogue cannot stand inside a turn; give {token} an entry of its own"
+            )
+        else:
+            items.append(_mapped_item(item, change))
+    return items
+
+
+def joined(first: PromptItems, second: PromptItems) -> PromptItems:
+    """Return one prompt after another. A string next to a list becomes an item, unless the string is empty."""
+    if isinstance(first, str) and isinstance(second, str):
+        return first + second
+    left = [first] if isinstance(first, str) and first else list(first)
+    return [*left, *([second] if isinstance(second, str) and second else second)]
+
+
+def marker(section: str, pos: str) -> dict[str, str]:
+    """Return the beginning or the end of a section."""
+    return {"section": section, "pos": pos}
+
+
+def is_marker(item: object) -> bool:
+    """Return whether an item is a section marker."""
+    return isinstance(item, Mapping) and item.keys() == MARKER_KEYS
+
+
+def without_markers(prompt: PromptItems) -> PromptItems:
+    """Return the strings that are not empty, and the turns, of a list. A string is returned unchanged."""
+    return prompt if isinstance(prompt, str) else [item for item in prompt if item != "" and not is_marker(item)]
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Yield every string inside a template, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from texts(item)
+
+
+def _mapped_item(item: Any, change: Change) -> Any:
+    if isinstance(item, str):
+        return change(item)
+    if isinstance(item, Mapping) and isinstance(item.get("prompt", ""), str):
+        return {**item, "prompt": change(item["prompt"])} if "prompt" in item else dict(item)
+    raise TemplateError("an entry of a dialogue must be a text, or a turn with a role and a prompt")

@@ -1,0 +1,91 @@
+"""The keys of a prompt file, as frozen dataclasses with checked values.
+
+OpenCompass's and AISBench's keys keep their names, so that ``infer_cfg`` and ``reader_cfg`` can be pasted into a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gateway.core.answer_markers import NonEmpty
+from gateway.core.dialogue import EMPTY_MAPPING
+
+Entries = tuple[Mapping[str, Any] | str, ...]
+"""Turns or messages, and texts between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateEntry:
+    """The value of ``prompt_template`` or ``ice_template``. Either ``template`` or ``messages`` is given."""
+
+    template: str | Mapping[str, Any] | None = None
+    """A text; a dialogue (``begin``, ``round``, ``end``); or a text or dialogue for each label."""
+    messages: Entries = ()
+    """OpenAI messages, ``{expand_column: NAME}`` and the ``ice_token``."""
+    ice_token: NonEmpty = ""
+    """The place of the examples in the text."""
+    sep_token: NonEmpty = ""
+    """Separates context and answer of a scored prompt."""
+    column_token_map: Mapping[str, NonEmpty] = field(default=EMPTY_MAPPING)
+    """Column → a text that stands for the column's value, in addition to ``{column}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """The choice of the examples among the rows of ``train``."""
+
+    kind: Literal["zero", "fixed", "random"] = "zero"
+    ids: tuple[int, ...] = ()
+    """The positions of the rows, for ``fixed``."""
+    count: int = 1
+    """The number of rows, for ``random``."""
+    seed: int = 0
+    """The seed of ``random``. The same seed and variables give the same rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptExample:
+    """One example in a prompt file, which is rendered when the file is read."""
+
+    variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    examples: tuple[Mapping[str, Any], ...] | None = None
+    """See ``PromptReference``."""
+    prompt: str | Entries | None = None
+    """The expected text; or the expected turns or messages, without section markers."""
+    labels: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    """Label → the expected text or turns of its prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSpec:
+    """A file of ``prompts/``."""
+
+    name: str
+    digest: str = ""
+    """The first 12 hex digits of the file's SHA-256."""
+    description: str = ""
+    input_columns: tuple[NonEmpty, ...] = ()
+    """The variables that a request must have."""
+    output_column: NonEmpty = ""
+    """The variable of the answer. A prompt that the model continues does not contain its value."""
+    gen_field_replace_token: str = ""
+    """The text in the place of the answer."""
+    prompt_template: TemplateEntry | None = None
+    ice_template: TemplateEntry | None = None
+    """The template of the examples; without ``prompt_template``, of the question too."""
+    retriever: Retriever = Retriever()
+    train: tuple[Mapping[str, Any], ...] = ()
+    """The rows from which the retriever chooses."""
+    train_file: NonEmpty = ""
+    """A JSON Lines file with these rows, relative to the prompt file."""
+    ice_separator: str | None = None
+    """The text between two examples that are texts; default: a line break."""
+    ice_eos_token: str | None = None
+    """The text after the last example; default: a line break."""
+    fill: Literal["once", "opencompass"] = "once"
+    """``once``: values are never searched for columns. ``opencompass``: columns inside values are filled too."""
+    multi_turn: bool = False
+    """The round is repeated for each question of a list (AISBench's MultiTurnPromptTemplate)."""
+    examples: tuple[PromptExample, ...] = ()

@@ -1,0 +1,108 @@
+"""Dataset templates: a string, a dialogue, or one of these for each label (``docs/spec/opencompass.md`` 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.errors import TemplateError
+from gateway.template.dataset.prompt_list import (
+    Fill,
+    FillLikeOpenCompass,
+    PromptItems,
+    Row,
+    mapped,
+    marker,
+    replaced,
+    with_shots,
+)
+
+SECTIONS = ("begin", "round", "end")
+
+
+class DatasetTemplate:
+    """One template of a dataset. Raises ``TemplateError`` for a template that is not valid."""
+
+    def __init__(
+        self,
+        template: str | Mapping[str, Any],
+        *,
+        ice_token: str = "",
+        sep_token: str = "",
+        column_tokens: Mapping[str, str] = EMPTY_MAPPING,
+        exact: bool = False,
+    ) -> None:
+        """``ice_token``: the place of the examples. ``sep_token``: separates context and answer of a scored prompt.
+
+        ``column_tokens``: column → a text that stands for the column's value, in addition to ``{column}``.
+        ``exact``: the columns are filled as in OpenCompass, also inside values and examples.
+        """
+        if not isinstance(template, str | Mapping):
+            raise TemplateError("must be a text, a mapping with begin, round and end, or a mapping of labels")
+        self.template = template
+        self.ice_token = ice_token
+        self.sep_token = sep_token
+        self.exact = exact
+        self.is_dialogue = isinstance(template, Mapping) and template.keys() <= set(SECTIONS)
+        self.labels = () if isinstance(template, str) or self.is_dialogue else tuple(template)
+        self.fill = FillLikeOpenCompass(column_tokens) if exact else Fill(column_tokens)
+        parts = [template] if isinstance(template, str) else list(template.values())
+        for part in parts:
+            if not isinstance(part, str | list | Mapping):
+                raise TemplateError(f"a part of a template is a text, a list or a mapping, not {type(part).__name__}")
+            if ice_token and isinstance(part, str) and ice_token not in part:
+                raise TemplateError(f"{part!r} does not contain the ice_token {ice_token!r}")
+
+    def generation(
+        self, row: Row, shots: PromptItems = "", *, mask: str | None = None, mask_text: str = ""
+    ) -> PromptItems:
+        """Return the prompt that the model continues. ``mask``: a column whose value becomes ``mask_text``."""
+        label = self.labels[0] if self.labels else None
+        return self._filled(label, row if mask is None else {**row, mask: mask_text}, shots)
+
+    def candidate(self, label: Any, row: Row, shots: PromptItems = "", *, keep_separator: bool = False) -> PromptItems:
+        """Return the prompt that is scored for one label. No column is masked."""
+        return self._filled(label, row, shots, keep_separator=keep_separator)
+
+    def shot(self, row: Row, label: Any = None) -> PromptItems:
+        """Return one example. ``label`` chooses the template if there is one for each label."""
+        shot = replaced(self._encoded(self._of_label(label), "ice"), self.ice_token, "")
+        return mapped(shot, lambda text: self.fill(text, row))
+
+    def encoded(self) -> PromptItems:
+        """Return the template as a list with section markers. A string is returned unchanged."""
+        return self._encoded(self.template)
+
+    def _of_label(self, label: Any) -> Any:
+        if not self.labels or not isinstance(self.template, Mapping):
+            return self.template
+        if label not in self.labels:
+            raise TemplateError(f"no template for the label {label!r}; there are {', '.join(map(str, self.labels))}")
+        return self.template[label]
+
+    def _filled(self, label: Any, row: Row, shots: PromptItems, *, keep_separator: bool = False) -> PromptItems:
+        prompt = self._encoded(self._of_label(label))
+        if self.exact:  # the examples are inserted first, so their text is searched for columns too
+            prompt = with_shots(prompt, self.ice_token, shots)
+            prompt = prompt if keep_separator else replaced(prompt, self.sep_token, "")
+            return mapped(prompt, lambda text: self.fill(text, row))
+        prompt = prompt if keep_separator else replaced(prompt, self.sep_token, "")
+        return with_shots(prompt, self.ice_token, shots, lambda text: self.fill(text, row))
+
+    @staticmethod
+    def _encoded(template: Any, section: str = "") -> PromptItems:
+        """Return a dialogue as a list with section markers. With the section ``ice`` only its round, as an example."""
+        if not isinstance(template, Mapping):
+            return template if isinstance(template, str) else list(template)
+        if "round" not in template:
+            raise TemplateError("a dialogue needs round: the list of its turns")
+        items: list[Any] = []
+        for name in ("round",) if section else [name for name in SECTIONS if name in template]:
+            content = template[name]
+            items += [
+                marker(section or name, "begin"),
+                *(content if isinstance(content, list) else [content]),
+                marker(section or name, "end"),
+            ]
+        return items

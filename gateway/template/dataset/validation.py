@@ -1,0 +1,89 @@
+"""Checks the content of a prompt file, and reports all mistakes together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from gateway.core.errors import GatewayError, TemplateError
+from gateway.template.dataset.multi_turn import ANSWER, QUESTION
+from gateway.template.dataset.prompt import DatasetPrompt, readable
+from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
+from gateway.template.validation.problems import Problems, SpecError
+
+KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
+TEMPLATES = ("prompt_template", "ice_template")
+
+Rows = Callable[[str], tuple[Mapping[str, Any], ...]]
+"""Reads the rows of a JSON Lines file. Raises ``TemplateError``."""
+
+
+def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec:
+    """Check the content of a prompt file and render its examples. Raises ``SpecError`` with all problems.
+
+    ``rows``: reads the file of ``train_file``.
+    """
+    problems = Problems()
+    keys = problems.mapping(raw, ())
+    problems.keys(keys, KEYS, ())
+    spec = PromptSpec(name=name, **problems.values(PromptSpec, keys))
+    for key in TEMPLATES:
+        entry: TemplateEntry | None = getattr(spec, key)
+        if entry is not None and (entry.template is None) == (not entry.messages):
+            problems.add((key,), "needs either template (a text, a dialogue or labels) or messages")
+    if spec.train_file and not problems.found:
+        try:
+            spec = replace(spec, train=spec.train + rows(spec.train_file))
+        except TemplateError as error:
+            problems.add(("train_file",), error.message)
+    _check_retriever(spec, problems)
+    if spec.multi_turn and not {QUESTION, ANSWER} >= {*spec.input_columns, spec.output_column or ANSWER}:
+        problems.add(("multi_turn",), f"takes the columns {QUESTION} and {ANSWER}, which hold lists; name no others")
+    if not problems.found:
+        _check_rendering(spec, problems)
+    if problems.found:
+        raise SpecError(problems.found)
+    return spec
+
+
+def _check_retriever(spec: PromptSpec, problems: Problems) -> None:
+    retriever, size = spec.retriever, len(spec.train)
+    if retriever.kind == "zero" and size:
+        problems.add(("train",), "has no effect without a retriever: add retriever: {kind: fixed, ids: [0, 1]}")
+    if retriever.kind != "zero" and spec.ice_template is None:
+        problems.add(("retriever",), "needs ice_template, which writes the examples")
+    outside = [number for number in retriever.ids if number >= size]
+    if retriever.kind == "fixed" and outside:
+        problems.add(("retriever", "ids"), f"names row {outside[0]}, but train has {size} rows, counted from 0")
+    if retriever.kind == "random" and retriever.count > size:
+        problems.add(("retriever", "count"), f"is {retriever.count}, but train has {size} rows")
+
+
+def _check_rendering(spec: PromptSpec, problems: Problems) -> None:
+    """Build the templates and render every example of the file."""
+    try:
+        prompt = DatasetPrompt(spec)
+    except TemplateError as error:
+        only_ice = spec.prompt_template is None and spec.ice_template is not None
+        problems.add(("ice_template" if only_ice else "prompt_template",), error.message)
+        return
+    for number, example in enumerate(spec.examples):
+        key, message = "prompt", ""
+        try:
+            message = _difference(prompt, example)
+        except GatewayError as error:
+            key, message = "variables", f"this example cannot be rendered: {error.message}"
+        if message:
+            problems.add(("examples", number, key), message)
+
+
+def _difference(prompt: DatasetPrompt, example: PromptExample) -> str:
+    if example.labels:
+        made = prompt.candidates(example.variables, example.examples)
+        got: Any = {label: readable(items) for label, items in made.items()}
+        wanted: Any = {str(label): value for label, value in example.labels.items()}
+    else:
+        got = readable(prompt.generation(example.variables, example.examples))
+        wanted = list(example.prompt) if isinstance(example.prompt, tuple) else example.prompt
+    return "" if got == wanted else f"the example comes out differently\n  expected {wanted!r}\n  got      {got!r}"

@@ -1,0 +1,66 @@
+"""Origins, notices and errors of prompts that are made of a dataset's prompt list."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gateway.core.errors import InvalidValue, MediaNotSupported, TemplateError
+from gateway.core.prompt import Notice
+from gateway.template.opencompass.parsers import MARKER_KEYS
+
+DATASET_PARAM = "gateway.prompt"
+
+
+def origin_of_item(items: Sequence[Any], position: int) -> str:
+    """The origin of a segment that comes from this item: ``prompt[2]`` is the third turn or text of the list."""
+    return f"prompt[{sum(not _is_marker(item) and item != '' for item in items[:position])}]"
+
+
+def dropped_items(items: Sequence[Any], sent: Collection[int | None]) -> tuple[Notice, ...]:
+    """A notice for each item with a text that is not in the prompt, such as the answer after the generate point.
+
+    ``sent``: the positions of the items whose text is in the prompt.
+    """
+    lost = [n for n, item in enumerate(items) if n not in sent and not _is_marker(item) and _text_of(item)]
+    return tuple([Notice("dropped_turn", origin_of_item(items, position)) for position in lost])
+
+
+def with_texts(items: Sequence[Any], media: str | None) -> list[Any]:
+    """The list with text instead of content parts, for a template that makes a string.
+
+    ``media``: the text in the place of each part that is not text. Raises MediaNotSupported if it is None.
+    """
+    return [item if isinstance(item, str) or "prompt_mm" not in item else _with_text(item, media) for item in items]
+
+
+@contextmanager
+def template_errors() -> Iterator[None]:
+    """A context manager that raises InvalidValue for a TemplateError of a parser, because a request caused it."""
+    try:
+        yield
+    except TemplateError as error:
+        raise InvalidValue(f"the dataset prompt does not fit the model's template: {error.message}",
+                           param=DATASET_PARAM) from None  # fmt: skip
+
+
+def _with_text(item: Mapping[str, Any], media: str | None) -> dict[str, Any]:
+    texts: list[str] = []
+    for part in item["prompt_mm"]:
+        text = part["text"] if part["type"] == "text" else media
+        if text is None:
+            raise MediaNotSupported(
+                "this model takes text only: its template declares no `media` placeholder", param=DATASET_PARAM
+            )
+        texts.append(text)
+    rest = {key: value for key, value in item.items() if key != "prompt_mm"}
+    return {**rest, "prompt": "".join(texts)}
+
+
+def _is_marker(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.keys() == MARKER_KEYS
+
+
+def _text_of(item: Any) -> Any:
+    return item if isinstance(item, str) else item.get("prompt_mm") or item.get("prompt")

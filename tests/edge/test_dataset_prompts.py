@@ -1,0 +1,146 @@
+"""Dataset prompts and turns over HTTP, answered by the demo model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import ROOT, Gateway, gateway
+
+CONFIG = f"""
+models:
+  demo:
+    template: sft-demo
+    policy: eval
+    targets: [{{speaks: embedded, path: {ROOT / "demo" / "model"}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("dataset")
+    (folder / "prompts").symlink_to(ROOT / "prompts")
+    with gateway(folder, CONFIG) as running:
+        yield running
+
+
+def post(served: Gateway, options: dict[str, Any], path: str = "/v1/chat/completions", **fields: Any) -> Any:
+    return served.http.post(path, json={"model": "demo", "gateway": options, **fields})
+
+
+def few_shot(**more: Any) -> dict[str, Any]:
+    return {"prompt": {"id": "sums-few-shot", "variables": {"question": "12+34=?"}, **more}}
+
+
+def test_a_prompt_takes_the_place_of_the_messages(served: Gateway) -> None:
+    answer = post(served, few_shot())
+    assert answer.json()["choices"][0]["message"]["content"] == "46"
+    assert answer.headers["x-gateway-prompt-id"].startswith("sums-few-shot@sha256:")
+    assert answer.headers["x-gateway-template"].startswith("sft-demo@sha256:")
+    assert post(served, few_shot(), "/v1/completions").json()["choices"][0]["text"] == "46"
+
+
+def test_render_shows_the_prompt(served: Gateway) -> None:
+    body = post(served, few_shot(examples=[{"question": "5+5=?", "answer": "10"}]), "/v1/render").json()
+    assert body["prompt"] == "<HUMAN>: 5+5=?<eoh>\n<BOT>: 10<eob>\n<HUMAN>: 12+34=?<eoh>\n<BOT>: "
+    assert "".join(segment["text"] for segment in body["segments"]) == body["prompt"]
+    assert body["dataset_prompt"].startswith("sums-few-shot@sha256:")
+
+
+def test_a_streamed_answer_is_the_same(served: Gateway) -> None:
+    text = post(served, few_shot(), stream=True).text
+    assert text.endswith("data: [DONE]\n\n")
+    assert '"content":"46"' in text or '"content":"4"' in text
+
+
+QUESTIONS = ["1+2=?", "3+4=?"]
+TURNS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "a dataset prompt": (
+        {"turns": {"mode": "every"}, "prompt": {"id": "sums-dialogue", "variables": {"question": QUESTIONS}}},
+        {},
+        ["3", "7"],
+    ),
+    "questions": ({"turns": {"questions": QUESTIONS}}, {}, ["3", "7"]),
+    "only the last question": ({"turns": {"mode": "last", "questions": QUESTIONS, "answers": ["3"]}}, {}, ["7"]),
+    "questions after messages": (
+        {"turns": {"questions": QUESTIONS}},
+        {"messages": [{"role": "user", "content": "5+5=?"}, {"role": "assistant", "content": "10"}]},
+        ["3", "7"],
+    ),
+    "the assistant messages": (
+        {"turns": {"mode": "every_with_gt"}},
+        {"messages": [{"role": "user", "content": "1+2=?"}, {"role": "assistant", "content": "3"},
+                      {"role": "user", "content": "5+2=?"}]},
+        ["3", "7"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TURNS)
+def test_a_call_with_turns_has_every_answer(served: Gateway, case: str) -> None:
+    options, fields, answers = TURNS[case]
+    response = post(served, options, **fields)
+    body = response.json()
+    turns = body["gateway"]["turns"]
+    assert [turn["content"] for turn in turns] == answers
+    assert body["choices"][0]["message"]["content"] == answers[-1]
+    assert body["usage"]["prompt_tokens"] == sum(turn["usage"]["prompt_tokens"] for turn in turns)
+    assert response.headers["x-gateway-attempts"] == str(len(answers))
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
+    "an unknown prompt": (
+        "/v1/chat/completions", {"prompt": {"id": "sum"}}, {}, 'no prompt "sum" in prompts/ (did you mean "sums"?)',
+    ),
+    "messages beside a prompt": (
+        "/v1/chat/completions", {"prompt": {"id": "sums"}}, {"messages": [{"role": "user", "content": "x"}]},
+        "gateway.prompt takes the place of messages, prompt and gateway.variables; send only one of them",
+    ),
+    "a raw prompt beside a prompt": (
+        "/v1/completions", {"prompt": {"id": "sums"}}, {"prompt": "x"},
+        "gateway.prompt takes the place of messages, prompt and gateway.variables; send only one of them",
+    ),
+    "an unknown key": (
+        "/v1/chat/completions", {"prompt": {"id": "sums", "vars": {}}}, {},
+        "gateway.prompt.vars: extra inputs are not permitted",
+    ),
+    "a stream of turns": (
+        "/v1/chat/completions", {"turns": {"questions": ["1+1=?"]}}, {"stream": True},
+        "a call with turns is answered as a whole; leave stream and n out",
+    ),
+    "turns without the answers they need": (
+        "/v1/chat/completions", {"turns": {"mode": "last", "questions": ["1+1=?", "2+2=?"]}}, {},
+        "mode last needs one answer for each question; the last may be missing",
+    ),
+    "turns of a prompt with one turn": (
+        "/v1/chat/completions", {"turns": {}, "prompt": {"id": "sums", "variables": {"question": "1"}}}, {},
+        "prompt sums has one turn; set multi_turn: true in its file",
+    ),
+    "no turns at all": (
+        "/v1/chat/completions", {"turns": {}}, {}, "a call with turns needs messages, questions or a dataset prompt",
+    ),
+    "turns of a raw prompt": (
+        "/v1/completions", {"turns": {"questions": ["1"]}}, {"prompt": "x"},
+        "turns need messages; send them to /v1/chat/completions",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_request_that_cannot_be_answered_is_refused(served: Gateway, case: str) -> None:
+    path, options, fields, message = REFUSED[case]
+    answer = post(served, options, path, **fields)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
+
+
+def test_a_changed_prompt_file_is_used_after_a_reload(tmp_path: Path) -> None:
+    from gateway.config.files.watcher import FileWatcher
+
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "gateway.yaml").write_text("x: 1")
+    watcher = FileWatcher([tmp_path / "gateway.yaml"])
+    (tmp_path / "prompts" / "new.yaml").write_text("description: x")
+    assert [watcher.changed(), watcher.changed()] == [False, True]
