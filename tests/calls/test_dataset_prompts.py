@@ -121,8 +121,8 @@ def test_media_in_variables_obey_the_policy() -> None:
 REFUSED = {
     ("chat", "loose text"): "prompt[0] of the dataset prompt is a text outside the turns, which cannot be a message; "
     "give it a role",
-    ("meta", "other role"): 'the dataset prompt does not fit the model\'s template: a turn has role "JUDGE" and no '
-    "fallback_role, and the meta template does not define them; add either",
+    ("meta", "other role"): "the dataset prompt does not fit the model's template: the meta template does "
+    'not define role "JUDGE"; add the role',
 }
 
 
