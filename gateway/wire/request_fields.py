@@ -109,13 +109,12 @@ class GatewayOptions(BaseModel):
     turns: Annotated[TurnOptions, _at_most(8)] | None = None
 
 
-class Shared(Strict):
-    """The fields of both chat and completions."""
+class Sampling(Strict):
+    """The fields of every endpoint that answers with text."""
 
     model: Annotated[str, Field(min_length=1)]
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stop: Stops | None = None
     seed: Int64 | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
@@ -123,8 +122,14 @@ class Shared(Strict):
     logit_bias: Bias | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
     gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
+
+
+class Shared(Sampling):
+    """The fields of both chat and completions."""
+
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    stream_options: StreamOptions | None = None
 
 
 class TextPart(Strict):
