@@ -10,10 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, Sampling
+from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, Sampling, at_most
 
 MAX_ITEMS = 4096
 """The most items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
+
+MAX_KEYS = 64
+"""The most keys of an object whose keys are listed here. Each key that is not listed costs some microseconds."""
 
 
 class Closed(BaseModel):
@@ -38,7 +41,7 @@ class TextFormat(Closed):
 class TextOptions(Closed):
     """``text``."""
 
-    format: TextFormat | None = None
+    format: Annotated[TextFormat, at_most(MAX_KEYS)] | None = None
     verbosity: str | None = None
 
 
@@ -86,12 +89,12 @@ class ResponsesRequest(Sampling):
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    text: TextOptions | None = None
-    reasoning: ReasoningOptions | None = None
-    include: list[Include] | None = None
+    text: Annotated[TextOptions, at_most(MAX_KEYS)] | None = None
+    reasoning: Annotated[ReasoningOptions, at_most(MAX_KEYS)] | None = None
+    include: Annotated[list[Include], Field(max_length=16, fail_fast=True)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    stream_options: ObfuscationOption | None = None
-    metadata: Annotated[dict[str, Label], Field(max_length=16)] | None = None
+    stream_options: Annotated[ObfuscationOption, at_most(MAX_KEYS)] | None = None
+    metadata: Annotated[dict[str, Label], at_most(16)] | None = None
     """Returned with the answer, and never sent to a target. Forbidden at the other endpoints."""
     service_tier: str | None = None
     prompt_cache_key: str | None = None
@@ -169,7 +172,6 @@ class MessageItem(Item):
     type: str = "message"
     role: Literal["user", "assistant", "system", "developer"]
     content: str | Annotated[list[dict[str, Any]], Field(max_length=1024)]
-    phase: None = None
 
 
 class FunctionCallItem(Item):
@@ -196,11 +198,14 @@ class ReasoningText(Closed):
     text: str
 
 
+ReasoningTexts = Annotated[list[Annotated[ReasoningText, at_most(MAX_KEYS)]], Field(max_length=1024, fail_fast=True)]
+
+
 class ReasoningItem(Item):
     """Reasoning that a model wrote before its message or call."""
 
-    summary: list[ReasoningText] | None = None
-    content: list[ReasoningText] | None = None
+    summary: ReasoningTexts | None = None
+    content: ReasoningTexts | None = None
     encrypted_content: str | None = None
 
 

@@ -15,6 +15,7 @@ from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.wire.error_object import quoted
 from gateway.wire.responses_api.fields import (
     ITEMS,
+    MAX_KEYS,
     PARTS,
     AudioContent,
     Closed,
@@ -41,9 +42,11 @@ def read_input(value: str | Sequence[Mapping[str, Any]], instructions: str | Non
 
 
 def checked(model: type[Checked], value: Mapping[str, Any], where: str) -> Checked:
-    """The value as ``model``; raises ``InvalidValue`` with the place of the mistake."""
+    """The value as ``model``; null means absent. Raises ``InvalidValue`` with the place of the mistake."""
+    if len(value) > MAX_KEYS:
+        raise InvalidValue(f"{where} has {len(value)} keys; it may have at most {MAX_KEYS}", param=where)
     try:
-        return model.model_validate(value)
+        return model.model_validate({key: item for key, item in value.items() if item is not None})
     except ValidationError as error:
         raise first_problem(error, where) from None
 

@@ -92,6 +92,10 @@ INPUTS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
         [{"role": "assistant", "content": "two", "reasoning_content": "so"}],
     ),
     "reasoning without text": ([{"type": "reasoning", "summary": []}, USER], [USER]),
+    "keys that are null": (
+        [{**CALL, "caller": None, "id": None}],
+        [{"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]}],
+    ),
     "a refusal": (
         [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}],
         [{"role": "assistant", "content": None, "refusal": "no"}],
@@ -190,6 +194,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {  # fields, code, param
     "an item of a hosted tool": ({"input": [USER, {"type": "web_search_call", "id": "w"}]},
                                  "unsupported_parameter", "input[1].type"),
     "an unknown role": ({"input": [{"role": "tool", "content": "x"}]}, "invalid_value", "input[0].role"),
+    "too many keys": ({"input": [{**USER, **{f"k{n}": 1 for n in range(64)}}]}, "invalid_value", "input[0]"),
+    "too many labels": ({"metadata": {f"k{n}": "" for n in range(17)}}, "invalid_value", "metadata"),
     "an unknown key": ({"input": [{**USER, "extra": 1}]}, "invalid_value", "input[0].extra"),
     "a message without content": ({"input": [{"role": "user"}]}, "invalid_value", "input[0].content"),
     "chat's part": ({"input": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
