@@ -246,6 +246,24 @@ def test_the_answer_repeats_the_request_and_has_the_effective_parameters() -> No
     assert {name: body[name] for name in expected} == expected
 
 
+OPEN_RESPONSES = {  # the type of a field of Open Responses' ResponseResource → fields that are never null, or may be
+    str: (("id", "object", "status", "model", "truncation", "service_tier"),
+          ("previous_response_id", "instructions", "safety_identifier", "prompt_cache_key")),
+    int: (("created_at", "top_logprobs"), ("completed_at", "max_output_tokens", "max_tool_calls")),
+    float: (("temperature", "top_p", "presence_penalty", "frequency_penalty"), ()),
+    bool: (("parallel_tool_calls", "store", "background"), ()),
+    list: (("output", "tools"), ()),
+    dict: (("text", "metadata"), ("incomplete_details", "error", "reasoning", "usage")),
+}  # fmt: skip
+
+
+def test_a_response_has_every_field_that_open_responses_requires() -> None:
+    for body in (whole(STOP), whole(Finish(0, "length"), USAGE, params={"max_tokens": 3})):
+        for kind, (present, nullable) in OPEN_RESPONSES.items():
+            assert {name: type(body[name]) for name in present} == dict.fromkeys(present, kind)
+            assert {type(body[name]) for name in nullable} <= {kind, type(None)}
+
+
 USAGES = {
     "counts": (Usage(3, 2), {}, {}, {}),
     "details": (
