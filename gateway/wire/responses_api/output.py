@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.completion import MAX_COMPLETION, delta_size
-from gateway.core.errors import UpstreamTooLarge
+from gateway.core.errors import UpstreamInvalidResponse, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.wire.logprobs import to_chat
 
@@ -103,18 +103,22 @@ class OutputItems:
         self._early_logprobs: list[dict[str, Any]] = []
         """Log probabilities of tokens before the message's first text."""
         self._size = 0
+        self._changes: Changes = []
+        """The stream events of the event that is being added."""
 
     def add(self, event: Event) -> Changes:
         """Add an event of the answer. Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``."""
+        self._changes = []
         if isinstance(event, Delta):
-            return self._add_delta(event)
-        if isinstance(event, Finish):
-            return self._end(event) if self.finish is None else []
-        if isinstance(event, Usage):
+            self._add_delta(event)
+        elif isinstance(event, Finish):
+            if self.finish is None:
+                self._end(event)
+        elif isinstance(event, Usage):
             self.usage = event
         elif isinstance(event, Begun):
             self._keep(event.fields)
-        return []
+        return self._changes
 
     def items(self) -> list[dict[str, Any]]:
         """The items so far."""
@@ -126,76 +130,63 @@ class OutputItems:
             if item.value["status"] == "in_progress":
                 item.close("incomplete")
 
-    def _add_delta(self, delta: Delta) -> Changes:
+    def _add_delta(self, delta: Delta) -> None:
         if self._size > MAX_COMPLETION:
-            return []
+            return
         self._size += delta_size(delta)
         if self._size > MAX_COMPLETION:
             raise UpstreamTooLarge(f"the model's server streamed an answer of more than {MAX_COMPLETION} bytes")
-        changes: Changes = []
         further = dict(delta.fields)
         # Both keys have the same text; servers and clients differ in the key that they use.
         thoughts = [further.pop(name, None) for name in ("reasoning_content", "reasoning")]
-        thought = next((text for text in thoughts if isinstance(text, str) and text), "")
-        if thought:
-            changes += self._think(thought)
+        if thought := next((text for text in thoughts if isinstance(text, str) and text), ""):
+            self._think(thought)
         if delta.text or delta.logprobs:
-            changes += self._write(delta.text, delta.logprobs or ())
-        if isinstance(refusal := further.get("refusal"), str):
-            changes += self._refuse(refusal)
-            del further["refusal"]
-        if isinstance(fragments := further.get("tool_calls"), list):
-            for fragment in fragments:
-                changes += self._call(fragment)
-            del further["tool_calls"]
+            self._write(delta.text, delta.logprobs or ())
+        if isinstance(further.get("refusal"), str) and (refusal := further.pop("refusal")):
+            self._add_text(self._open_message(), {"type": "refusal", "refusal": ""}, refusal)
+        if isinstance(further.get("tool_calls"), list):
+            for fragment in further.pop("tool_calls"):
+                self._call(fragment)
         self._keep(further)
         self._keep(delta.extras)
-        return changes
 
     # ---------------------------------------------------------------- content
 
-    def _think(self, text: str) -> Changes:
-        changes: Changes = []
+    def _think(self, text: str) -> None:
         if self._reasoning is None:
-            self._reasoning = self._open("rs", {"type": "reasoning", "summary": [], "content": []}, changes)
-        changes += self._add_text(self._reasoning, {"type": "reasoning_text", "text": ""}, text)
-        return changes
+            self._reasoning = self._open("rs", {"type": "reasoning", "summary": [], "content": []})
+        self._add_text(self._reasoning, {"type": "reasoning_text", "text": ""}, text)
 
-    def _write(self, text: str, logprobs: Sequence[TokenLogprob]) -> Changes:
+    def _write(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
         tokens = to_chat(logprobs, self._top_logprobs)["content"]
         if not text and (self._message is None or "output_text" not in self._message.parts):
             self._early_logprobs += tokens
-            return []
+            return
         tokens, self._early_logprobs = self._early_logprobs + tokens, []
-        changes = self._open_message()
-        assert self._message is not None
-        changes += self._add_text(self._message, _empty_text(), text, tokens)
-        return changes
+        self._add_text(self._open_message(), _empty_text(), text, tokens)
 
-    def _refuse(self, text: str) -> Changes:
-        if not text:
-            return []
-        changes = self._open_message()
-        assert self._message is not None
-        return changes + self._add_text(self._message, {"type": "refusal", "refusal": ""}, text)
-
-    def _call(self, fragment: Mapping[str, Any]) -> Changes:
-        changes = self._end_reasoning()
-        function = fragment.get("function") or {}
+    def _call(self, fragment: object) -> None:
+        if not isinstance(fragment, Mapping) or not isinstance(function := fragment.get("function") or {}, Mapping):
+            raise UpstreamInvalidResponse("the model's server sent a tool call that is not a call of a function")
         name, arguments = function.get("name") or "", function.get("arguments") or ""
+        if not isinstance(name, str) or not isinstance(arguments, str):
+            raise UpstreamInvalidResponse(
+                "the model's server sent a tool call whose name or arguments are not a string"
+            )
+        self._end_reasoning("completed")
         index = self._call_index(fragment)
         call = self._calls.get(index)
         if call is None:
             id_ = fragment.get("id") or f"call_{self._key}_{index}"
             value = {"type": "function_call", "call_id": id_, "name": name, "arguments": ""}
-            call = self._calls[index] = self._open("fc", value, changes)
+            call = self._calls[index] = self._open("fc", value)
         elif name:
             call.value["name"] = name
         self._last = call
         if arguments:
             call.arguments.append(arguments)
-            changes.append({"type": "response.function_call_arguments.delta", **call.place, "delta": arguments})
-        return changes
+            self._changes.append({"type": "response.function_call_arguments.delta", **call.place, "delta": arguments})
 
     def _call_index(self, fragment: Mapping[str, Any]) -> int:
         """The number of a fragment's call. Without index, a new id begins a call, and no id continues the last one."""
@@ -210,62 +201,57 @@ class OutputItems:
 
     # ---------------------------------------------------------------- items and parts
 
-    def _open(self, prefix: str, value: dict[str, Any], changes: Changes) -> OpenItem:
+    def _open(self, prefix: str, value: dict[str, Any]) -> OpenItem:
         index = len(self._items)
         item = OpenItem(index, {"id": f"{prefix}_{self._key}_{index}", "status": "in_progress", **value})
         self._items.append(item)
         added = {key: [] if isinstance(part, list) else part for key, part in item.value.items()}
-        changes.append({"type": "response.output_item.added", "output_index": index, "item": added})
+        self._changes.append({"type": "response.output_item.added", "output_index": index, "item": added})
         return item
 
-    def _open_message(self) -> Changes:
-        changes = self._end_reasoning()
+    def _open_message(self) -> OpenItem:
+        self._end_reasoning("completed")
         if self._message is None:
-            value = {"type": "message", "role": "assistant", "content": []}
-            self._message = self._open("msg", value, changes)
-        return changes
+            self._message = self._open("msg", {"type": "message", "role": "assistant", "content": []})
+        return self._message
 
     def _add_text(
         self, item: OpenItem, empty: dict[str, Any], text: str, logprobs: Sequence[dict[str, Any]] = ()
-    ) -> Changes:
+    ) -> None:
         """Add text to the item's part of the type of ``empty``; the part is opened with ``empty`` if it is new."""
         self._last = item
-        changes: Changes = []
         part = item.parts.get(empty["type"])
         if part is None:
             part = OpenPart({**item.place, "content_index": len(item.parts)}, empty)
             item.parts[empty["type"]] = part
             item.value["content"].append(empty)
-            changes.append({"type": "response.content_part.added", **part.place, "part": dict(empty)})
+            self._changes.append({"type": "response.content_part.added", **part.place, "part": dict(empty)})
         if text or logprobs:
             part.pieces.append(text)
             delta = {"type": f"{TEXT_EVENTS[empty['type']][0]}.delta", **part.place, "delta": text}
             if "logprobs" in empty:
                 part.logprobs += logprobs
                 delta["logprobs"] = logprobs
-            changes.append(delta)
-        return changes
+            self._changes.append(delta)
 
-    def _end_reasoning(self, status: str = "completed") -> Changes:
+    def _end_reasoning(self, status: str) -> None:
         reasoning, self._reasoning = self._reasoning, None
-        return [] if reasoning is None else reasoning.close(status)
+        if reasoning is not None:
+            self._changes += reasoning.close(status)
 
-    def _end(self, finish: Finish) -> Changes:
+    def _end(self, finish: Finish) -> None:
         """Close all items. An answer without text and calls gets a message with an empty text."""
         self.finish = finish
         self._keep(finish.extras)
         cut = "incomplete" if finish.reason in INCOMPLETE else "completed"
-        changes = self._end_reasoning(cut)
+        self._end_reasoning(cut)
         if self._message is None and not self._calls:
-            changes += self._open_message()
-            assert self._message is not None
-            changes += self._add_text(self._message, _empty_text(), "")
+            self._add_text(self._open_message(), _empty_text(), "")
         if self._early_logprobs:
             self._keep({"logprobs": self._early_logprobs})
         for item in self._items:
             if item.value["status"] == "in_progress":
-                changes += item.close(cut if item is self._last else "completed")
-        return changes
+                self._changes += item.close(cut if item is self._last else "completed")
 
     def _keep(self, fields: Mapping[str, Any]) -> None:
         """Keep other keys. Texts and lists arrive in pieces; of other values the last one is kept."""

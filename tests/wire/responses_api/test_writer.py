@@ -12,7 +12,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway.core.completion import MAX_COMPLETION, Choice, Completion
-from gateway.core.errors import UpstreamDisconnected, UpstreamTooLarge
+from gateway.core.errors import UpstreamDisconnected, UpstreamInvalidResponse, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.wire.responses import DONE
 from gateway.wire.responses_api.request import read_response
@@ -318,6 +318,20 @@ def test_a_failed_stream_ends_with_the_error_and_what_was_written() -> None:
         "response.failed", "failed", "upstream_disconnected",
     )  # fmt: skip
     assert [short(item) for item in last["response"]["output"]] == [("message", "Hel", "incomplete")]
+
+
+ODD_CALLS: dict[str, Any] = {
+    "no object": "add",
+    "no function": {"function": "add"},
+    "arguments that are no text": {"function": {"arguments": {"a": 1}}},
+    "a name that is no text": {"function": {"name": 1}},
+}
+
+
+@pytest.mark.parametrize("fragment", ODD_CALLS.values(), ids=ODD_CALLS)
+def test_a_call_that_has_no_place_in_the_format_is_an_error(fragment: Any) -> None:
+    with pytest.raises(UpstreamInvalidResponse):
+        whole(Delta(0, fields={"tool_calls": [fragment]}), STOP)
 
 
 def test_an_endless_stream_is_an_error_once() -> None:
