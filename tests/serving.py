@@ -24,6 +24,7 @@ from gateway.server.application import create_app
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind
+from gateway.telemetry.metric_definitions import LABEL_VALUES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -55,9 +56,7 @@ class HttpGateway:
     def wait_until_idle(self, seconds: float = WAIT_SECONDS) -> bool:
         """Wait until no call is in flight; False if one still is after ``seconds``."""
         return eventually(
-            lambda: (
-                not any(self.metric("gateway_in_flight", endpoint=e) for e in ("chat", "completions", "embeddings"))
-            ),
+            lambda: not any(self.metric("gateway_in_flight", endpoint=e) for e in LABEL_VALUES["endpoint"]),
             seconds,
         )
 

@@ -125,7 +125,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     return Prepared(
         exchange=exchange,
         prompt=prompt,
-        notices=notices + metadata.notices + effective.notices,
+        notices=call.notices + notices + metadata.notices + effective.notices,
         top_logprobs=effective.top_logprobs,
         render_seconds=render_seconds,
         parsing=parsing,

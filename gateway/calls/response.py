@@ -102,8 +102,11 @@ class ResponseStream:
                 return self._end_of_stream()
             batch = await self._events.next_batch()
 
-    async def whole(self) -> Completion | Document:
-        """The whole answer, for a client that does not stream. Call ``whole`` once, and never call ``next_batch``."""
+    async def whole(self, *, keep_events: bool = False) -> Completion | Document:
+        """The whole answer, for a client that does not stream. Call ``whole`` once, and never call ``next_batch``.
+
+        ``keep_events``: see ``Completion.events``.
+        """
         self._first = batch = await self._events.next_batch()
         if self._plain and not self._streams and self._events.exhausted and self._choices == 1:
             completion = fast_completion(batch)
@@ -113,7 +116,7 @@ class ResponseStream:
         batch = await self.next_batch()
         if self.exhausted and (completion := fast_completion(batch)) is not None:
             return completion
-        builder = CompletionBuilder()
+        builder = CompletionBuilder(keep_events=keep_events)
         document: Document | None = None
         while batch:
             for event in batch:

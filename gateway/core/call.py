@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import EndpointName, RawPrompt
 from gateway.core.frozen import dataclass
+from gateway.core.prompt import Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +64,9 @@ class Call:
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The keys of the client's ``stream_options`` except ``include_usage``."""
     include_usage: bool = False
+    echo: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    """Fields of the request that the answer repeats (``/v1/responses``), in the answer's form."""
+    notices: tuple[Notice, ...] = ()
+    """Fields of the request that have no effect."""
     explain: bool = False
     """True: the response body must have the provenance and the prompt under the key ``gateway``."""

@@ -7,8 +7,13 @@ from dataclasses import field
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.events import Begun, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
+
+MAX_COMPLETION = 16 * 1024 * 1024
+"""Maximum characters of one answer with all its choices, as ``delta_size`` counts. The number equals the maximum bytes
+of an answer without a stream."""
+PIECE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +38,22 @@ class Completion:
     choices: tuple[Choice, ...]
     usage: Usage | None = None
     begun: Begun | None = None
+    events: tuple[Event, ...] = ()
+    """All events in order. Empty if they were not kept, or if the answer has only one piece of text."""
+
+
+def delta_size(delta: Delta) -> int:
+    """The characters of a delta; each piece and each value counts as ``PIECE`` more."""
+    size = PIECE + len(delta.text)
+    if delta.logprobs is not None or delta.fields is not EMPTY_MAPPING or delta.extras is not EMPTY_MAPPING:
+        tokens = sum([1 + len(token.top or ()) for token in delta.logprobs or ()])
+        size += PIECE * tokens + _value_size(delta.fields) + _value_size(delta.extras)
+    return size
+
+
+def _value_size(value: object) -> int:
+    if isinstance(value, str):
+        return PIECE + len(value)
+    if isinstance(value, Mapping):
+        return PIECE + sum(map(_value_size, value.values()))
+    return PIECE + sum(map(_value_size, value)) if isinstance(value, list) else PIECE

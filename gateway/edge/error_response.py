@@ -41,8 +41,3 @@ def error_headers(error: GatewayError) -> bytes:
     if error.status >= 500 and (not error.retryable or error.retried):
         rows += NO_RETRY
     return rows
-
-
-def error_event(error: GatewayError) -> bytes:
-    """The last events of a stream that has failed: the error, then ``[DONE]``."""
-    return b"data: " + error_body(error) + b"\n\ndata: [DONE]\n\n"

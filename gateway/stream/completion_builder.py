@@ -11,15 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.core import fast_paths
-from gateway.core.completion import Choice, Completion
+from gateway.core.completion import MAX_COMPLETION, Choice, Completion, delta_size
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-
-MAX_COMPLETION = 16 * 1024 * 1024
-"""Maximum characters of one answer with all its choices. Each piece and each value counts as ``PIECE`` more. The number
-equals the maximum bytes of an answer without a stream."""
-PIECE = 8
 
 WHOLE = frozenset({"role", "id", "type", "name"})
 """Keys whose strings are never joined: each delta that has the key contains the whole string."""
@@ -53,7 +48,9 @@ def fast_completion(batch: Sequence[Event]) -> Completion | None:
 class CompletionBuilder:
     """Collects the events of a call one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_events: bool = False) -> None:
+        """``keep_events``: see ``Completion.events``."""
+        self._events: list[Event] | None = [] if keep_events else None
         self._choices: dict[int, _Parts] = {}
         self._size = 0
         self._usage: Usage | None = None
@@ -64,11 +61,10 @@ class CompletionBuilder:
 
         Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``. Do not pass a ``Document``, which is a whole answer.
         """
+        if self._events is not None:
+            self._events.append(event)
         if isinstance(event, Delta):
-            self._size += PIECE + len(event.text)
-            if event.logprobs is not None or event.fields is not EMPTY_MAPPING or event.extras is not EMPTY_MAPPING:
-                tokens = sum([1 + len(token.top or ()) for token in event.logprobs or ()])
-                self._size += PIECE * tokens + _size(event.fields) + _size(event.extras)
+            self._size += delta_size(event)
             if self._size > MAX_COMPLETION:
                 raise UpstreamTooLarge(f"the model's server streamed an answer of more than {MAX_COMPLETION} bytes")
             self._parts(event.index).add(event)
@@ -85,7 +81,7 @@ class CompletionBuilder:
         if not self._choices:
             raise UpstreamIncomplete("the model's server ended its answer without a choice")
         choices = tuple(self._choices[index].choice() for index in sorted(self._choices))
-        return Completion(choices, self._usage, self._begun)
+        return Completion(choices, self._usage, self._begun, tuple(self._events or ()))
 
     def _parts(self, index: int) -> _Parts:
         parts = self._choices.get(index)
@@ -130,14 +126,6 @@ class _Parts:
             {key: _joined(key, values) for key, values in self.fields.items()} if self.fields else EMPTY_MAPPING,
             {key: _last(values) for key, values in self.extras.items()} if self.extras else EMPTY_MAPPING,
         )
-
-
-def _size(value: object) -> int:
-    if isinstance(value, str):
-        return PIECE + len(value)
-    if isinstance(value, Mapping):
-        return PIECE + sum(map(_size, value.values()))
-    return PIECE + sum(map(_size, value)) if isinstance(value, list) else PIECE
 
 
 def _gather(into: dict[str, list[Any]], values: Mapping[str, Any]) -> None:

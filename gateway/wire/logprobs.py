@@ -93,13 +93,16 @@ def from_chat(
     return None if entries is None else tuple(_from_entry(entry) for entry in entries)
 
 
-def to_chat(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """The objects. ``top_logprobs`` is always a list; ``logprob`` is null only for an echoed prompt's first token."""
+def to_chat(tokens: Sequence[TokenLogprob], most: int | None = None) -> dict[str, Any]:
+    """The objects. ``top_logprobs`` is always a list; ``logprob`` is null only for an echoed prompt's first token.
+
+    ``most``: the number of alternatives of each token that are written; None: all of them.
+    """
     return {
         "content": [
             {
                 **_entry(token.token, token.logprob, token.bytes),
-                "top_logprobs": [_entry(*alternative) for alternative in token.top or ()],
+                "top_logprobs": [_entry(*alternative) for alternative in (token.top or ())[:most]],
             }
             for token in tokens
         ],

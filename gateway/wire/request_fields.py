@@ -48,7 +48,7 @@ def _whole_stops(value: str | list[str]) -> str | list[str]:
     return value
 
 
-def _at_most(limit: int) -> BeforeValidator:
+def at_most(limit: int) -> BeforeValidator:
     """Refuse an object with more items before the items are checked, since each error takes some microseconds."""
 
     def short(value: Any) -> Any:
@@ -61,7 +61,7 @@ def _at_most(limit: int) -> BeforeValidator:
 
 
 Stops = Annotated[str | Annotated[list[str], Field(fail_fast=True)], AfterValidator(_whole_stops)]
-Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], _at_most(1024)]
+Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], at_most(1024)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -109,13 +109,12 @@ class GatewayOptions(BaseModel):
     turns: Annotated[TurnOptions, _at_most(8)] | None = None
 
 
-class Shared(Strict):
-    """The fields of both chat and completions."""
+class Sampling(Strict):
+    """The fields of every endpoint that answers with text."""
 
     model: Annotated[str, Field(min_length=1)]
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stop: Stops | None = None
     seed: Int64 | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
@@ -123,8 +122,14 @@ class Shared(Strict):
     logit_bias: Bias | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     stream: bool | None = None
+    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
+
+
+class Shared(Sampling):
+    """The fields of both chat and completions."""
+
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
-    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
 class TextPart(Strict):
@@ -195,7 +200,7 @@ class EmbeddingRequest(Strict):
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
-    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
+    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
 
 
 FOREIGN: dict[str, dict[str, str]] = {

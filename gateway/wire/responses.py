@@ -7,8 +7,9 @@ if it was asked for.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import orjson
@@ -16,8 +17,10 @@ import orjson
 from gateway.core import fast_paths
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.text_splice import ChoiceFrame
+from gateway.wire.error_object import error_object
 from gateway.wire.logprobs import to_chat, to_completions
 
 DONE = b"data: [DONE]\n\n"
@@ -25,7 +28,7 @@ TEXT_END = b',"logprobs":null,"finish_reason":null}'
 """The end of a choice after the text, if the choice contains only text."""
 
 assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}, (
-    "a new field of Delta has to be checked in ResponseWriter.frames, which writes deltas of text alone without _delta"
+    "a new field of Delta has to be checked in ChoicesWriter.frames, which writes deltas of text alone without _delta"
 )
 
 
@@ -42,11 +45,57 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     return body
 
 
-class ResponseWriter:
-    """Writes one answer; each call has a new writer. Each subclass writes the choices in the format of its endpoint."""
+class ResponseWriter(ABC):
+    """Writes one answer in the format of its endpoint; each call has a new writer."""
 
     id_prefix = ""
-    """Ids of answers are ``{id_prefix}-{request id}``."""
+    """Ids of answers are ``{id_prefix}{request id}``."""
+    needs_events = False
+    """True: ``whole`` needs ``Completion.events``, because the format orders its parts by their arrival."""
+
+    @abstractmethod
+    def __init__(
+        self,
+        id_: str,
+        model: str,
+        created: int,
+        include_usage: bool,
+        top_logprobs: int | None = None,
+        gateway: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """``top_logprobs``: alternatives per token; None: all that the engine gave.
+
+        ``gateway`` returns the explanation; None: the answer has no explanation.
+        """
+
+    @abstractmethod
+    def whole(self, completion: Completion) -> dict[str, Any]:
+        """The body of an answer that is not streamed."""
+
+    @abstractmethod
+    def frames(self, events: Sequence[Event]) -> bytes:
+        """The stream events of a batch; empty if there is nothing to send."""
+
+    @abstractmethod
+    def end(self) -> bytes:
+        """The last stream events of an answer that has ended."""
+
+    def repeat_request(self, echo: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+        """Call before writing if the answer repeats its request. ``params``: the effective parameters."""
+        raise NotImplementedError
+
+    def choice_frames(self) -> dict[int, ChoiceFrame]:
+        """Choice → the bytes around the text of its next frames; empty if text cannot be forwarded directly."""
+        return {}
+
+    def failure(self, error: GatewayError) -> bytes:
+        """The last stream events of an answer that has failed: the error, then ``[DONE]``."""
+        return b"data: " + orjson.dumps(error_object(error)) + b"\n\n" + DONE
+
+
+class ChoicesWriter(ResponseWriter):
+    """The common part of the formats in which an answer is a list of choices."""
+
     whole_object = ""
     chunk_object = ""
     text_start = b""
@@ -63,10 +112,7 @@ class ResponseWriter:
         top_logprobs: int | None = None,
         gateway: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """``top_logprobs``: alternatives per token; None: all that the engine gave.
-
-        ``gateway`` returns the explanation; called once, when the answer or its first chunk is written.
-        """
+        """See ``ResponseWriter``. ``gateway`` is called once, when the answer or its first chunk is written."""
         self._head: dict[str, Any] = {"id": id_, "object": self.chunk_object, "created": created, "model": model}
         self._include_usage = include_usage
         self._usage: Usage | None = None
@@ -82,7 +128,7 @@ class ResponseWriter:
         """The choices of a chat whose role has been sent."""
 
     def whole(self, completion: Completion) -> dict[str, Any]:
-        """The body of an answer that is not streamed."""
+        """See ``ResponseWriter``."""
         body: dict[str, Any] = {
             **self._head,
             "object": self.whole_object,
@@ -96,7 +142,7 @@ class ResponseWriter:
         return body
 
     def frames(self, events: Sequence[Event]) -> bytes:
-        """The stream events of a batch; empty if there is nothing to send."""
+        """See ``ResponseWriter``."""
         parts: list[bytes] = []
         for event in events:
             if (
@@ -115,7 +161,7 @@ class ResponseWriter:
         return b"".join(parts)
 
     def choice_frames(self) -> dict[int, ChoiceFrame]:
-        """Choice → the bytes around the text of the next frames; only for choices whose role has been sent."""
+        """See ``ResponseWriter``; only for choices whose role has been sent."""
         return {index: ChoiceFrame(before, after) for index, (before, after) in self._around_text.items()}
 
     def usage(self) -> bytes:
@@ -124,6 +170,10 @@ class ResponseWriter:
             return b""
         usage = orjson.dumps(usage_object(self._usage))
         return b'%b],"usage":%b}\n\n' % (self._frame_start or self._make_frame_start(), usage)
+
+    def end(self) -> bytes:
+        """See ``ResponseWriter``: the usage chunk, then ``[DONE]``."""
+        return self.usage() + DONE
 
     def _frame(self, event: Event) -> bytes:
         """The frame of one event; empty for events that have none."""
@@ -170,10 +220,10 @@ class ResponseWriter:
         raise NotImplementedError
 
 
-class ChatWriter(ResponseWriter):
+class ChatWriter(ChoicesWriter):
     """``/v1/chat/completions``."""
 
-    id_prefix = "chatcmpl"
+    id_prefix = "chatcmpl-"
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
     text_start = b'{"index":%d,"delta":{"content":'
@@ -220,11 +270,7 @@ class ChatWriter(ResponseWriter):
         return {**choice, **finish.extras}
 
     def _logprobs(self, tokens: tuple[TokenLogprob, ...] | None) -> dict[str, Any] | None:
-        if tokens is None:
-            return None
-        if self._top_logprobs is not None:
-            tokens = tuple(replace(token, top=(token.top or ())[: self._top_logprobs]) for token in tokens)
-        return to_chat(tokens)
+        return None if tokens is None else to_chat(tokens, self._top_logprobs)
 
     def _role(self, index: int) -> dict[str, Any]:
         """The role in the first frame of a choice; empty for later frames."""
@@ -234,10 +280,10 @@ class ChatWriter(ResponseWriter):
         return {"role": "assistant"}
 
 
-class CompletionWriter(ResponseWriter):
+class CompletionWriter(ChoicesWriter):
     """``/v1/completions``."""
 
-    id_prefix = "cmpl"
+    id_prefix = "cmpl-"
     whole_object = "text_completion"
     chunk_object = "text_completion"
     text_start = b'{"index":%d,"text":'

@@ -103,12 +103,16 @@ def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str
         raise first_problem(error) from None
 
 
-def first_problem(error: ValidationError) -> RequestError:
-    """The most helpful problem of a failed validation, with the field names that the client used."""
+def first_problem(error: ValidationError, where: str = "") -> RequestError:
+    """The most helpful problem of a failed validation, with the field names that the client used.
+
+    ``where``: the place of the checked value in the body.
+    """
     first = _closest(error.errors(include_url=False, include_context=False, include_input=False))
     # For a union pydantic's location contains the names of our classes, which mean nothing to clients.
     keys = [key for key in first["loc"] if isinstance(key, int) or not _is_union_tag(key)]
-    param = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys).lstrip(".")
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys)
+    param = f"{where}{path}".lstrip(".")
     if first["type"] == "missing":
         return InvalidValue(f"{param} is missing", param=param)
     message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
@@ -128,7 +132,8 @@ def _is_union_tag(key: str) -> bool:
     return key in {"str", "int", "float", "bool", "dict"} or "[" in key
 
 
-def _schema(model: type[Strict], structural: frozenset[str], required: Mapping[str, Any]) -> BodySchema:
+def body_schema(model: type[Strict], structural: frozenset[str], required: Mapping[str, Any]) -> BodySchema:
+    """The schema of an endpoint. ``structural``: the known fields that are no parameters."""
     fields = model.model_fields.keys()
     return BodySchema(
         model=model,
@@ -139,6 +144,6 @@ def _schema(model: type[Strict], structural: frozenset[str], required: Mapping[s
     )
 
 
-CHAT = _schema(ChatRequest, STRUCTURAL, {"model": "m", "messages": [{"role": "user", "content": ""}]})
-COMPLETION = _schema(CompletionRequest, STRUCTURAL, {"model": "m", "prompt": ""})
-EMBEDDING = _schema(EmbeddingRequest, frozenset({"model", "gateway"}), {"model": "m", "input": ""})
+CHAT = body_schema(ChatRequest, STRUCTURAL, {"model": "m", "messages": [{"role": "user", "content": ""}]})
+COMPLETION = body_schema(CompletionRequest, STRUCTURAL, {"model": "m", "prompt": ""})
+EMBEDDING = body_schema(EmbeddingRequest, frozenset({"model", "gateway"}), {"model": "m", "input": ""})

@@ -44,17 +44,22 @@ def part(items: str) -> str:
     return said(f'"content":[{{"type":"x","y":[{items}]}}]')
 
 
+def response(items: str, fields: str = '"store":false') -> str:
+    return f'{{"model":"talk","input":[{items}],{fields}}}'
+
+
 def raw(items: str) -> str:
     return f'{{"model":"text","prompt":[{items}]}}'
 
 
 LISTS = "[" * 55 + "]" * 55
 OBJECTS = '{"a":' * 55 + "1" + "}" * 55
+FUNCTION_CALL = '{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}'
 FEW = 60_000
 """Nodes within the bound."""
 ITEMS = 2 * 10**6
 """Bytes of a list of digits whose items are within the bound."""
-CHAT, RAW = "/v1/chat/completions", "/v1/completions"
+CHAT, RAW, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 
 WORST: dict[str, tuple[str, str]] = {
     "unknown keys": (CHAT, chat(keys("1", 370_000))),
@@ -80,6 +85,12 @@ WORST: dict[str, tuple[str, str]] = {
     "options that are none": (CHAT, chat('"gateway":{' + keys("1", FEW) + "}")),
     "token ids": (RAW, raw(full("1"))),
     "as many token ids as may be": (RAW, raw(full("123"))),
+    "keys of an item": (RESPONSES, response('{"role":"user","content":"a",' + keys("1", FEW) + "}")),
+    "labels that are none": (
+        RESPONSES,
+        response('{"role":"user","content":"a"}', '"metadata":{' + keys("1", FEW) + "}"),
+    ),
+    "as many calls as may be": (RESPONSES, response(",".join([FUNCTION_CALL] * 4000))),
 }
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from gateway.core.completion import Choice, Completion
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter, usage_object
+from gateway.wire.responses import ChatWriter, ChoicesWriter, CompletionWriter, usage_object
 
-WRITERS: dict[str, type[ResponseWriter]] = {"chat": ChatWriter, "completions": CompletionWriter}
+WRITERS: dict[str, type[ChoicesWriter]] = {"chat": ChatWriter, "completions": CompletionWriter}
 ENVELOPE = {"id": "id-1", "created": 7, "model": "m"}
 TOKEN = TokenLogprob("a", -0.5, (("a", -0.5, None), ("b", -1.0, None), ("c", -2.0, None)))
 
 
-def writer(endpoint: str, *, usage: bool = False, **more: Any) -> ResponseWriter:
+def writer(endpoint: str, *, usage: bool = False, **more: Any) -> ChoicesWriter:
     return WRITERS[endpoint](id_="id-1", model="m", created=7, include_usage=usage, **more)
 
 
@@ -27,7 +27,7 @@ def frames(said: bytes) -> list[dict[str, Any]]:
     return [json.loads(part.removeprefix("data: ")) for part in said.decode().split("\n\n") if part]
 
 
-def stream(one: ResponseWriter, *events: Event) -> list[dict[str, Any]]:
+def stream(one: ChoicesWriter, *events: Event) -> list[dict[str, Any]]:
     return frames(b"".join(one.frames([event]) for event in events) + one.usage())
 
 

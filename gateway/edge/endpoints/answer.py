@@ -17,7 +17,7 @@ from gateway.edge.endpoints import turns
 from gateway.edge.endpoints.writer import response_writer
 from gateway.edge.http_request import JSON, HttpRequest
 from gateway.edge.provenance import provenance
-from gateway.wire.responses import DONE, ResponseWriter
+from gateway.wire.responses import ResponseWriter
 
 STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
@@ -41,10 +41,10 @@ async def respond(
             request.open_stream = events, writer
             last = await _stream(request, events, writer, timeline, route.spec.policy.delivery.idle)
         else:
-            answer = await events.whole()
+            answer = await events.whole(keep_events=writer_class is not None and writer_class.needs_events)
     request.commit()
     if call.stream:
-        request.end(last + writer.usage() + DONE)
+        request.end(last + writer.end())
         return
     # The body is written after the backend is closed, so that the explanation and the headers contain the same facts.
     if isinstance(answer, Completion):

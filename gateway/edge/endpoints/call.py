@@ -21,7 +21,7 @@ from gateway.edge.authorize import authenticate, authorized_route
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
 from gateway.edge.endpoints.table import Endpoint
-from gateway.edge.error_response import error_event, send_error
+from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest, body_too_large
 from gateway.edge.state import GatewayState
 from gateway.telemetry.call_log import log_call
@@ -138,8 +138,9 @@ def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimel
     error.retried = timeline.attempt_log.retries > 0
     if not request.status:
         send_error(request, error, context_headers(request, timeline))
-    else:
-        request.end(last + error_event(error))
+    elif request.open_stream is not None:
+        _, writer = request.open_stream
+        request.end(last + writer.failure(error))
 
 
 def _name_model(body: dict[str, Any], model: str) -> None:

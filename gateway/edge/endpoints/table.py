@@ -12,6 +12,8 @@ from gateway.edge.endpoints import answer, render
 from gateway.edge.http_request import HttpRequest
 from gateway.wire.requests import read_chat, read_completion, read_embedding
 from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter
+from gateway.wire.responses_api.request import read_response
+from gateway.wire.responses_api.writer import ResponsesApiWriter
 
 Respond = Callable[[type[ResponseWriter] | None, HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
 
@@ -35,5 +37,6 @@ ENDPOINTS = (
     Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, writer=ChatWriter),
     Endpoint(name="completions", path="/v1/completions", read=read_completion, writer=CompletionWriter),
     Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding),
+    Endpoint(name="responses", path="/v1/responses", read=read_response, writer=ResponsesApiWriter),
     Endpoint(name="render", path="/v1/render", read=read_chat, respond=render.respond),
 )

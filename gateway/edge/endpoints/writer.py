@@ -18,11 +18,14 @@ def response_writer(
 ) -> ResponseWriter:
     """A new writer of the endpoint's format for one answer."""
     assert writer_class is not None
-    return writer_class(
-        id_=f"{writer_class.id_prefix}-{call.request_id.removeprefix('req_')}",
+    writer = writer_class(
+        id_=f"{writer_class.id_prefix}{call.request_id.removeprefix('req_')}",
         model=call.model,
         created=int(time.time()),
         include_usage=call.include_usage,
         top_logprobs=prepared.top_logprobs,
         gateway=partial(explanation, route, prepared, timeline) if call.explain else None,
     )
+    if call.echo:
+        writer.repeat_request(call.echo, prepared.exchange.params)
+    return writer

@@ -1,0 +1,274 @@
+"""The fields of a ``/v1/responses`` request and of its items, with their types and ranges.
+
+Fields that only a server with storage or with tools of its own can honour are listed with the reason for refusing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, Sampling, at_most
+
+MAX_ITEMS = 4096
+"""The most items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
+
+MAX_KEYS = 64
+"""The most keys of an object whose keys are listed here. Each key that is not listed costs some microseconds."""
+
+
+class Closed(BaseModel):
+    """Base class: types must match exactly, a key that is not listed is refused, and errors never repeat the input."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+# ---------------------------------------------------------------- the request
+
+
+class TextFormat(Closed):
+    """``text.format``: the form of the answer's text."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    description: str | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+
+class TextOptions(Closed):
+    """``text``."""
+
+    format: Annotated[TextFormat, at_most(MAX_KEYS)] | None = None
+    verbosity: str | None = None
+
+
+class ReasoningOptions(Closed):
+    """``reasoning``; the two names of a summary's form have no effect, because engines write no summaries."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+
+
+class FunctionTool(Closed):
+    """A function that the client runs."""
+
+    type: Literal["function"]
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class FunctionChoice(Closed):
+    """``tool_choice`` for one function."""
+
+    type: Literal["function"]
+    name: str
+
+
+class ObfuscationOption(Closed):
+    """``stream_options``."""
+
+    include_obfuscation: Literal[False] | None = None
+
+
+Include = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
+Label = Annotated[str, Field(max_length=512)]
+
+
+class ResponsesRequest(Sampling):
+    """``POST /v1/responses``. Objects with a class of their own are checked one by one, for better messages."""
+
+    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ITEMS)]
+    instructions: str | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    text: Annotated[TextOptions, at_most(MAX_KEYS)] | None = None
+    reasoning: Annotated[ReasoningOptions, at_most(MAX_KEYS)] | None = None
+    include: Annotated[list[Include], Field(max_length=16, fail_fast=True)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    stream_options: Annotated[ObfuscationOption, at_most(MAX_KEYS)] | None = None
+    metadata: Annotated[dict[str, Label], at_most(16)] | None = None
+    """Returned with the answer, and never sent to a target. Forbidden at the other endpoints."""
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=64)] | None = None
+    store: bool | None = None
+    background: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    prompt: Any = None
+    max_tool_calls: Any = None
+    context_management: Any = None
+    moderation: Any = None
+    prompt_cache_options: Any = None
+    prompt_cache_retention: Any = None
+
+
+SAME: tuple[str, ...] = (
+    "model", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user",
+    "stream", "gateway", "parallel_tool_calls", "service_tier", "prompt_cache_key", "safety_identifier",
+    "chat_template_kwargs",
+)  # fmt: skip
+"""Fields that a chat request has too, with the same meaning."""
+
+STATELESS = "the gateway stores nothing; send the earlier items again in input"
+REFUSED: Mapping[str, tuple[object, str]] = {
+    # Field → (the value that has no effect, the reason for refusing every other value).
+    "store": (False, "the gateway stores no responses; send false, or leave it out"),
+    "background": (False, "the answer comes with the request only; leave it out"),
+    "truncation": ("disabled", "the gateway drops no items of a conversation; leave it out"),
+    "previous_response_id": (None, STATELESS),
+    "conversation": (None, STATELESS),
+    "prompt": (None, "the gateway has no stored prompts; send input"),
+    "max_tool_calls": (None, "it limits tools that the server runs, and the gateway runs none; leave it out"),
+    "context_management": (None, "the gateway drops no items of a conversation; leave it out"),
+    "moderation": (None, "the gateway moderates nothing; leave it out"),
+    "prompt_cache_options": (None, "the gateway has no prompt cache; leave it out"),
+    "prompt_cache_retention": (None, "the gateway has no prompt cache; leave it out"),
+}
+
+OTHER_NAMES: Mapping[str, str] = {
+    # Field of chat or completions → what to send here instead.
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "verbosity": "text.verbosity",
+    "reasoning_effort": "reasoning.effort",
+    "logprobs": "top_logprobs, or include: [message.output_text.logprobs]",
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "n": "one request for each answer",
+    **dict.fromkeys(
+        ("add_generation_prompt", "audio", "continue_final_message", "modalities", "prediction", "web_search_options"),
+        "such a request to /v1/chat/completions",
+    ),
+}
+
+
+# ---------------------------------------------------------------- items of the input
+
+
+class Item(Closed):
+    """An item of the conversation. ``id`` and ``status`` describe the item, and are not sent to a model."""
+
+    type: str
+    id: str | None = None
+    status: str | None = None
+
+
+class MessageItem(Item):
+    """A message of any role."""
+
+    type: str = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | Annotated[list[dict[str, Any]], Field(max_length=1024)]
+
+
+class FunctionCallItem(Item):
+    """A call that the model made."""
+
+    call_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    name: str
+    arguments: str
+    parsed_arguments: Any = None
+    """Added by the Python SDK's ``responses.parse``."""
+
+
+class FunctionOutputItem(Item):
+    """The result of a call."""
+
+    call_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    output: str | Annotated[list[dict[str, Any]], Field(max_length=1024)]
+
+
+class ReasoningText(Closed):
+    """A piece of reasoning, or of its summary."""
+
+    type: str
+    text: str
+
+
+ReasoningTexts = Annotated[list[Annotated[ReasoningText, at_most(MAX_KEYS)]], Field(max_length=1024, fail_fast=True)]
+
+
+class ReasoningItem(Item):
+    """Reasoning that a model wrote before its message or call."""
+
+    summary: ReasoningTexts | None = None
+    content: ReasoningTexts | None = None
+    encrypted_content: str | None = None
+
+
+ITEMS: Mapping[str, type[Item]] = {
+    "message": MessageItem,
+    "function_call": FunctionCallItem,
+    "function_call_output": FunctionOutputItem,
+    "reasoning": ReasoningItem,
+}
+
+
+# ---------------------------------------------------------------- parts of a content
+
+
+class TextContent(Closed):
+    """``input_text``, or ``output_text`` of an earlier answer. The further keys describe that answer."""
+
+    type: str
+    text: str
+    annotations: Any = None
+    logprobs: Any = None
+    parsed: Any = None
+    """Added by the Python SDK's ``responses.parse``."""
+
+
+class ImageContent(Closed):
+    """``input_image``."""
+
+    type: str
+    image_url: str | None = None
+    detail: str | None = None
+    file_id: str | None = None
+
+
+class AudioContent(Closed):
+    """``input_audio``, in chat's form."""
+
+    type: str
+    input_audio: dict[str, Any]
+
+
+class FileContent(Closed):
+    """``input_file``."""
+
+    type: str
+    file_data: str | None = None
+    filename: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+
+
+class RefusalContent(Closed):
+    """``refusal`` of an earlier answer."""
+
+    type: str
+    refusal: str
+
+
+PARTS: Mapping[str, type[Closed]] = {
+    "input_text": TextContent,
+    "output_text": TextContent,
+    "input_image": ImageContent,
+    "input_audio": AudioContent,
+    "input_file": FileContent,
+    "refusal": RefusalContent,
+}

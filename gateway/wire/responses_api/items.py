@@ -1,0 +1,199 @@
+"""Turns the items of ``input`` into chat messages.
+
+A message item is a message. The reasoning, the message and the calls of one turn of the model are one assistant
+message, because chat templates and chat servers expect that. A call's output is a message of the role ``tool``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.wire.error_object import quoted
+from gateway.wire.responses_api.fields import (
+    ITEMS,
+    MAX_KEYS,
+    PARTS,
+    AudioContent,
+    Closed,
+    FileContent,
+    FunctionCallItem,
+    FunctionOutputItem,
+    ImageContent,
+    MessageItem,
+    ReasoningItem,
+    RefusalContent,
+    TextContent,
+)
+from gateway.wire.validation import first_problem
+
+Checked = TypeVar("Checked", bound=Closed)
+
+
+def read_input(value: str | Sequence[Mapping[str, Any]], instructions: str | None) -> list[dict[str, Any]]:
+    """The chat messages. ``instructions`` are a system message at the start. Raises ``RequestError``."""
+    messages = ItemReader(instructions)
+    for number, item in enumerate([{"role": "user", "content": value}] if isinstance(value, str) else value):
+        messages.add(item, f"input[{number}]")
+    return messages.finish()
+
+
+def checked(model: type[Checked], value: Mapping[str, Any], where: str) -> Checked:
+    """The value as ``model``; null means absent. Raises ``InvalidValue`` with the place of the mistake."""
+    if len(value) > MAX_KEYS:
+        raise InvalidValue(f"{where} has {len(value)} keys; it may have at most {MAX_KEYS}", param=where)
+    try:
+        return model.model_validate({key: item for key, item in value.items() if item is not None})
+    except ValidationError as error:
+        raise first_problem(error, where) from None
+
+
+class ItemReader:
+    """Collects messages from items, one by one."""
+
+    def __init__(self, instructions: str | None) -> None:
+        self._messages: list[dict[str, Any]] = []
+        if instructions is not None:
+            self._messages.append({"role": "system", "content": instructions})
+        self._turn: dict[str, Any] | None = None
+        """The model's turn that further items may belong to; it is the last message."""
+        self._reasoning = ""
+        """Reasoning that belongs to the next turn."""
+        self._reasoning_at = ""
+        """The place of that reasoning in the request."""
+        self._calls: set[str] = set()
+        """The ids of all calls so far."""
+
+    def add(self, raw: Mapping[str, Any], where: str) -> None:
+        """Add an item; ``where``: its place in the request."""
+        kind = raw.get("type", "message")
+        if kind == "item_reference":
+            raise UnsupportedParameter(f"{where}: the gateway stores no items; send the item itself", param=where)
+        if not isinstance(kind, str) or kind not in ITEMS:
+            name = quoted(kind) if isinstance(kind, str) else "that is not a string"
+            raise UnsupportedParameter(
+                f"{where} has the type {name}; the gateway takes items of type {', '.join(ITEMS)}",
+                param=f"{where}.type",
+            )
+        item = checked(ITEMS[kind], raw, where)
+        if isinstance(item, ReasoningItem):
+            self._add_reasoning(item, where)
+        elif isinstance(item, FunctionCallItem):
+            self._add_call(item)
+        elif isinstance(item, FunctionOutputItem):
+            self._add_output(item, where)
+        elif isinstance(item, MessageItem):
+            self._add_message(item, where)
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The messages. Call after the last item."""
+        self._end_turn()
+        return self._messages
+
+    def _add_message(self, item: MessageItem, where: str) -> None:
+        content = _content(item.content, f"{where}.content")
+        if item.role != "assistant":
+            self._end_turn()
+            self._messages.append({"role": item.role, "content": content})
+            return
+        turn = self._turn
+        if turn is None or turn["content"] is not None or "refusal" in turn:
+            turn = self._begin_turn()
+        refusal = ""
+        if not isinstance(content, str):
+            refusal = "".join([part["refusal"] for part in content if part["type"] == "refusal"])
+            content = [part for part in content if part["type"] != "refusal"]
+        if refusal:
+            turn["refusal"] = refusal
+        if content or not refusal:
+            turn["content"] = content
+
+    def _add_call(self, item: FunctionCallItem) -> None:
+        turn = self._turn if self._turn is not None else self._begin_turn()
+        self._calls.add(item.call_id)
+        function = {"name": item.name, "arguments": item.arguments}
+        turn.setdefault("tool_calls", []).append({"id": item.call_id, "type": "function", "function": function})
+
+    def _add_output(self, item: FunctionOutputItem, where: str) -> None:
+        self._end_turn()
+        if item.call_id not in self._calls:
+            raise InvalidValue(
+                f"{where}.call_id: no earlier function_call has this id; send the call before its output",
+                param=f"{where}.call_id",
+            )
+        content = _content(item.output, f"{where}.output")
+        self._messages.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
+
+    def _add_reasoning(self, item: ReasoningItem, where: str) -> None:
+        text = "".join([piece.text for piece in item.content or item.summary or ()])
+        if not text and item.encrypted_content:
+            raise UnsupportedParameter(
+                f"{where}.encrypted_content can be read by the server that wrote it only; leave this item out",
+                param=f"{where}.encrypted_content",
+            )
+        turn = self._turn
+        if turn is not None and "tool_calls" in turn:  # the model went on thinking between its calls
+            if text:
+                turn["reasoning_content"] = turn.get("reasoning_content", "") + text
+            return
+        self._turn = None
+        self._reasoning += text
+        self._reasoning_at = self._reasoning_at or where
+
+    def _begin_turn(self) -> dict[str, Any]:
+        turn: dict[str, Any] = {"role": "assistant", "content": None}
+        if self._reasoning:
+            turn["reasoning_content"] = self._reasoning
+        self._reasoning = self._reasoning_at = ""
+        self._turn = turn
+        self._messages.append(turn)
+        return turn
+
+    def _end_turn(self) -> None:
+        if self._reasoning:
+            raise InvalidValue(
+                f"{self._reasoning_at}: after reasoning comes the message or the call that it led to; "
+                "send that item too, or leave the reasoning out",
+                param=self._reasoning_at,
+            )
+        self._turn, self._reasoning_at = None, ""
+
+
+def _content(value: str | Sequence[Mapping[str, Any]], where: str) -> Any:
+    """Chat's content: a string, or a list of parts. A single text part becomes a string."""
+    if isinstance(value, str):
+        return value
+    parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(value)]
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _part(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    kind = raw.get("type")
+    if not isinstance(kind, str) or kind not in PARTS:
+        raise InvalidValue(f"{where}.type must be one of {', '.join(PARTS)}", param=f"{where}.type")
+    part = checked(PARTS[kind], raw, where)
+    if isinstance(part, TextContent):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, RefusalContent):
+        return {"type": "refusal", "refusal": part.refusal}
+    if isinstance(part, AudioContent):
+        return {"type": "input_audio", "input_audio": part.input_audio}
+    if isinstance(part, ImageContent):
+        if part.image_url is None or part.file_id is not None:
+            raise _no_medium(where, "image_url", "an address or a data: URI")
+        detail = {} if part.detail is None else {"detail": part.detail}
+        return {"type": "image_url", "image_url": {"url": part.image_url, **detail}}
+    assert isinstance(part, FileContent)
+    if part.file_data is None or part.file_id is not None or part.file_url is not None:
+        raise _no_medium(where, "file_data", "a data: URI")
+    name = {} if part.filename is None else {"filename": part.filename}
+    return {"type": "file", "file": {**name, "file_data": part.file_data}}
+
+
+def _no_medium(where: str, field: str, form: str) -> UnsupportedParameter:
+    return UnsupportedParameter(
+        f"{where}: the gateway stores no files; send {form} in {field}", param=f"{where}.{field}"
+    )

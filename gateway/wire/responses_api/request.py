@@ -1,0 +1,141 @@
+"""Turns the body of a ``/v1/responses`` request into a ``Call`` with a chat dialogue.
+
+The body becomes the body of a chat request, which ``read_chat`` reads. So a field has the same rules at both endpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gateway.core.call import Call
+from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.prompt import Notice
+from gateway.wire.error_object import quoted
+from gateway.wire.requests import read_chat
+from gateway.wire.responses_api.fields import (
+    OTHER_NAMES,
+    REFUSED,
+    SAME,
+    FunctionChoice,
+    FunctionTool,
+    ResponsesRequest,
+    TextFormat,
+    TextOptions,
+)
+from gateway.wire.responses_api.items import checked, read_input
+from gateway.wire.validation import body_schema, split_fields
+
+SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m", "input": ""})
+CHOICES = ("none", "auto", "required")
+ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+
+
+def read_response(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+    """The call of a ``/v1/responses`` body."""
+    fields = split_fields(SCHEMA, body, "")
+    known = fields.known
+    _refuse_others(known, fields.unknown)
+    tools = [_tool(raw, f"tools[{number}]") for number, raw in enumerate(known.get("tools") or ())]
+    text = TextOptions.model_validate(known.get("text") or {})
+    reasoning: Mapping[str, Any] = known.get("reasoning") or {}
+    include = known.get("include") or ()
+    top_logprobs = known.get("top_logprobs") or 0
+    chat: dict[str, Any] = {
+        **fields.unknown,
+        **{name: known[name] for name in SAME if name in known},
+        "messages": read_input(known["input"], known.get("instructions")),
+        "max_completion_tokens": known.get("max_output_tokens"),
+        "reasoning_effort": reasoning.get("effort"),
+        "response_format": None if text.format is None else _response_format(text.format),
+        "verbosity": text.verbosity,
+    }
+    if tools:
+        chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in tools]
+    if "tool_choice" in known:
+        chat["tool_choice"] = _tool_choice(known["tool_choice"])
+    if top_logprobs or LOGPROBS in include:
+        chat |= {"logprobs": True, "top_logprobs": top_logprobs}
+    notices = [Notice("ignored_field", f"reasoning.{name}") for name in ("summary", "generate_summary")
+               if reasoning.get(name) is not None]  # fmt: skip
+    if ENCRYPTED in include:
+        notices.append(Notice("ignored_field", f"include {ENCRYPTED}"))
+    call = read_chat(
+        {name: value for name, value in chat.items() if value is not None}, request_id=request_id, received=received
+    )
+    return replace(call, echo=_echo(known, tools, text), notices=tuple(notices))
+
+
+def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
+    """Raise for a field that needs storage or tools of the server, or that has another name at this endpoint."""
+    for name, (default, reason) in REFUSED.items():
+        if name in known and known[name] != default:
+            raise UnsupportedParameter(f"{name} is not supported: {reason}", param=name)
+    for name in unknown:
+        if name in OTHER_NAMES:
+            raise InvalidValue(f"this endpoint has no field {name}; send {OTHER_NAMES[name]}", param=name)
+
+
+def _tool(raw: Mapping[str, Any], where: str) -> FunctionTool:
+    kind = raw.get("type")
+    if isinstance(kind, str) and kind != "function":
+        raise UnsupportedParameter(
+            f"{where} has the type {quoted(kind)}; the gateway runs no tools, so it takes functions only",
+            param=f"{where}.type",
+        )
+    return checked(FunctionTool, raw, where)
+
+
+def _function(tool: FunctionTool) -> dict[str, Any]:
+    """The function of chat's nested form, in the order of OpenAI's examples."""
+    return tool.model_dump(exclude={"type"}, exclude_none=True)
+
+
+def _tool_choice(value: str | Mapping[str, Any]) -> Any:
+    """Chat's ``tool_choice``."""
+    if isinstance(value, str):
+        if value in CHOICES:
+            return value
+        raise InvalidValue(f"tool_choice must be one of {', '.join(CHOICES)}, or a function", param="tool_choice")
+    kind = value.get("type")
+    if isinstance(kind, str) and kind != "function":
+        raise UnsupportedParameter(
+            f"tool_choice of type {quoted(kind)} is not supported; send only the tools that may be called, "
+            "or choose one function",
+            param="tool_choice.type",
+        )
+    return {"type": "function", "function": {"name": checked(FunctionChoice, value, "tool_choice").name}}
+
+
+def _response_format(form: TextFormat) -> dict[str, Any] | None:
+    """Chat's ``response_format``; None for plain text, which is the default."""
+    if form.type == "text":
+        return None
+    if form.type == "json_object":
+        return {"type": "json_object"}
+    for key, value in (("name", form.name), ("schema", form.schema_)):
+        if value is None:
+            raise InvalidValue(f"text.format.{key} is missing", param=f"text.format.{key}")
+    return {"type": form.type, form.type: form.model_dump(by_alias=True, exclude={"type"}, exclude_none=True)}
+
+
+def _echo(known: Mapping[str, Any], tools: list[FunctionTool], text: TextOptions) -> dict[str, Any]:
+    """The fields of the request that every response object has; the writer adds those that a policy may change."""
+    return {
+        "instructions": known.get("instructions"),
+        "metadata": known.get("metadata") or {},
+        "tools": [tool.model_dump() for tool in tools],
+        "tool_choice": known.get("tool_choice", "auto"),
+        "parallel_tool_calls": known.get("parallel_tool_calls", True),
+        "text": {"format": {"type": "text"}, **text.model_dump(by_alias=True, exclude_none=True)},
+        "top_logprobs": known.get("top_logprobs", 0),
+        "user": known.get("user"),
+        "safety_identifier": known.get("safety_identifier"),
+        "prompt_cache_key": known.get("prompt_cache_key"),
+        "previous_response_id": None,
+        "max_tool_calls": None,
+        "truncation": "disabled",
+        "store": False,
+        "background": False,
+    }
