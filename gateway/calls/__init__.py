@@ -5,6 +5,7 @@
 ``run``         the call while its backend is open
 ``response``    the events on their way to the client
 ``explain``     the explanation of a call: prompt, parameters, notices
+``token_data``  vLLM's additions to an answer: log probabilities of the prompt, token ids, echo
 ``timeline``    the times and counts of the call
 ``python_api``  templates, prompts and answers for Python programs, without a server
 """

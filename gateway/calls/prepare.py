@@ -12,6 +12,7 @@ import orjson
 
 from gateway.backend.tokenizer import count
 from gateway.calls.route import Route
+from gateway.calls.token_data import TokenRequest, token_request
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue
@@ -47,6 +48,8 @@ class Prepared:
     render_seconds: float | None = None
     parsing: ParserOptions | None = None
     """How the answer is parsed; None: all text of the answer is content."""
+    token_request: TokenRequest | None = None
+    """The log probabilities of the prompt, token ids or echo that the answer must have; None: none of them."""
 
     @property
     def prompt_sha256(self) -> str:
@@ -84,9 +87,14 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
         raise _too_long(length, "messages")
-    parsing = None if route.output_parsing is None else route.output_parsing.of(dialogue, prompt, call.stops)
+    whole = dialogue.options.whole
+    parsing = None
+    if route.output_parsing is not None and not whole:
+        parsing = route.output_parsing.of(dialogue, prompt, call.stops)
     effective = parameters.effective(call)
-    if effective.default_limit and (route.tokens is not None or route.engine_tokenizer is not None):
+    if effective.default_limit and whole:
+        effective = parameters.limited(effective, 1)
+    elif effective.default_limit and (route.tokens is not None or route.engine_tokenizer is not None):
         effective = await _limit_to_context(route, prompt, effective)
     params, metadata = effective.params, prompt.metadata
     if dialogue.options.continue_final and not text:
@@ -110,13 +118,21 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
         bos_text=metadata.bos_text,
         keep_special=parsing is not None and parsing.calls is not None,
     )
+    notices, request = metadata.notices + effective.notices, None
+    if whole or call.unknown:
+        top = effective.top_logprobs
+        if not text and params.get("logprobs"):
+            top = params.get("top_logprobs") or 0
+        exchange, request, changes = token_request(route, call, exchange, top)
+        notices += changes
     return Prepared(
         exchange=exchange,
         prompt=prompt,
-        notices=metadata.notices + effective.notices,
+        notices=notices,
         top_logprobs=effective.top_logprobs,
         render_seconds=rendered,
         parsing=parsing,
+        token_request=request,
     )
 
 
@@ -152,11 +168,14 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         stream=call.stream or route.spec.policy.delivery.stream_upstream,
         stream_options=call.stream_options,
     )
-    notices = effective.notices
+    notices, request = effective.notices, None
+    if call.unknown:
+        exchange, request, changes = token_request(route, call, exchange, None)
+        notices += changes
     if call.params.get("echo") and call.stops:
         # The echoed prompt may contain a stop string, and not every engine shows where the prompt ends.
         notices = (*notices, Notice("stop_not_enforced", "echo"))
-    return Prepared(exchange=exchange, prompt=None, notices=notices)
+    return Prepared(exchange=exchange, prompt=None, notices=notices, token_request=request)
 
 
 async def _prepare_embedding(route: Route, call: Call) -> Prepared:

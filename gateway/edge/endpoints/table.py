@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
@@ -31,9 +32,12 @@ class Endpoint:
     """Writes answers in the endpoint's format. None: the endpoint does not answer with a completion."""
 
 
+read_rendered_chat = partial(read_chat, answered=False)
+"""Reads a chat request that gets no answer, so that its conversation may be complete."""
+
 ENDPOINTS = (
     Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, writer=ChatWriter),
     Endpoint(name="completions", path="/v1/completions", read=read_completion, writer=CompletionWriter),
     Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding),
-    Endpoint(name="render", path="/v1/render", read=read_chat, respond=render.respond),
+    Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond),
 )
