@@ -7,5 +7,6 @@
 ``explain``     the explanation of a call: prompt, parameters, notices
 ``token_data``  vLLM's additions to an answer: log probabilities of the prompt, token ids, echo
 ``timeline``    the times and counts of the call
+``tokenizing``  token ids of prompts and conversations
 ``python_api``  templates, prompts and answers for Python programs, without a server
 """

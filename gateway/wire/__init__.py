@@ -7,5 +7,6 @@ message_content  messages and prompts
 request_fields   the fields of requests, with their ranges
 requests         turns a body into a ``Call``
 responses        writes answers as bodies or stream events
+tokenizer_requests  the bodies of /tokenize and /detokenize
 validation       checks the fields of a body
 """

@@ -86,7 +86,7 @@ def tokens_of(answer: httpx.Response) -> str:
 
 
 def notices(answer: httpx.Response) -> str:
-    return answer.headers.get("x-gateway-notice", "")
+    return str(answer.headers.get("x-gateway-notice", ""))
 
 
 # ---------------------------------------------------------------- log probabilities of a chat

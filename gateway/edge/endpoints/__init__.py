@@ -3,5 +3,6 @@
 answer  runs a call and writes the model's answer, whole or as a stream
 call    reads a call, has the endpoint answer, and records how the call ended
 render  the answer of /v1/render
+tokenizer  /tokenize, /detokenize and /tokenizer_info
 table   path, reader and writer of each endpoint
 """

@@ -9,10 +9,11 @@ from functools import partial
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.edge.endpoints import answer, render
+from gateway.edge.endpoints import answer, render, tokenizer
 from gateway.edge.http_request import HttpRequest
 from gateway.wire.requests import read_chat, read_completion, read_embedding
 from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter
+from gateway.wire.tokenizer_requests import read_detokenize, read_tokenize
 
 Respond = Callable[[type[ResponseWriter] | None, HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
 
@@ -30,6 +31,8 @@ class Endpoint:
     """Prepares the call and sends its answer."""
     writer: type[ResponseWriter] | None = None
     """Writes answers in the endpoint's format. None: the endpoint does not answer with a completion."""
+    for_tokenizers: bool = False
+    """True: the path also exists without ``/v1``, and a request may leave out the model if there is only one."""
 
 
 read_rendered_chat = partial(read_chat, answered=False)
@@ -40,4 +43,19 @@ ENDPOINTS = (
     Endpoint(name="completions", path="/v1/completions", read=read_completion, writer=CompletionWriter),
     Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding),
     Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond),
+    Endpoint(name="render", path="/v1/chat/completions/render", read=read_rendered_chat, respond=render.respond_tokens),
+    Endpoint(
+        name="tokenize",
+        path="/v1/tokenize",
+        read=read_tokenize,
+        respond=tokenizer.respond_tokenize,
+        for_tokenizers=True,
+    ),
+    Endpoint(
+        name="detokenize",
+        path="/v1/detokenize",
+        read=read_detokenize,
+        respond=tokenizer.respond_detokenize,
+        for_tokenizers=True,
+    ),
 )
