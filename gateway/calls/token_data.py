@@ -33,7 +33,7 @@ class TokenRequest:
 
     prompt_logprobs: bool = False
     ids: Literal["target", "local"] | None = None
-    """Who makes the token ids: the target, or the gateway with the model's tokenizer. None: not requested."""
+    """The origin of the token ids: the target, or the model's tokenizer in the gateway. None: not requested."""
     echo: str = ""
     """The text of the last message, which a chat answer begins with."""
 
@@ -55,7 +55,7 @@ def token_request(
             params.setdefault("prompt_logprobs", top_logprobs)
     scores = "prompt_logprobs" in params
     if options is not None and options.whole:
-        if not scores and not call.unknown.keys().isdisjoint(("prompt_logprobs", "echo")):
+        if any(name in call.unknown and name not in exchange.params for name in ("prompt_logprobs", "echo")):
             raise UnsupportedParameter(
                 "this model's policy drops prompt_logprobs, so the conversation cannot be scored; ask the operator to "
                 "allow it (params.allow: [prompt_logprobs])",

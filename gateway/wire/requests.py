@@ -28,7 +28,9 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float, answere
         messages = plain_messages(raws)
     fields = split_fields(CHAT, body, "" if messages is None else "messages")
     continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
-    scores = bool(fields.unknown) and _scores_prompt(body)
+    scores = False
+    if fields.unknown:
+        scores = _scores_prompt(body)
     if continued or opened is False:
         _check_last_turn(continued, opened, scores or not answered)
     if messages is None:

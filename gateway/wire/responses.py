@@ -82,7 +82,7 @@ class ResponseWriter:
         self._top_logprobs = top_logprobs
         self._role_sent: set[int] = set()
         """The choices of a chat whose role has been sent."""
-        self._prompt_fields: dict[str, Any] = {}
+        self._prompt_fields: Mapping[str, Any] = EMPTY_MAPPING
         """``PROMPT_FIELDS`` that the next chunk has at its top."""
         self._prompt_sent = False
         """True: ``_prompt_fields`` have been taken from a choice."""
@@ -97,7 +97,8 @@ class ResponseWriter:
         }
         if completion.begun is not None:
             body.update(completion.begun.fields)
-        body.update(self._prompt_fields)
+        if self._prompt_fields:
+            body.update(self._prompt_fields)
         if self._gateway is not None:
             body["gateway"] = self._gateway()
         return body
@@ -144,7 +145,7 @@ class ResponseWriter:
             self._usage = event
         elif isinstance(event, Begun) and event.fields is not EMPTY_MAPPING:
             fields = dict(event.fields)
-            self._prompt_fields.update({name: fields.pop(name) for name in PROMPT_FIELDS if name in fields})
+            self._prompt_fields = {name: fields.pop(name) for name in PROMPT_FIELDS if name in fields}
             self._head.update(fields)
             self._frame_start = b""
             self._around_text.clear()
@@ -154,7 +155,7 @@ class ResponseWriter:
         if self._gateway is None and not self._prompt_fields:
             return (self._frame_start or self._make_frame_start()) + orjson.dumps(choice) + self._frame_end
         body = {**self._head, "choices": [choice], **self._prompt_fields}
-        self._prompt_fields = {}
+        self._prompt_fields = EMPTY_MAPPING
         if self._include_usage:
             body["usage"] = None
         if self._gateway is not None:
@@ -207,7 +208,7 @@ class ChatWriter(ResponseWriter):
             "message": {"role": "assistant", "content": content, **choice.fields},
             "logprobs": self._logprobs(choice.logprobs),
             "finish_reason": choice.finish.reason,
-            **self._without_prompt_fields(choice.extras),
+            **(choice.extras if choice.extras is EMPTY_MAPPING else self._without_prompt_fields(choice.extras)),
         }
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
@@ -220,7 +221,7 @@ class ChatWriter(ResponseWriter):
             "delta": body,
             "logprobs": self._logprobs(delta.logprobs),
             "finish_reason": None,
-            **self._without_prompt_fields(delta.extras),
+            **(delta.extras if delta.extras is EMPTY_MAPPING else self._without_prompt_fields(delta.extras)),
         }
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
@@ -239,7 +240,7 @@ class ChatWriter(ResponseWriter):
 
     def _without_prompt_fields(self, extras: Mapping[str, Any]) -> Mapping[str, Any]:
         """The extras of a choice without ``PROMPT_FIELDS``, which are kept for the top: all choices have one prompt."""
-        if extras is EMPTY_MAPPING or extras.keys().isdisjoint(PROMPT_FIELDS):
+        if extras.keys().isdisjoint(PROMPT_FIELDS):
             return extras
         if not self._prompt_sent:
             self._prompt_sent = True
