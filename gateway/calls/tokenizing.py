@@ -15,6 +15,12 @@ from gateway.calls.token_data import tokenizes_special
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.frozen import dataclass
 
+INFO = frozenset({
+    "add_bos_token", "add_eos_token", "added_tokens_decoder", "additional_special_tokens", "chat_template",
+    "clean_up_tokenization_spaces", "extra_special_tokens", "model_max_length", "padding_side", "tokenizer_class",
+    "truncation_side",
+})  # fmt: skip
+"""The entries that clients get, beside every ``…_token``; others may name paths and hosts of the operator."""
 DEFAULT_CLASS = "PreTrainedTokenizerFast"
 """The ``tokenizer_class`` if no file names one: the class of transformers for a ``tokenizer.json``."""
 
@@ -78,6 +84,7 @@ async def tokenizer_info(route: Route) -> dict[str, Any]:
         info = await _engine(route).info()
     else:
         info = await asyncio.to_thread(_config, route.tokens)
+    info = {name: value for name, value in info.items() if name in INFO or name.endswith("_token")}
     if spec.kind != "chat":
         info.pop("chat_template", None)
     if spec.jinja is not None:

@@ -6,6 +6,7 @@ The second gateway has the first as its vLLM engine.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,13 @@ all: {sha256: "%(all)s"}
 one: {sha256: "%(one)s", models: [text]}
 """
 JINJA = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}"
+TOKENIZER_CONFIG = {
+    "bos_token": {"content": "<s>", "lstrip": False},
+    "eos_token": "</eos>",
+    "chat_template": "not the model's",
+    "name_or_path": "/secret",
+    "tokenizer_class": "LlamaTokenizerFast",
+}
 SUM = [{"role": "user", "content": "1+1=?"}]
 SOLVED = [*SUM, {"role": "assistant", "content": "2"}]
 SUM_IDS = [20, 14, 20, 343]
@@ -60,7 +68,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     inside, outside = tmp_path_factory.mktemp("inner"), tmp_path_factory.mktemp("outer")
     (outside / "meta_templates").mkdir()
     (outside / "keys.yaml").write_text(KEYS % {key: hashlib.sha256(key.encode()).hexdigest() for key in ("all", "one")})
-    folder = ROOT / "demo" / "model"
+    folder = outside / "tokenizer"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes((ROOT / "demo" / "model" / "tokenizer.json").read_bytes())
+    (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG))
     special = 'special_tokens: {eos_token: "</s>"}'
     (outside / "meta_templates" / "with-jinja.yaml").write_text(f"kind: jinja\ntemplate: '{JINJA}'\n{special}\n")
     with (
@@ -96,9 +107,15 @@ def test_tokenizer_info_names_the_special_tokens(world: World, path: str) -> Non
     assert "chat_template" not in info  # the model's template is a meta template
 
 
-def test_a_chat_template_is_part_of_the_info(world: World) -> None:
+def test_the_info_has_the_chat_template_that_is_used_and_no_path(world: World) -> None:
     info = world.outer.http.get("/org/jinja/tokenizer_info", headers={"authorization": "Bearer all"}).json()
-    assert (info["chat_template"], info["eos_token"]) == (JINJA, "</s>")
+    assert info == {
+        "bos_token": "<s>",
+        "eos_token": "</s>",  # the template's own
+        "pad_token": None,
+        "tokenizer_class": "LlamaTokenizerFast",
+        "chat_template": JINJA,
+    }
 
 
 CONVERSATIONS: dict[str, tuple[dict[str, Any], list[int]]] = {
