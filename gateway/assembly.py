@@ -25,6 +25,7 @@ from gateway.backend.engines import EngineCapabilities, declared_capabilities
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
+from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.route import Route
@@ -156,7 +157,11 @@ def _route(
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
         route = bare_route(model, shared.engines, prompts)
         return replace(
-            route, backend=backend, engine_tokenizer=_engine_tokenizer(model, shared), media=MediaRule(media)
+            route,
+            backend=backend,
+            engine_tokenizer=_engine_tokenizer(model, shared),
+            tokenizer_client=_tokenizer_client(model, shared),
+            media=MediaRule(media),
         )
     return None
 
@@ -217,6 +222,12 @@ def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokeni
     if counted or BACKEND_KINDS[first.speaks].form != "text" or not declared_capabilities(first).renders:
         return None
     return EngineTokenizer(first, shared.client, model.max_model_len)
+
+
+def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerClient | None:
+    first = model.targets[0]
+    has_endpoints = first.speaks in ("completions", "chat") and declared_capabilities(first).renders
+    return TokenizerClient(first, shared.client, model.policy.delivery.connect) if has_endpoints else None
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:

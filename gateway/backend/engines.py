@@ -41,6 +41,8 @@ class EngineCapabilities:
     """Streams have ``n`` choices, as whole answers do."""
     missing: frozenset[str] = frozenset()
     """OpenAI's completions fields that the engine ignores without an error."""
+    ignored: frozenset[str] = frozenset()
+    """Fields of other engines that this engine ignores without an error, and that an answer must not lack."""
     explicit: Mapping[str, Any] | None = EMPTY_MAPPING
     """The engine's sampling fields with the values that mean OpenAI's defaults, because a model's files may set other
     values. A field that is None is left out. None in place of the mapping: the provider's defaults are used."""
@@ -90,6 +92,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             stop_token_ids=True,
             choices=True,
             lists=True,
+            ignored=frozenset({"prompt_logprobs"}),
             explicit=MappingProxyType({"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}),
             sampling=words(
                 "custom_params ebnf ignore_eos json_schema lora_path min_p min_tokens no_stop_trim priority regex "
@@ -105,6 +108,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             adds_bos=True,
             choices=False,
             lists=False,
+            ignored=frozenset({"prompt_logprobs", "return_token_ids"}),
             token_prompts=True,  # llama.cpp's own server; llama-cpp-python answers 500
             explicit=MappingProxyType({"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}),
             sampling=words(
@@ -120,6 +124,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             choices=False,
             lists=True,
             token_prompts=False,
+            ignored=frozenset({"prompt_logprobs", "return_token_ids"}),
             missing=frozenset({"best_of", "echo", "logit_bias", "logprobs", "presence_penalty"}),
             # TGI refuses top_p=1 and ignores presence_penalty, so OpenAI's defaults are expressed by leaving both out.
             explicit=MappingProxyType({"top_p": None, "presence_penalty": None, "repetition_penalty": 1.0}),
@@ -137,7 +142,12 @@ LITELLM = EngineCapabilities(
 """Any provider behind LiteLLM."""
 
 EMBEDDED = EngineCapabilities(
-    adds_bos=True, bos_switch="add_special_tokens", stop_token_ids=True, choices=True, lists=True
+    adds_bos=True,
+    bos_switch="add_special_tokens",
+    stop_token_ids=True,
+    choices=True,
+    lists=True,
+    sampling=frozenset({"prompt_logprobs", "return_token_ids"}),
 )
 """The engine in ``gateway/backend/embedded``."""
 

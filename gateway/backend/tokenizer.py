@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ class Tokenizer:
     def __init__(self, path: Path) -> None:
         """Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
         file = path / "tokenizer.json" if path.is_dir() else path
+        self.folder = file.parent
+        """The folder of the file, which may also hold a ``tokenizer_config.json``."""
         try:
             import tokenizers
 
@@ -44,6 +47,10 @@ class Tokenizer:
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         """Token ids → text."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
+
+    def names(self, ids: Sequence[int]) -> list[str | None]:
+        """The name of each token in the vocabulary; None for an id without a token."""
+        return [self._tokenizer.id_to_token(one) for one in ids]
 
 
 async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:

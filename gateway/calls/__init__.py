@@ -7,6 +7,8 @@
 ``response``         the events on their way to the client
 ``turns``            the requests of a dialogue with several turns
 ``explain``          the explanation of a call: prompt, parameters, notices
+``token_data``       vLLM's additions to an answer: log probabilities of the prompt, token ids, echo
 ``timeline``         the times and counts of the call
+``tokenizing``       token ids of prompts and conversations
 ``python_api``       templates, prompts and answers for Python programs, without a server
 """

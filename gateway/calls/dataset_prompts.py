@@ -37,7 +37,7 @@ def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
     prompt = dataset_prompt(route, reference)
     items = prompt.generation(reference.variables, reference.examples)
     options = call.dialogue.options if call.dialogue is not None else DEFAULT_OPTIONS
-    return written(route, prompt, reference, items, options)
+    return written(route, prompt, reference, items, options, "ppl" if options.whole else "gen")
 
 
 def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:

@@ -13,6 +13,7 @@ import orjson
 from gateway.backend.tokenizer import count
 from gateway.calls.dataset_prompts import DatasetConversation, render_dataset_prompt
 from gateway.calls.route import Route
+from gateway.calls.token_data import TokenRequest, token_request
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue
@@ -48,6 +49,8 @@ class Prepared:
     render_seconds: float | None = None
     parsing: ParserOptions | None = None
     """How the answer is parsed; None: all text of the answer is content."""
+    token_request: TokenRequest | None = None
+    """The log probabilities of the prompt, token ids or echo that the answer must have; None: none of them."""
 
     prompt_id: str = ""
     """The name and hash of the dataset prompt, ``name@sha256:12hex``; empty: the request names none."""
@@ -95,10 +98,15 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     render_seconds = time.perf_counter() - started
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
-        raise _too_long(length, "messages")
-    parsing = None if route.output_parsing is None else route.output_parsing.of(dialogue, prompt, call.stops)
+        raise too_long(length, "messages")
+    whole = dialogue.options.whole
+    parsing = None
+    if route.output_parsing is not None and not whole:
+        parsing = route.output_parsing.of(dialogue, prompt, call.stops)
     effective = parameters.effective(call)
-    if effective.default_limit and (route.tokens is not None or route.engine_tokenizer is not None):
+    if effective.default_limit and whole:
+        effective = parameters.limited(effective, 1)
+    elif effective.default_limit and (route.tokens is not None or route.engine_tokenizer is not None):
         effective = await _limit_to_context(route, prompt, effective)
     params, metadata = effective.params, prompt.metadata
     if dialogue.options.continue_final and not text:
@@ -122,14 +130,23 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         bos_text=metadata.bos_text,
         keep_special=parsing is not None and parsing.calls is not None,
     )
+    notices = call.notices + notices + metadata.notices + effective.notices
+    request = None
+    if whole or call.unknown:
+        top = effective.top_logprobs
+        if not text and params.get("logprobs"):
+            top = params.get("top_logprobs") or 0
+        exchange, request, changes = token_request(route, call, exchange, top)
+        notices += changes
     return Prepared(
         exchange=exchange,
         prompt=prompt,
-        notices=call.notices + notices + metadata.notices + effective.notices,
+        notices=notices,
         top_logprobs=effective.top_logprobs,
         render_seconds=render_seconds,
         parsing=parsing,
         prompt_id=prompt_id,
+        token_request=request,
     )
 
 
@@ -152,7 +169,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         return await _prepare_dataset_completion(route, call)
     for prompt in call.prompts:
         if len(prompt) > MAX_PROMPT:
-            raise _too_long(len(prompt), "prompt")
+            raise too_long(len(prompt), "prompt")
     parameters = route.parameters["completions"]
     parameters.check(call)
     effective = parameters.effective(call)
@@ -167,11 +184,14 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         stream=call.stream or route.spec.policy.delivery.stream_upstream,
         stream_options=call.stream_options,
     )
-    notices = effective.notices
+    notices, request = effective.notices, None
+    if call.unknown:
+        exchange, request, changes = token_request(route, call, exchange, None)
+        notices += changes
     if call.params.get("echo") and call.stops:
         # The echoed prompt may contain a stop string, and not every engine shows where the prompt ends.
         notices = (*notices, Notice("stop_not_enforced", "echo"))
-    return Prepared(exchange=exchange, prompt=None, notices=notices)
+    return Prepared(exchange=exchange, prompt=None, notices=notices, token_request=request)
 
 
 async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
@@ -234,7 +254,8 @@ def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> 
         raise ForbiddenParameter(f"{name} cannot be set in a request; leave it out", param=name)
 
 
-def _too_long(length: int, param: str) -> ContextLengthExceeded:
+def too_long(length: int, param: str) -> ContextLengthExceeded:
+    """The error for a prompt of more than ``MAX_PROMPT`` characters or token ids."""
     return ContextLengthExceeded(
         f"the prompt has {length} characters or token ids; the gateway takes at most {MAX_PROMPT}", param=param
     )

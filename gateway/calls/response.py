@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.calls.timeline import CallTimeline
+from gateway.calls.token_data import TokenData
 from gateway.core.completion import Choice, Completion
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
 from gateway.core.events import Delta, Document, Event, Finish, Usage
@@ -28,8 +29,8 @@ class ResponseStream:
 
     __slots__ = (
         "_choices", "_count", "_count_room", "_count_texts", "_cutter", "_events", "_failure", "_first", "_over",
-        "_parser", "_parsing", "_pending", "_plain", "_stops", "_streams", "_timeline", "_unfinished",
-        "_wants_logprobs", "exhausted",
+        "_parser", "_parsing", "_pending", "_plain", "_stops", "_streams", "_timeline", "_token_data",
+        "_unfinished", "_wants_logprobs", "exhausted",
     )  # fmt: skip
 
     def __init__(
@@ -39,8 +40,12 @@ class ResponseStream:
         timeline: CallTimeline,
         count: Count | None,
         parser: OutputParser | None = None,
+        token_data: TokenData | None = None,
     ) -> None:
-        """``count``: None if the gateway cannot count tokens. ``parser``: None if all text is content."""
+        """``count``: None if the gateway cannot count tokens. ``parser``: None if all text is content.
+
+        ``token_data``: None if the answer has only OpenAI's fields.
+        """
         completes = exchange.endpoint != "embeddings"
         params = exchange.params
         logprobs = params.get("logprobs")
@@ -48,6 +53,7 @@ class ResponseStream:
         self._timeline = timeline
         self._count = count
         self._parser = parser
+        self._token_data = token_data
         self._streams = exchange.stream
         self._choices = len(exchange.prompts) * exchange.n or exchange.n
         self._stops = exchange.stops if "echo" not in params or not params["echo"] else ()
@@ -56,7 +62,7 @@ class ResponseStream:
         self._unfinished: set[int] | None = None if completes else set()
         """Choices without a finish; None: no event has been processed, so no choice has a finish."""
         self._wants_logprobs = completes and logprobs is not None and logprobs is not False  # 0 requests them too
-        self._plain = completes and not self._wants_logprobs and count is None and parser is None
+        self._plain = completes and not self._wants_logprobs and count is None and parser is None and token_data is None
         """True: the events are only cut at stops, not parsed or checked."""
         self._parsing: asyncio.Future[list[Event]] | None = None
         """The batch that is being parsed in a thread."""
@@ -95,6 +101,8 @@ class ResponseStream:
             if self._over and self._failure is None and (usage := await self._counted(batch)) is not None:
                 batch = [*batch, usage]
             if batch:
+                if self._token_data is not None:
+                    batch = await self._token_data.send(batch)
                 self._timeline.events_received(batch)
                 self.exhausted = ended and self._over and self._failure is None
                 return batch
@@ -114,7 +122,7 @@ class ResponseStream:
                 self._timeline.events_received(batch)
                 return completion
         batch = await self.next_batch()
-        if self.exhausted and (completion := fast_completion(batch)) is not None:
+        if self.exhausted and self._token_data is None and (completion := fast_completion(batch)) is not None:
             return completion
         builder = CompletionBuilder(keep_events=keep_events)
         document: Document | None = None
@@ -125,7 +133,10 @@ class ResponseStream:
                 else:
                     builder.add(event)
             batch = await self.next_batch()
-        return builder.result() if document is None else document
+        if document is not None:
+            return document
+        completion = builder.result()
+        return completion if self._token_data is None else await self._token_data.check(completion)
 
     async def forward_text(self, splice: TextSplice) -> None:
         """See ``Events``."""
@@ -170,6 +181,8 @@ class ResponseStream:
 
     async def _process(self, batch: Sequence[Event], *, ended: bool) -> Sequence[Event]:
         """Check, cut and parse a batch. ``ended``: the upstream has sent all its events."""
+        if self._token_data is not None:
+            self._token_data.receive(batch)
         if self._wants_logprobs:
             batch = self._check_logprobs(batch)
         if self._stops:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
+from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
@@ -42,6 +43,8 @@ class Route:
     """The context length in tokens; None when unknown."""
     engine_tokenizer: EngineTokenizer | None = None
     """Counts tokens at the engine; None if the gateway counts itself, or if the engine cannot count."""
+    tokenizer_client: TokenizerClient | None = None
+    """The tokenizer endpoints of the first target; None if its engine has none."""
     passes_template_kwargs: bool = False
     """True if all targets render the chat template themselves and accept ``chat_template_kwargs``."""
     output_parsing: OutputParsing | None = None

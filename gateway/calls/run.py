@@ -10,6 +10,7 @@ from gateway.calls.prepare import Prepared
 from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
+from gateway.calls.token_data import TokenData
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
 from gateway.core.events import Usage
@@ -52,7 +53,10 @@ class CallRun:
             parser = OutputParser(parsing, exchange.n)
             if parsing.calls is not None and self._route.output_parsing is not None:
                 timeline.tool_parser = self._route.output_parsing.parser
-        return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser)
+        request, tokens = self._prepared.token_request, None
+        if request is not None:
+            tokens = TokenData(request, self._route, exchange, timeline)
+        return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -79,7 +79,7 @@ def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segme
 
 
 def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
-    return read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic())
+    return read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic(), answered=False)
 
 
 def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:

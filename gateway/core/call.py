@@ -70,3 +70,13 @@ class Call:
     """Fields of the request that have no effect."""
     explain: bool = False
     """True: the response body must have the provenance and the prompt under the key ``gateway``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizeCall(Call):
+    """A request for the token ids of a prompt or of a conversation."""
+
+    add_special_tokens: bool | None = None
+    """Whether the tokenizer adds its special tokens (BOS); None: as when the model reads this prompt."""
+    token_strs: bool = False
+    """True: the answer also has the tokens' names in the vocabulary."""

@@ -127,6 +127,9 @@ class RenderOptions:
 
     continue_final: bool = False
     """True: the last message is an unfinished assistant turn, which the model continues."""
+    whole: bool = False
+    """True: the conversation is complete. Every turn ends, and no answer is opened (``add_generation_prompt: false``).
+    Never set together with ``continue_final``."""
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
     """The value as the client sent it; ``template/tools.py`` parses the value."""

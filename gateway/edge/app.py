@@ -12,6 +12,7 @@ from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.call import CallHandler
 from gateway.edge.endpoints.table import ENDPOINTS
+from gateway.edge.endpoints.tokenizer import TokenizerInfo
 from gateway.edge.error_response import send_error
 from gateway.edge.health import PATHS as HEALTH_PATHS
 from gateway.edge.health import Health
@@ -22,6 +23,9 @@ from gateway.edge.models import MODEL_PATH, Models
 from gateway.edge.state import GatewayState
 
 LOG = logging.getLogger("gateway.edge")
+
+TOKENIZER_PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
+"""The paths that vLLM has outside ``/v1``."""
 
 Handler = Callable[[HttpRequest], Awaitable[None]]
 Routes = Mapping[str, tuple[str, Handler]]
@@ -70,6 +74,9 @@ class App:
         if row is not None:
             return row
         name, slash, rest = request.path[1:].partition("/v1/")
+        if not slash:  # the paths of tokenizers also exist without ``/v1``
+            name, slash, rest = request.path[1:].rpartition("/")
+            slash = slash if f"/{rest}" in TOKENIZER_PATHS else ""
         row = self._route(f"/v1/{rest}") if name and slash else None
         if row is None:
             raise RouteNotFound("unknown path; use, for example, POST /v1/chat/completions or GET /v1/models")
@@ -85,6 +92,12 @@ def _public_routes(state: GatewayState) -> Routes:
     server = state.stack.snapshot.server
     routes: dict[str, tuple[str, Handler]] = {
         **{endpoint.path: ("POST", CallHandler(endpoint, state).serve) for endpoint in ENDPOINTS},
+        **{
+            endpoint.path.removeprefix("/v1"): ("POST", CallHandler(endpoint, state).serve)
+            for endpoint in ENDPOINTS
+            if endpoint.for_tokenizers
+        },
+        **TokenizerInfo(state).routes,
         **Models(state).routes,
         **Health(state).routes,
     }

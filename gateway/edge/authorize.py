@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.assembly import Stack
 from gateway.calls.route import Route
 from gateway.config.snapshot import KeySpec
-from gateway.core.errors import ModelNotFound
+from gateway.core.errors import InvalidValue, ModelNotFound
 from gateway.edge.http_request import HttpRequest
 from gateway.wire.error_object import quoted
 
@@ -27,3 +27,14 @@ def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
     if route is None or not stack.keyring.allows(key, name):
         raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists the models", param="model")
     return route
+
+
+def only_model(stack: Stack, key: KeySpec | None) -> str:
+    """The model of a request that names none: the only one that the key allows. Raises ``InvalidValue``."""
+    names = [name for name in stack.routes if stack.keyring.allows(key, name)]
+    if len(names) != 1:
+        raise InvalidValue(
+            "this request names no model, and there are several; name one in the path (/MODEL/tokenize) or as model",
+            param="model",
+        )
+    return names[0]

@@ -86,6 +86,11 @@ def choice_of(dialogue: Dialogue) -> ToolChoice:
         if choice.mode not in ("auto", "none"):
             raise InvalidValue("tool_choice forces a call, but the request has no tools", param="tool_choice")
         return NONE
+    if dialogue.options.whole and choice.mode in ("required", "named"):
+        raise InvalidValue(
+            "tool_choice forces a call after the conversation, but add_generation_prompt is false; leave one out",
+            param="tool_choice",
+        )
     if choice.mode == "named" and choice.name not in map(name_of, tools_of(dialogue)):
         raise InvalidValue("tool_choice names a function that is not in tools", param="tool_choice")
     return choice

@@ -8,5 +8,6 @@ request_fields   the fields of requests, with their ranges
 requests         turns a body into a ``Call``
 responses        writes answers as bodies or stream events
 responses_api    requests and answers of ``/v1/responses``
+tokenizer_requests  the bodies of /tokenize and /detokenize
 validation       checks the fields of a body
 """

@@ -105,8 +105,8 @@ class GatewayOptions(BaseModel):
     explain: bool = False
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
     """Values for the slots of the model's template."""
-    prompt: Annotated[PromptOptions, _at_most(8)] | None = None
-    turns: Annotated[TurnOptions, _at_most(8)] | None = None
+    prompt: Annotated[PromptOptions, at_most(8)] | None = None
+    turns: Annotated[TurnOptions, at_most(8)] | None = None
 
 
 class Sampling(Strict):

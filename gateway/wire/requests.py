@@ -16,8 +16,12 @@ from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_S
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, BodyFields, split_fields
 
 
-def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/v1/chat/completions`` body."""
+def read_chat(body: dict[str, Any], *, request_id: str, received: float, answered: bool = True) -> Call:
+    """The call of a ``/v1/chat/completions`` body. ``answered``: False if the request is only rendered or tokenized.
+
+    A request for log probabilities of a conversation that ends with an answer means the complete conversation, as
+    AISBench's perplexity mode sends it.
+    """
     raws = body.get("messages")
     messages: Sequence[Message] | None = None
     if type(raws) is list and 0 < len(raws) <= MAX_MESSAGES:
@@ -26,11 +30,18 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float) -> Call
         messages, body = (), {**body, "messages": []}
     fields = split_fields(CHAT, body, "" if messages is None else "messages")
     continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
+    scores = False
+    if fields.unknown:
+        scores = _scores_prompt(body)
     if continued or opened is False:
-        _check_last_turn(continued, opened)
+        _check_last_turn(continued, opened, scores or not answered)
     if messages is None:
         messages = tuple([read_message(raw, index) for index, raw in enumerate(body["messages"])])
     options = RenderOptions(continue_final=True) if continued else DEFAULT_OPTIONS
+    if not continued and (
+        opened is False or (scores and opened is None and messages and messages[-1].role == "assistant")
+    ):
+        options = RenderOptions(whole=True)
     if "tools" in body or "tool_choice" in body:
         options = replace(
             options,
@@ -59,6 +70,8 @@ def read_completion(body: dict[str, Any], *, request_id: str, received: float) -
         fields = split_fields(COMPLETION, body, "prompt")
         prompts, is_list = read_prompts(body["prompt"])
     _refuse_variables(body)
+    if fields.unknown:
+        _scores_prompt(body)
     call = _call("completions", body, fields, request_id, received, prompts=prompts, prompt_is_list=is_list)
     return _with_dataset(call, body) if "gateway" in body else call
 
@@ -179,6 +192,9 @@ def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
         if call.dialogue is not None and call.dialogue.options.continue_final:
             raise InvalidValue("a dataset prompt ends before the model's turn; leave continue_final_message out",
                                param="continue_final_message")  # fmt: skip
+        if call.dialogue is not None and body.get("echo"):
+            raise InvalidValue("echo repeats the last message, and a dataset prompt has none; leave it out",
+                               param="echo")  # fmt: skip
         refuse_lost_digits(raw_prompt, "gateway.prompt")
         examples = raw_prompt.get("examples")
         reference = PromptReference(
@@ -224,14 +240,31 @@ def _refuse_variables(body: Mapping[str, Any]) -> None:
         )
 
 
-def _check_last_turn(continued: bool | None, opened: bool | None) -> None:
+def _scores_prompt(body: Mapping[str, Any]) -> bool:
+    """True if a request asks for log probabilities of its prompt. Raises ``InvalidValue`` for vLLM's fields."""
+    for name in ("echo", "return_token_ids"):
+        if body.get(name) is not None and not isinstance(body[name], bool):
+            raise InvalidValue(f"{name} must be true or false", param=name)
+    number = body.get("prompt_logprobs")
+    if number is None:
+        return bool(body.get("echo") and body.get("logprobs") and not body.get("stream"))
+    if type(number) is not int or number < -1:
+        raise InvalidValue("prompt_logprobs must be a whole number from -1 on", param="prompt_logprobs")
+    if body.get("stream"):
+        raise InvalidValue("prompt_logprobs are not part of a stream; set stream to false", param="prompt_logprobs")
+    return True
+
+
+def _check_last_turn(continued: bool | None, opened: bool | None, whole: bool) -> None:
+    """Raise ``InvalidValue`` if the end of the prompt is unclear. ``whole``: the prompt may be a whole conversation."""
     if continued and opened:
         raise InvalidValue(
             "continue_final_message and add_generation_prompt exclude each other; set add_generation_prompt to false",
             param="continue_final_message",
         )
-    if opened is False and not continued:
+    if opened is False and not continued and not whole:
         raise InvalidValue(
-            "add_generation_prompt: false is only possible with continue_final_message: true; change one of them",
+            "add_generation_prompt: false is only possible with continue_final_message: true, or with "
+            "prompt_logprobs, which scores all messages",
             param="add_generation_prompt",
         )

@@ -23,6 +23,8 @@ from gateway.core.text_splice import ChoiceFrame
 from gateway.wire.error_object import error_object
 from gateway.wire.logprobs import to_chat, to_completions
 
+PROMPT_FIELDS = ("prompt_logprobs", "prompt_token_ids")
+"""vLLM's fields about a prompt. In a chat answer they are at the top, in a stream only of the first chunk."""
 DONE = b"data: [DONE]\n\n"
 TEXT_END = b',"logprobs":null,"finish_reason":null}'
 """The end of a choice after the text, if the choice contains only text."""
@@ -126,6 +128,10 @@ class ChoicesWriter(ResponseWriter):
         self._top_logprobs = top_logprobs
         self._role_sent: set[int] = set()
         """The choices of a chat whose role has been sent."""
+        self._prompt_fields: Mapping[str, Any] = EMPTY_MAPPING
+        """``PROMPT_FIELDS`` that the next chunk has at its top."""
+        self._prompt_sent = False
+        """True: ``_prompt_fields`` have been taken from a choice."""
 
     def whole(self, completion: Completion) -> dict[str, Any]:
         """See ``ResponseWriter``."""
@@ -137,6 +143,8 @@ class ChoicesWriter(ResponseWriter):
         }
         if completion.begun is not None:
             body.update(completion.begun.fields)
+        if self._prompt_fields:
+            body.update(self._prompt_fields)
         if self._gateway is not None:
             body["gateway"] = self._gateway()
         return body
@@ -186,18 +194,22 @@ class ChoicesWriter(ResponseWriter):
         if isinstance(event, Usage):
             self._usage = event
         elif isinstance(event, Begun) and event.fields is not EMPTY_MAPPING:
-            self._head.update(event.fields)
+            fields = dict(event.fields)
+            self._prompt_fields = {name: fields.pop(name) for name in PROMPT_FIELDS if name in fields}
+            self._head.update(fields)
             self._frame_start = b""
             self._around_text.clear()
         return b""
 
     def _chunk(self, choice: dict[str, Any]) -> bytes:
-        if self._gateway is None:
+        if self._gateway is None and not self._prompt_fields:
             return (self._frame_start or self._make_frame_start()) + orjson.dumps(choice) + self._frame_end
-        body = {**self._head, "choices": [choice]}
+        body = {**self._head, "choices": [choice], **self._prompt_fields}
+        self._prompt_fields = EMPTY_MAPPING
         if self._include_usage:
             body["usage"] = None
-        body["gateway"], self._gateway = self._gateway(), None
+        if self._gateway is not None:
+            body["gateway"], self._gateway = self._gateway(), None
         return b"data: " + orjson.dumps(body) + b"\n\n"
 
     def _make_frame_start(self) -> bytes:
@@ -246,7 +258,7 @@ class ChatWriter(ChoicesWriter):
             "message": {"role": "assistant", "content": content, **choice.fields},
             "logprobs": self._logprobs(choice.logprobs),
             "finish_reason": choice.finish.reason,
-            **choice.extras,
+            **(choice.extras if choice.extras is EMPTY_MAPPING else self._without_prompt_fields(choice.extras)),
         }
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
@@ -259,7 +271,7 @@ class ChatWriter(ChoicesWriter):
             "delta": body,
             "logprobs": self._logprobs(delta.logprobs),
             "finish_reason": None,
-            **delta.extras,
+            **(delta.extras if delta.extras is EMPTY_MAPPING else self._without_prompt_fields(delta.extras)),
         }
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
@@ -271,6 +283,15 @@ class ChatWriter(ChoicesWriter):
 
     def _logprobs(self, tokens: tuple[TokenLogprob, ...] | None) -> dict[str, Any] | None:
         return None if tokens is None else to_chat(tokens, self._top_logprobs)
+
+    def _without_prompt_fields(self, extras: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The extras of a choice without ``PROMPT_FIELDS``, which are kept for the top: all choices have one prompt."""
+        if extras.keys().isdisjoint(PROMPT_FIELDS):
+            return extras
+        if not self._prompt_sent:
+            self._prompt_sent = True
+            self._prompt_fields = {name: extras[name] for name in PROMPT_FIELDS if name in extras}
+        return {name: value for name, value in extras.items() if name not in PROMPT_FIELDS}
 
     def _role(self, index: int) -> dict[str, Any]:
         """The role in the first frame of a choice; empty for later frames."""

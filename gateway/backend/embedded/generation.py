@@ -7,7 +7,9 @@ with ``stop`` at a token of ``stop_token_ids``, an end token of the model or a s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from gateway.backend.embedded.model_folder import Array, ModelConfig
 from gateway.backend.embedded.request import EngineRequest
 from gateway.backend.embedded.sampling import Sampler, Scores, log_softmax
 from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
 from gateway.stream.stop_cutter import ChoiceCutter
 from gateway.stream.stop_search import stop_set
@@ -37,7 +40,11 @@ class Generation:
         self._pending = self._prompt.tokens
         """Tokens that the model has not seen."""
         self._prompt_entries: list[TokenLogprob] = []
-        """Log probabilities of the prompt's tokens from the second on."""
+        """Log probabilities of the prompt's tokens from the second on, for an echo."""
+        self._prompt_scores: list[dict[str, Any]] = []
+        """The same tokens in the form of vLLM's ``prompt_logprobs``."""
+        self._scored = 0
+        """The number of prompt tokens with a log probability."""
         self._sampler = Sampler(request.params, index % exchange.n)
         self._decoder = TokenDecoder(vocabulary, request.params.skip_special_tokens)
         self._cutter = ChoiceCutter(index, stop_set(exchange.stops))
@@ -62,19 +69,37 @@ class Generation:
         """Process the scores of the wanted states; the last event is a ``Finish`` if the answer has ended."""
         if self._scores_prompt:
             # Row i scores the token after token i. The token after the prompt's last token is not part of the prompt.
-            following = self._prompt.tokens[len(self._prompt_entries) + 1 :]
-            self._prompt_entries += [
-                self._entry(token, log_softmax(row)) for token, row in zip(following, logits, strict=False)
-            ]
+            following = self._prompt.tokens[self._scored + 1 :]
+            for token, row in zip(following, logits, strict=False):
+                scores = log_softmax(row)
+                self._scored += 1
+                if self._params.echo and self._params.logprobs is not None:
+                    self._prompt_entries.append(self._entry(token, scores))
+                if self._params.prompt_logprobs is not None:
+                    self._prompt_scores.append(self._score(token, scores, self._params.prompt_logprobs))
         self._pending = self._pending[PROMPT_CHUNK:]
         if self._pending:
             return []
-        events: list[Event] = [self._echo()] if self._params.echo and not self.generated else []
+        events: list[Event] = [] if self.generated else self._begin()
         return events + (self._choose(logits[-1]) if self._limit else [Finish(self._index, "length")])
 
     @property
     def _scores_prompt(self) -> bool:
-        return not self.generated and self._params.echo and self._params.logprobs is not None
+        params = self._params
+        scores_echo = params.echo and params.logprobs is not None
+        return not self.generated and (scores_echo or params.prompt_logprobs is not None)
+
+    def _begin(self) -> list[Event]:
+        """What the answer has of the prompt: the echo, the log probabilities and the token ids, each if requested."""
+        extras: dict[str, Any] = {}
+        if self._params.prompt_logprobs is not None:
+            extras["prompt_logprobs"] = [None, *self._prompt_scores]
+        if self._params.return_token_ids:
+            extras["prompt_token_ids"] = list(self._prompt.tokens)
+        delta = self._echo() if self._params.echo else Delta(self._index)
+        if extras:
+            return [replace(delta, extras=extras)]
+        return [delta] if self._params.echo else []
 
     def _echo(self) -> Delta:
         """The prompt without the tokens that the tokenizer added."""
@@ -99,27 +124,32 @@ class Generation:
         entries: tuple[TokenLogprob, ...] | None = None
         if self._params.logprobs is not None:
             entries = (replace(self._entry(token, log_softmax(row)), offset=self._decoded),)
+        extras = {"token_ids": [token]} if self._params.return_token_ids else EMPTY_MAPPING
         if token in self._stop_token_ids or token in self._eos_token_ids:
             # A token that ends the answer has no text. With echo, clients that score texts count an entry for it.
             matched = token if token in self._stop_token_ids else None
-            return self._end("stop", matched, entries if self._params.echo else None)
+            return self._end("stop", matched, entries if self._params.echo else None, extras)
         self._pending = (token,)
-        events = self._add(self._decoder.feed(token), entries)
+        events = self._add(self._decoder.feed(token), entries, extras)
         if self.generated < self._limit or self._cutter.ended:
             return events
         return events + self._end("length")
 
     def _end(
-        self, reason: str, matched: int | None = None, entries: tuple[TokenLogprob, ...] | None = None
+        self,
+        reason: str,
+        matched: int | None = None,
+        entries: tuple[TokenLogprob, ...] | None = None,
+        extras: Mapping[str, Any] = EMPTY_MAPPING,
     ) -> list[Event]:
         """The events of an end without a stop string, with the text that was held back."""
-        events = self._add(self._decoder.flush(), entries)
+        events = self._add(self._decoder.flush(), entries, extras)
         return [*events, *self._cutter.end(Finish(self._index, reason, matched))]
 
-    def _add(self, text: str, entries: tuple[TokenLogprob, ...] | None) -> list[Event]:
+    def _add(self, text: str, entries: tuple[TokenLogprob, ...] | None, extras: Mapping[str, Any]) -> list[Event]:
         """The events of further text, up to a stop string."""
         self._decoded += len(text)
-        events = self._cutter.add(Delta(self._index, text, entries)) if text or entries else []
+        events = self._cutter.add(Delta(self._index, text, entries, extras=extras)) if text or entries or extras else []
         return [replace(event, source="engine") if isinstance(event, Finish) else event for event in events]
 
     def _entry(self, token: int, scores: Scores | None = None) -> TokenLogprob:
@@ -133,3 +163,18 @@ class Generation:
             named = [(item, self._vocabulary.token_bytes(item)) for item in dict.fromkeys([*best.tolist(), token])]
             top = tuple((token_name(its), float(scores[item]), tuple(its)) for item, its in named)
         return TokenLogprob(token_name(raw), float(scores[token]), top, tuple(raw))
+
+    def _score(self, token: int, scores: Scores, count: int) -> dict[str, Any]:
+        """One entry of vLLM's ``prompt_logprobs``: the token itself, then the ``count`` likeliest tokens, by id."""
+        named = [token]
+        if count:
+            best = np.argpartition(-scores, min(count, scores.size - 1))[:count]
+            named += best[np.argsort(-scores[best], kind="stable")].tolist()
+        return {
+            str(one): {
+                "logprob": float(scores[one]),
+                "rank": 1 + int((scores > scores[one]).sum()),
+                "decoded_token": token_name(self._vocabulary.token_bytes(one)),
+            }
+            for one in dict.fromkeys(named)
+        }

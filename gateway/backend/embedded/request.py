@@ -32,6 +32,10 @@ class CallParams:
     echo: bool = False
     logprobs: int | None = None
     """Alternatives per token; 0: the chosen token only; None: no log probabilities."""
+    prompt_logprobs: int | None = None
+    """Alternatives per token of the prompt; 0: the prompt's own tokens only; None: no log probabilities."""
+    return_token_ids: bool = False
+    """True: the answer has the token ids of the prompt and of each delta."""
     skip_special_tokens: bool = True
     add_special_tokens: bool | None = None
     """None: the template or the target decides."""
@@ -48,6 +52,8 @@ RANGES: Mapping[str, tuple[type, float, float]] = {
     "ignore_eos": (bool, 0, 1),
     "echo": (bool, 0, 1),
     "logprobs": (int, 0, 20),
+    "prompt_logprobs": (int, 0, 20),
+    "return_token_ids": (bool, 0, 1),
     "skip_special_tokens": (bool, 0, 1),
     "add_special_tokens": (bool, 0, 1),
 }

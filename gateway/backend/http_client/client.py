@@ -87,7 +87,7 @@ class ConnectionPool:
 
 
 class HttpEndpoint:
-    """One URL to POST to."""
+    """One URL to POST to, or to GET with an empty body."""
 
     __slots__ = ("connect_timeout", "head", "pool", "private")
 
@@ -152,9 +152,14 @@ class HttpClient:
         """Set by the first connection."""
 
     def endpoint(
-        self, url: str, headers: Mapping[str, str], connect_timeout: float = 2.0, secrets: tuple[str, ...] = ()
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        connect_timeout: float = 2.0,
+        secrets: tuple[str, ...] = (),
+        method: str = "POST",
     ) -> HttpEndpoint:
-        """An endpoint to POST to; raises ``UpstreamUnreachable`` for an invalid URL.
+        """An endpoint for requests with one method; raises ``UpstreamUnreachable`` for an invalid URL.
 
         ``headers`` are sent with every request and contain no line ends. ``connect_timeout`` is in seconds and
         includes the name lookup. ``secrets``: header values that no error may show.
@@ -171,7 +176,7 @@ class HttpClient:
             self._pools[key] = ConnectionPool(self, *key)
         shown = host if "." in host or ":" in host else f"{host}:{key[1]}"  # a bare name may be a common word
         path = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
-        line = f"POST {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
+        line = f"{method} {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
         fields = {**headers, "accept-encoding": "identity"}
         shared = "".join([f"{name}: {value}\r\n" for name, value in fields.items()]).encode("latin-1")
         return HttpEndpoint(self._pools[key], line + shared, connect_timeout, (shown, *secrets))

@@ -62,7 +62,12 @@ class OpenAIBackend(ABC):
 
 
 def open_endpoint(
-    client: HttpClient, target: TargetSpec, url: str, connect_timeout: float, accept: str = "application/json"
+    client: HttpClient,
+    target: TargetSpec,
+    url: str,
+    connect_timeout: float,
+    accept: str = "application/json",
+    method: str = "POST",
 ) -> HttpEndpoint:
     """An endpoint of a target's server, with its key. A client's headers are not passed on."""
     headers = {"content-type": "application/json", "accept": accept, "user-agent": "meta-gateway"}
@@ -70,4 +75,4 @@ def open_endpoint(
     if target.key is not None:
         secrets = (target.key.get_secret_value(),)
         headers["authorization"] = f"Bearer {secrets[0]}"
-    return client.endpoint(url, headers, connect_timeout, secrets)
+    return client.endpoint(url, headers, connect_timeout, secrets, method)

@@ -6,15 +6,11 @@ vLLM and SGLang refuse a request whose prompt and ``max_tokens`` exceed the cont
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 
-from gateway.backend.http_client.client import HttpClient, HttpEndpoint
-from gateway.backend.openai.base import open_endpoint
-from gateway.backend.openai.request_body import serialise
-from gateway.backend.openai.response_body import parse_json
-from gateway.backend.openai.upstream_request import read_body
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import (
     GatewayError,
@@ -43,9 +39,8 @@ class EngineTokenizer:
     def __init__(self, target: TargetSpec, client: HttpClient, max_model_len: int | None = None) -> None:
         """``max_model_len``: the configured context in tokens. A shorter context of the engine replaces this value."""
         self._target = target
-        self._client = client
+        self._client = TokenizerClient(target, client, TIMEOUT, TIMEOUT)
         self._configured = max_model_len
-        self._endpoint: HttpEndpoint | None = None
         self.length = max_model_len
         """The context in tokens; None: not known yet."""
         self._length_valid_until = 0.0
@@ -67,9 +62,8 @@ class EngineTokenizer:
         if now < self._silent_until:
             return unknown
         try:
-            async with asyncio.timeout(TIMEOUT):
-                count, length = await self._tokenize(prompt)
-        except (GatewayError, TimeoutError) as error:
+            count, length = await self._tokenize(prompt)
+        except GatewayError as error:
             if isinstance(error, NEVER_COUNTS) and now >= self._silent_until:
                 self._silent_until = now + VALID_FOR
                 advice = "set max_model_len and tokenizer of the model"
@@ -81,16 +75,7 @@ class EngineTokenizer:
 
     async def _tokenize(self, prompt: str) -> tuple[int, int]:
         """The number of tokens of the prompt, and of the context."""
-        if self._endpoint is None:
-            root = self._target.url.rstrip("/").removesuffix("/v1")
-            self._endpoint = open_endpoint(self._client, self._target, f"{root}/tokenize", TIMEOUT)
-        http = await self._endpoint.post_idempotent(serialise({"model": self._target.model, "prompt": prompt}))
-        try:
-            if http.status in (404, 405, 501):
-                raise UpstreamModelMissing("the model's server has no /tokenize")
-            body = parse_json(await read_body(http)) if http.status == 200 else None
-        finally:
-            http.release()
+        body = await self._client.ask("/tokenize", {"prompt": prompt})
         match body:
             case {"count": int(count), "max_model_len": int(length)} if count >= 0 and length > 0:
                 return count, length

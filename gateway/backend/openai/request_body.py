@@ -19,7 +19,14 @@ MAX_NAMED = 8
 def add_common_fields(
     body: dict[str, Any], exchange: Exchange, capabilities: EngineCapabilities, max_stops: int | None = None
 ) -> None:
-    """Add the fields that both endpoints share to a body. Raises ``InvalidValue`` for invalid ``stop_token_ids``."""
+    """Add the fields that both endpoints share to a body.
+
+    Raises ``InvalidValue`` for invalid ``stop_token_ids``, ``UnsupportedParameter`` for a field that would be ignored.
+    """
+    if capabilities.ignored and not capabilities.ignored.isdisjoint(exchange.params):
+        for name in sorted(capabilities.ignored & exchange.params.keys()):
+            if exchange.params[name] is not False:
+                raise UnsupportedParameter(f"this model's engine does not know {name}; leave it out", param=name)
     body["stream"] = exchange.stream
     if exchange.n > 1:
         body["n"] = exchange.n

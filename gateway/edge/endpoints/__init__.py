@@ -3,7 +3,8 @@
 answer  runs a call and writes the model's answer, whole or as a stream
 call    reads a call, has the endpoint answer, and records how the call ended
 render  the answer of /v1/render
-turns   the answer to a call with several turns
-writer  makes the writer of one answer
+turns      the answer to a call with several turns
+writer     makes the writer of one answer
+tokenizer  /tokenize, /detokenize and /tokenizer_info
 table   path, reader and writer of each endpoint
 """

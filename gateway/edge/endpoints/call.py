@@ -17,7 +17,7 @@ from gateway.core.errors import (
     UnsupportedMediaType,
     drop_tracebacks,
 )
-from gateway.edge.authorize import authenticate, authorized_route
+from gateway.edge.authorize import authenticate, authorized_route, only_model
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
 from gateway.edge.endpoints.table import Endpoint
@@ -102,6 +102,8 @@ class CallHandler:
             await asyncio.sleep(0)  # other calls run between parsing and checking
         if request.model is not None:
             _name_model(body, request.model)
+        elif self._endpoint.for_tokenizers and body.get("model") is None:
+            body["model"] = only_model(stack, key)
         call = self._endpoint.read(body, request_id=request.request_id, received=request.received)
         route = authorized_route(stack, key, call.model)
         template = route.template.spec

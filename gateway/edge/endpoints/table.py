@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.edge.endpoints import answer, render
+from gateway.edge.endpoints import answer, render, tokenizer
 from gateway.edge.http_request import HttpRequest
 from gateway.wire.requests import read_chat, read_completion, read_embedding
 from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter
 from gateway.wire.responses_api.request import read_response
 from gateway.wire.responses_api.writer import ResponsesApiWriter
+from gateway.wire.tokenizer_requests import read_detokenize, read_tokenize
 
 Respond = Callable[[type[ResponseWriter] | None, HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
 
@@ -31,12 +33,32 @@ class Endpoint:
     """Prepares the call and sends its answer."""
     writer: type[ResponseWriter] | None = None
     """Writes answers in the endpoint's format. None: the endpoint does not answer with a completion."""
+    for_tokenizers: bool = False
+    """True: the path also exists without ``/v1``, and a request may leave out the model if there is only one."""
 
+
+read_rendered_chat = partial(read_chat, answered=False)
+"""Reads a chat request that gets no answer, so that its conversation may be complete."""
 
 ENDPOINTS = (
     Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, writer=ChatWriter),
     Endpoint(name="completions", path="/v1/completions", read=read_completion, writer=CompletionWriter),
     Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding),
     Endpoint(name="responses", path="/v1/responses", read=read_response, writer=ResponsesApiWriter),
-    Endpoint(name="render", path="/v1/render", read=read_chat, respond=render.respond),
+    Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond),
+    Endpoint(name="render", path="/v1/chat/completions/render", read=read_rendered_chat, respond=render.respond_tokens),
+    Endpoint(
+        name="tokenize",
+        path="/v1/tokenize",
+        read=read_tokenize,
+        respond=tokenizer.respond_tokenize,
+        for_tokenizers=True,
+    ),
+    Endpoint(
+        name="detokenize",
+        path="/v1/detokenize",
+        read=read_detokenize,
+        respond=tokenizer.respond_detokenize,
+        for_tokenizers=True,
+    ),
 )

@@ -92,8 +92,7 @@ class JinjaTemplate:
 
     def whole(self, dialogue: Dialogue) -> str:
         """The text of the complete conversation without an open turn, as with ``add_generation_prompt: false``."""
-        job = self._job(dialogue)
-        return self._rendered(replace(job, variables={**job.variables, "add_generation_prompt": False})).text
+        return self.render(Dialogue(dialogue.messages, replace(dialogue.options, whole=True))).text
 
     def _rendered(self, job: _Job) -> RenderedText:
         if job.in_process:
@@ -128,7 +127,7 @@ class JinjaTemplate:
                 **request_variables,
                 "messages": messages,
                 "tools": list(tools) or None,
-                "add_generation_prompt": not dialogue.options.continue_final,
+                "add_generation_prompt": not (options.continue_final or options.whole),
             },
             in_process=len(messages) <= limit and size <= max_size and not has_number(request_variables),
             forced_call=forced_call,

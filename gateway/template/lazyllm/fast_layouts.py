@@ -57,7 +57,9 @@ class FastLayouts:
     def render(self, dialogue: Dialogue) -> Prompt | None:
         """The prompt; None if only the general renderer can render this dialogue."""
         messages, options = dialogue.messages, dialogue.options
-        if not isinstance(messages, PlainMessages) or len(messages.roles) > MAX_MESSAGES or options.continue_final:
+        if not isinstance(messages, PlainMessages) or len(messages.roles) > MAX_MESSAGES:
+            return None
+        if options.continue_final or options.whole:
             return None
         if options.tool_choice not in (None, "auto"):
             return None

@@ -41,7 +41,7 @@ class PrompterInput:
     """The current turn: the last user message, or the tool results at the end of the dialogue."""
     system: tuple[Turn, ...]
     answer: Turn | None
-    """The assistant message that the model continues."""
+    """The assistant message that the model continues, or that ends a complete conversation."""
     notices: tuple[Notice, ...]
 
     @property
@@ -96,8 +96,17 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
 
 
 def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
-    """Remove the turn that the model continues from ``turns``, and return this turn."""
-    if not dialogue.options.continue_final:
+    """Remove the answer at the end from ``turns``, and return this turn. None if the model writes the whole answer."""
+    options = dialogue.options
+    if options.whole and (not turns or dialogue.messages[-1].role != "assistant" or turns[-1].calls):
+        raise InvalidValue(
+            "a prompter writes a complete conversation only up to an assistant's text; end the messages with one, "
+            "or leave add_generation_prompt out",
+            param="add_generation_prompt",
+        )
+    if options.whole:
+        return turns.pop()
+    if not options.continue_final:
         return None
     # The check gets no variables, because it refuses variables and a prompter accepts them.
     check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
@@ -154,7 +163,7 @@ def _check_class(found: PrompterInput, spec: PrompterSpec) -> None:
             param="messages",
         )
     if spec.form == "empty" and (found.system or found.answer):
-        what = "the system message" if found.system else "the assistant message that is to be continued"
+        what = "system messages" if found.system else "the assistant message that is to be continued"
         raise InvalidValue(
             f"this model's template takes a single user message; leave out {what}",
             param="messages" if found.system else "continue_final_message",

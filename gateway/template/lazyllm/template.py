@@ -96,6 +96,8 @@ class PrompterTemplate:
                 raise InvalidValue(
                     f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages"
                 ) from error
+        if dialogue.options.whole and found.answer is not None:  # the mark at which an answer ends
+            segments = (*segments, Segment(self._prompter.tokens.eoa, "assistant", found.answer.origin, True))
         opened = forced(self.spec.tools, dialogue, choice, "assistant") if self.spec.tools else ()
         segments = tuple([segment for segment in (*segments, *opened) if segment.text])
         metadata = replace(self._metadata, notices=found.notices, opened=text_of(opened))

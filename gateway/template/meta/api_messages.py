@@ -93,7 +93,7 @@ class ApiTemplate:
         contents = [_content(message) for message in dialogue.messages]
         texts = [content if isinstance(content, str) else "" for content in contents]
         items, numbers = prompt_list(dialogue.messages, texts, self._names, self._roles)
-        for positions, message in self._parser.messages(items):
+        for positions, message in self._parser.messages(items, "ppl" if dialogue.options.whole else "gen"):
             sources = tuple(numbers[position] for position in positions)
             has_parts = sources and not isinstance(contents[sources[0]], str)
             content = contents[sources[0]] if has_parts else message["prompt"]

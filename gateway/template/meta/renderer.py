@@ -1,7 +1,7 @@
 """Templates of ``kind: meta`` with ``turns: natural`` that make a string.
 
-The prompt is the meta ``begin``, every turn as begin + content + end, and the begin of the generating role. The meta
-``end`` is never written, because it ends a complete conversation.
+The prompt is the meta ``begin``, every turn as begin + content + end, and the begin of the generating role. A complete
+conversation (``RenderOptions.whole``) has the meta ``end`` in place of the begin of the generating role.
 """
 
 from __future__ import annotations
@@ -93,7 +93,11 @@ class Rendering:
                 self._own_entry(entry)
             else:
                 self.turn(mapping, number)
-        if not self.dialogue.options.continue_final:
+        options = self.dialogue.options
+        if options.whole:
+            if self.template.spec.end:
+                self.add(self.template.spec.end, TEMPLATE_LABEL)
+        elif not options.continue_final:
             self.add(self.generating.begin, (self.generating.role, "generate", True))
         self.after_turns()
         metadata = self.template.metadata

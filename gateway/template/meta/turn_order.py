@@ -1,9 +1,9 @@
 """The order of turns with ``turns: natural``: the messages keep their order, and texts of the template are added.
 
-Each message is one turn. Then the model answers. An entry of the round without a message is written once in each round,
-at its position in the round, if the entry is a bare string or a role with a default prompt (``THOUGHTS: "None"``). No
-empty turn is added. As in OpenCompass, a new round starts at each role that does not follow the previous role in the
-round. System messages never start a round.
+Each message is one turn. Then the model answers; in a complete conversation the last round ends. An entry of the round
+without a message is written once in each round, at its position in the round, if the entry is a bare string or a role
+with a default prompt (``THOUGHTS: "None"``). No empty turn is added. As in OpenCompass, a new round starts at each role
+that does not follow the previous role in the round. System messages never start a round.
 
 For alternating conversations, OpenCompass's parser gives the same order.
 """
@@ -47,7 +47,9 @@ class NaturalOrder:
                     yield from self._between(last_place, mapping.place, system_places)
                 last_place = mapping.place
             yield mapping, mapping.role, number
-        if not dialogue.options.continue_final:
+        if dialogue.options.whole:
+            yield from self._own(last_place + 1, None, system_places)
+        elif not dialogue.options.continue_final:
             yield from self._between(last_place, self._generating_place, system_places)
 
     def _between(self, place: int, next_place: int, filled: set[int]) -> Iterator[Turn]:

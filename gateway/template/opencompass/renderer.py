@@ -35,7 +35,7 @@ class OpenCompassTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
         texts = self._texts(dialogue)
-        segments = self._segments(dialogue, texts, "gen")
+        segments = self._segments(dialogue, texts, "ppl" if dialogue.options.whole else "gen")
         if dialogue.options.continue_final:
             segments = self._continued(segments, texts[-1], len(texts) - 1)
         pieces = tuple([segment.text for segment in segments])

@@ -1,0 +1,88 @@
+"""The tokenizer endpoints of an engine, beside its ``/v1``: vLLM's, of which SGLang has the first two.
+
+POST /tokenize        {prompt | messages, add_special_tokens} → {tokens, count, max_model_len}
+POST /detokenize      {tokens} → {prompt}; SGLang: {text}
+GET  /tokenizer_info  → the content of ``tokenizer_config.json``; vLLM has it with --enable-tokenizer-info-endpoint
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.backend.http_client.client import HttpClient, HttpEndpoint
+from gateway.backend.openai.base import open_endpoint
+from gateway.backend.openai.error_mapping import MAX_ERROR_BODY, error_for_status
+from gateway.backend.openai.request_body import serialise
+from gateway.backend.openai.response_body import parse_json
+from gateway.backend.openai.upstream_request import read_body, refuse_encoded
+from gateway.config.snapshot import TargetSpec
+from gateway.core.errors import UpstreamInvalidResponse, UpstreamModelMissing, UpstreamTimeout
+
+
+class TokenizerClient:
+    """Asks the tokenizer endpoints of one target."""
+
+    def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float, timeout: float = 60.0) -> None:
+        """Seconds for a connection, and for a whole request."""
+        self._target = target
+        self._client = client
+        self._connect_timeout = connect_timeout
+        self._timeout = timeout
+        self._endpoints: dict[str, HttpEndpoint] = {}
+
+    async def tokenize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to ``/tokenize``, with checked ``tokens``. Raises ``UpstreamError`` or ``RequestError``."""
+        answer = await self.ask("/tokenize", fields)
+        ids = answer.get("tokens")
+        if not isinstance(ids, list) or not all(type(one) is int for one in ids):
+            raise UpstreamInvalidResponse("the model's server sent tokens that are not a list of token ids")
+        return answer
+
+    async def detokenize(self, ids: list[int]) -> str:
+        """The text of token ids. Raises ``UpstreamError`` or ``RequestError``."""
+        # SGLang leaves special tokens out by default; vLLM never does, and has no such field.
+        options = {"skip_special_tokens": False} if self._target.engine == "sglang" else {}
+        answer = await self.ask("/detokenize", {"tokens": ids, **options})
+        text = answer.get("prompt", answer.get("text"))
+        if not isinstance(text, str):
+            raise UpstreamInvalidResponse("the model's server sent no text for the token ids")
+        return text
+
+    async def info(self) -> dict[str, Any]:
+        """The answer to ``/tokenizer_info``. Raises ``UpstreamError`` or ``RequestError``."""
+        return await self.ask("/tokenizer_info", None)
+
+    async def ask(self, path: str, fields: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The JSON object that a path answers. ``fields``: the body of a POST without the model; None for a GET."""
+        endpoint = self._endpoints.get(path)
+        if endpoint is None:
+            root = self._target.url.rstrip("/").removesuffix("/v1")
+            method = "POST" if fields is not None else "GET"
+            endpoint = open_endpoint(self._client, self._target, root + path, self._connect_timeout, method=method)
+            self._endpoints[path] = endpoint
+        content = b"" if fields is None else serialise({"model": self._target.model, **fields})
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._answer(endpoint, content, path)
+        except TimeoutError:
+            raise UpstreamTimeout(f"the model's server did not answer {path} within {self._timeout:g} s") from None
+        if not isinstance(answer, dict):
+            raise UpstreamInvalidResponse(f"the model's server sent a body of {path} that is not an object")
+        return answer
+
+    async def _answer(self, endpoint: HttpEndpoint, content: bytes, path: str) -> Any:
+        http = await endpoint.post_idempotent(content)
+        try:
+            if http.status in (404, 405, 501):
+                raise UpstreamModelMissing(f"the model's server has no {path}")
+            refuse_encoded(http)
+            if http.status != 200:
+                body = await read_body(http, MAX_ERROR_BODY)
+                raise error_for_status(
+                    http.status, body, http.content_type, target=self._target.label, private=endpoint.private
+                )
+            return parse_json(await read_body(http))
+        finally:
+            http.release()

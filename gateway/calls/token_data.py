@@ -1,0 +1,283 @@
+"""vLLM's additions to an answer: log probabilities of the prompt, token ids, and the echo of a chat's last message.
+
+``token_request`` decides before a call what its answer must have. ``TokenData`` checks the target's values while the
+answer arrives, and adds the values that the gateway makes itself. The names and places are vLLM's:
+
+    prompt_logprobs, prompt_token_ids   in each choice of a completion, at the top of a chat answer
+    token_ids                           in each choice; in a stream in each delta
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeGuard
+
+from gateway.backend.engines import declared_capabilities
+from gateway.backend.tokenizer import token_ids
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.core.completion import Completion
+from gateway.core.errors import UnsupportedParameter, UpstreamIgnoredParameter, UpstreamInvalidResponse
+from gateway.core.events import Begun, Delta, Event, Finish
+from gateway.core.exchange import Exchange, RawPrompt
+from gateway.core.frozen import dataclass
+from gateway.core.prompt import Notice
+from gateway.policy.admit.parameters import LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """What an answer must have in addition to OpenAI's fields."""
+
+    prompt_logprobs: bool = False
+    ids: Literal["target", "local"] | None = None
+    """The origin of the token ids: the target, or the model's tokenizer in the gateway. None: not requested."""
+    echo: str = ""
+    """The text of the last message, which a chat answer begins with."""
+
+
+def token_request(
+    route: Route, call: Call, exchange: Exchange, top_logprobs: int | None
+) -> tuple[Exchange, TokenRequest | None, tuple[Notice, ...]]:
+    """The exchange to send, what its answer must have, and notices of the changes.
+
+    ``top_logprobs``: alternatives per token of the answer that the client requested; None: no log probabilities.
+    Raises ``UnsupportedParameter`` if the policy or the targets make the request impossible.
+    """
+    params, notices, echo = dict(exchange.params), list[Notice](), ""
+    options = call.dialogue.options if call.dialogue is not None else None
+    if call.dialogue is not None and params.pop("echo", False):
+        last = call.dialogue.messages[-1]
+        echo = last.text if last.role == "assistant" else ""
+        if top_logprobs is not None and not call.stream:
+            params.setdefault("prompt_logprobs", top_logprobs)
+    scores = "prompt_logprobs" in params
+    if options is not None and options.whole:
+        if any(name in call.unknown and name not in exchange.params for name in ("prompt_logprobs", "echo")):
+            raise UnsupportedParameter(
+                "this model's policy drops prompt_logprobs, so the conversation cannot be scored; ask the operator to "
+                "allow it (params.allow: [prompt_logprobs])",
+                param="prompt_logprobs",
+            )
+        if "add_generation_prompt" not in call.given:
+            notices.append(Notice("whole_conversation", "add_generation_prompt=false"))
+        notices += _one_token(params)
+        if exchange.messages:
+            _check_whole(route)
+            params["add_generation_prompt"] = False
+    ids: Literal["target", "local"] | None = None
+    if params.get("return_token_ids"):
+        ids = "target"
+        known = all("return_token_ids" in declared_capabilities(target).sampling for target in route.spec.targets)
+        if exchange.prompts and route.tokens is not None and not known:
+            del params["return_token_ids"]
+            ids = "local"
+            notices.append(Notice("local_token_ids", "made by the gateway's tokenizer"))
+    request = TokenRequest(prompt_logprobs=scores, ids=ids, echo=echo)
+    stream = call.stream if scores else exchange.stream  # a stream of vLLM has no prompt_logprobs
+    exchange = replace(exchange, params=params, stream=stream)
+    return exchange, None if request == TokenRequest() else request, tuple(notices)
+
+
+def _one_token(params: dict[str, Any]) -> list[Notice]:
+    """Limit the answer to one token, the least that every engine accepts: nothing can follow a whole conversation."""
+    given = [name for name in LIMITS if name in params]
+    changed = [name for name in given if params[name] != 1]
+    params.update(dict.fromkeys(given or ("max_tokens",), 1))
+    if not given:
+        return [Notice("default_parameter", "max_tokens=1")]
+    return [Notice("clamped_parameter", f"{name}=1") for name in changed]
+
+
+def _check_whole(route: Route) -> None:
+    """Raise ``UnsupportedParameter`` if a target would add the beginning of an answer to the messages."""
+    for target in route.spec.targets:
+        if "add_generation_prompt" not in declared_capabilities(target).chat:
+            raise UnsupportedParameter(
+                f"the target {target.label} renders messages itself, and is not known to leave out the generation "
+                "prompt; the engines vllm and llamacpp do",
+                param="add_generation_prompt",
+            )
+
+
+def tokenizes_special(route: Route, exchange: Exchange) -> bool:
+    """True if the model reads a string prompt with the special tokens that its tokenizer adds (BOS)."""
+    if exchange.bos != "none":
+        return exchange.bos == "engine"
+    target = route.spec.targets[0]
+    adds = declared_capabilities(target).adds_bos if target.adds_bos is None else target.adds_bos
+    return bool(exchange.params.get("add_special_tokens", adds is not False))
+
+
+class TokenData:
+    """The checks and additions of one call."""
+
+    __slots__ = ("_begun", "_choices", "_compared", "_exchange", "_prompt_ids", "_request", "_route", "_texts",
+                 "_timeline", "_with_ids")  # fmt: skip
+
+    def __init__(self, request: TokenRequest, route: Route, exchange: Exchange, timeline: CallTimeline) -> None:
+        self._request = request
+        self._route = route
+        self._exchange = exchange
+        self._timeline = timeline
+        self._choices = range(max(len(exchange.prompts), 1) * exchange.n)
+        self._begun = False
+        """True: the values that precede the first text of the answer have been sent."""
+        self._texts: dict[int, list[str]] = {}
+        """Choice → its text as it arrived, for the token ids of the answer."""
+        self._prompt_ids: dict[int, Any] = {}
+        """Choice → the target's token ids of the prompt; for a chat answer all are those of choice 0."""
+        self._compared: set[int] = set()
+        """The choices whose ``_prompt_ids`` have been compared with the tokenizer."""
+        self._with_ids: set[int] = set()
+        """The choices whose first text came with token ids."""
+
+    def receive(self, batch: Sequence[Event]) -> None:
+        """Read a batch as it came from the target. Raises ``UpstreamIgnoredParameter`` for text without token ids."""
+        for event in batch:
+            if isinstance(event, Begun):
+                if "prompt_token_ids" in event.fields:
+                    self._prompt_ids[0] = event.fields["prompt_token_ids"]
+            elif isinstance(event, Delta):
+                if "prompt_token_ids" in event.extras:
+                    self._prompt_ids.setdefault(event.index, event.extras["prompt_token_ids"])
+                if self._request.ids is not None and event.text:
+                    self._texts.setdefault(event.index, []).append(event.text)
+                if "token_ids" in event.extras:
+                    self._with_ids.add(event.index)
+                elif event.text and self._request.ids == "target" and event.index not in self._with_ids:
+                    raise _ignored("return_token_ids", "token_ids")
+
+    async def send(self, batch: Sequence[Event]) -> Sequence[Event]:
+        """The batch for the client, with the additions. Raises ``UpstreamIgnoredParameter`` or the like."""
+        sent: list[Event] = []
+        for event in batch:
+            if isinstance(event, Delta | Finish) and not self._begun:
+                self._begun = True
+                sent += await self._first()
+            if isinstance(event, Finish) and self._request.ids == "local":
+                sent.append(Delta(event.index, extras={"token_ids": await self._answer_ids(event.index)}))
+            sent.append(event)
+        if self._request.ids == "target":
+            await self._compare_prompts()
+        return sent
+
+    async def check(self, completion: Completion) -> Completion:
+        """The whole answer. Raises ``UpstreamIgnoredParameter``, or ``UpstreamInvalidResponse`` for wrong values."""
+        usage, prompts = completion.usage, self._exchange.prompts
+        counted = usage.prompt if usage is not None and usage.source == "upstream" and len(prompts) < 2 else None
+        fields: Mapping[str, Any] = completion.begun.fields if completion.begun is not None else {}
+        for choice in completion.choices:
+            if self._request.prompt_logprobs:
+                entries = choice.extras.get("prompt_logprobs", fields.get("prompt_logprobs"))
+                _check_entries(entries, counted)
+                await self._compare(choice.index, [next(iter(entry)) for entry in entries[1:]], 1)
+            if self._request.ids == "target":
+                self._check_answer(choice.index, choice.extras.get("token_ids"))
+        if self._request.ids == "local" and counted is not None:
+            ids = await self._local_ids(0)
+            if ids is not None and len(ids) != counted:
+                self._differ(f"the target counts {counted} prompt tokens, the tokenizer {len(ids)}")
+        return completion
+
+    async def _first(self) -> list[Event]:
+        """The events before the first text of the answer."""
+        first: list[Event] = []
+        if self._request.ids == "target" and not self._prompt_ids:
+            raise _ignored("return_token_ids", "prompt_token_ids")
+        for index in self._choices:
+            if self._request.ids == "local":
+                first.append(Delta(index, extras={"prompt_token_ids": await self._local_ids(index)}))
+            if self._request.echo:
+                first.append(Delta(index, self._request.echo))
+        return first
+
+    async def _answer_ids(self, index: int) -> list[int]:
+        assert self._route.tokens is not None
+        return await token_ids(self._route.tokens, "".join(self._texts.get(index, ())), special=False)
+
+    async def _local_ids(self, index: int) -> list[int] | None:
+        """The ids of a choice's prompt, by the model's tokenizer; None without a tokenizer or a rendered prompt."""
+        prompts = self._exchange.prompts
+        if not prompts:
+            return None
+        prompt: RawPrompt = prompts[index // self._exchange.n]
+        if not isinstance(prompt, str):
+            return list(prompt)
+        if self._route.tokens is None:
+            return None
+        special = tokenizes_special(self._route, self._exchange)
+        return await token_ids(self._route.tokens, prompt, special=special)
+
+    async def _compare_prompts(self) -> None:
+        """Compare the target's ids of the prompts with the tokenizer's."""
+        for index in self._prompt_ids.keys() - self._compared:
+            self._compared.add(index)
+            ids = self._prompt_ids[index]
+            if not _are_ids(ids):
+                raise UpstreamInvalidResponse("the model's server sent prompt_token_ids that are not token ids")
+            await self._compare(index, ids, 0)
+
+    async def _compare(self, index: int, ids: Sequence[int | str], start: int) -> None:
+        """Add a notice if the target's ids of a prompt, from position ``start`` on, are not the tokenizer's."""
+        local = await self._local_ids(index)
+        if local is None or [str(one) for one in ids] == [str(one) for one in local[start:]]:
+            return
+        pairs = zip(ids, local[start:], strict=False)
+        at = next((at for at, (one, other) in enumerate(pairs) if str(one) != str(other)), min(len(ids), len(local)))
+        self._differ(f"the prompt from token {at + start} on; the target reads {len(ids) + start}, not {len(local)}")
+
+    def _check_answer(self, index: int, ids: object) -> None:
+        """Check the target's ids of one answer. Adds a notice if the tokenizer makes another text of them."""
+        if not self._texts.get(index) and ids is None:
+            return
+        if not _are_ids(ids):
+            raise UpstreamInvalidResponse("the model's server sent token_ids that are not token ids")
+        tokens, text = self._route.tokens, "".join(self._texts.get(index, ())).lstrip()
+        if tokens is None or self._exchange.params.get("echo") or "\ufffd" in text:
+            return
+        # A stop that the engine has removed from the text is still part of the ids, and so are special tokens.
+        decoded = [tokens.detokenize(ids, skip).lstrip() for skip in (False, True)]
+        if not any(one.startswith(text) for one in decoded):
+            self._differ(f"the answer of choice {index}")
+
+    def _differ(self, what: str) -> None:
+        notice = f"token_ids_differ: {what}"
+        if notice not in self._timeline.delivery_notices:
+            self._timeline.delivery_notices.append(notice)
+
+
+def _ignored(param: str, missing: str) -> UpstreamIgnoredParameter:
+    return UpstreamIgnoredParameter(f"the model's server ignored {param}: its answer has no {missing}", param=param)
+
+
+def _check_entries(entries: object, expected: int | None) -> None:
+    """Raise an ``UpstreamError`` unless these are log probabilities of a prompt of ``expected`` tokens."""
+    if entries is None:
+        raise UpstreamIgnoredParameter(
+            "the model's server ignored prompt_logprobs; scores made without them would be wrong",
+            param="prompt_logprobs",
+        )
+    if not isinstance(entries, list) or not entries or not all(map(_is_entry, entries[entries[0] is None :])):
+        raise UpstreamInvalidResponse(
+            "the model's server sent prompt_logprobs that are not one object of token ids for each token"
+        )
+    if expected is not None and len(entries) != expected:
+        raise UpstreamInvalidResponse(
+            f"the model's server sent prompt_logprobs for {len(entries)} tokens of a prompt of {expected}"
+        )
+
+
+def _is_entry(entry: object) -> bool:
+    """True for ``{"<token id>": {"logprob": number, …}, …}``."""
+    return (
+        isinstance(entry, dict)
+        and bool(entry)
+        and all(isinstance(score, dict) and type(score.get("logprob")) in (int, float) for score in entry.values())
+    )
+
+
+def _are_ids(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(one) is int for one in value)

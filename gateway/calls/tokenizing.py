@@ -1,0 +1,144 @@
+"""Token ids of prompts and conversations, from the model's tokenizer or from its engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.backend.openai.tokenizer_client import TokenizerClient
+from gateway.backend.tokenizer import MIN_THREADED, Tokenizer, token_ids
+from gateway.calls.prepare import Prepared
+from gateway.calls.route import Route
+from gateway.calls.token_data import tokenizes_special
+from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.frozen import dataclass
+
+INFO = frozenset({
+    "add_bos_token", "add_eos_token", "added_tokens_decoder", "additional_special_tokens", "chat_template",
+    "clean_up_tokenization_spaces", "extra_special_tokens", "model_max_length", "padding_side", "tokenizer_class",
+    "truncation_side",
+})  # fmt: skip
+"""The entries that clients get, beside every ``…_token``; others may name paths and hosts of the operator."""
+DEFAULT_CLASS = "PreTrainedTokenizerFast"
+"""The ``tokenizer_class`` if no file names one: the class of transformers for a ``tokenizer.json``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of one prompt."""
+
+    ids: Sequence[int]
+    strs: Sequence[str | None] | None
+    """The tokens' names in the vocabulary; None: not requested."""
+    max_model_len: int | None
+    """The context length in tokens; None: not known."""
+
+
+async def tokenize_text(route: Route, text: str, *, add_special_tokens: bool = True, strs: bool = False) -> Tokens:
+    """The tokens of a text, from the model's tokenizer, or else from the engine. Raises ``GatewayError``."""
+    if route.tokens is not None:
+        ids = await token_ids(route.tokens, text, special=add_special_tokens)
+        return Tokens(ids, route.tokens.names(ids) if strs else None, _length(route))
+    fields: dict[str, Any] = {"prompt": text, "add_special_tokens": add_special_tokens}
+    return await _from_engine(route, fields, strs)
+
+
+async def tokenize_prepared(
+    route: Route, prepared: Prepared, *, add_special_tokens: bool | None = None, strs: bool = False
+) -> Tokens:
+    """The tokens of a rendered conversation; by default exactly those that the model reads.
+
+    Messages are tokenized by the engine that renders them. Raises ``GatewayError``.
+    """
+    exchange = prepared.exchange
+    if exchange.prompts:
+        prompt = exchange.prompts[0]
+        assert isinstance(prompt, str)  # a rendered conversation
+        special = tokenizes_special(route, exchange) if add_special_tokens is None else add_special_tokens
+        return await tokenize_text(route, prompt, add_special_tokens=special, strs=strs)
+    names = ("add_generation_prompt", "chat_template_kwargs", "continue_final_message", "tools")
+    fields = {name: exchange.params[name] for name in names if name in exchange.params}
+    if add_special_tokens is not None:
+        fields["add_special_tokens"] = add_special_tokens
+    return await _from_engine(route, {"messages": list(exchange.messages), **fields}, strs)
+
+
+async def detokenize(route: Route, ids: Sequence[int]) -> str:
+    """The text of token ids, special tokens included. Raises ``InvalidValue`` for an id without a token."""
+    tokens = route.tokens
+    if tokens is None:
+        return await _engine(route).detokenize(list(ids))
+    return await asyncio.to_thread(_text, tokens, ids) if len(ids) > MIN_THREADED else _text(tokens, ids)
+
+
+async def tokenizer_info(route: Route) -> dict[str, Any]:
+    """The content of ``tokenizer_config.json`` as vLLM's ``/tokenizer_info`` has it; from a file, or from the engine.
+
+    ``chat_template`` is the text of the model's chat template; it is left out for all other templates, because the
+    gateway renders with them and not with the one in the folder. ``bos_token`` and ``eos_token`` are null if unknown.
+    """
+    spec = route.template.spec
+    if route.tokens is None:
+        info = await _engine(route).info()
+    else:
+        info = await asyncio.to_thread(_config, route.tokens)
+    info = {name: value for name, value in info.items() if name in INFO or name.endswith("_token")}
+    if spec.kind != "chat":
+        info.pop("chat_template", None)
+    if spec.jinja is not None:
+        info = {**info, **spec.jinja.special_tokens, "chat_template": spec.jinja.sources[0][1]}
+    if not info.get("eos_token") and spec.eos_token_id is not None and route.tokens is not None:
+        info["eos_token"] = route.tokens.names([spec.eos_token_id])[0]
+    return {"bos_token": None, "eos_token": None, "pad_token": None, **info}
+
+
+def _config(tokens: Tokenizer) -> dict[str, Any]:
+    try:
+        config = json.loads((tokens.folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        config = {}
+    plain = _plain(config) if isinstance(config, dict) else {}
+    return {**plain, "tokenizer_class": plain.get("tokenizer_class") or DEFAULT_CLASS}
+
+
+def _plain(value: Any) -> Any:
+    """The value with the text of each token in place of its description (``{"content": "</s>", "lstrip": false}``)."""
+    if isinstance(value, dict):
+        if isinstance(value.get("content"), str):
+            return value["content"]
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _text(tokens: Tokenizer, ids: Sequence[int]) -> str:
+    names = tokens.names(ids)
+    if None in names:
+        raise InvalidValue(f"the model's tokenizer has no token {ids[names.index(None)]}", param="tokens")
+    return tokens.detokenize(list(ids))
+
+
+async def _from_engine(route: Route, fields: Mapping[str, Any], strs: bool) -> Tokens:
+    answer = await _engine(route).tokenize({**fields, "return_token_strs": True} if strs else fields)
+    length = answer.get("max_model_len")
+    return Tokens(
+        ids=answer["tokens"],
+        strs=answer.get("token_strs") if strs else None,
+        max_model_len=length if type(length) is int and length > 0 else _length(route),
+    )
+
+
+def _engine(route: Route) -> TokenizerClient:
+    """The tokenizer endpoints of the engine. Raises ``UnsupportedParameter`` if the engine has none."""
+    if route.tokenizer_client is None:
+        raise UnsupportedParameter(
+            f"the gateway has no tokenizer of model {route.spec.name}; set its setting tokenizer, or declare its "
+            "target's engine as vllm or sglang",
+            param="model",
+        )
+    return route.tokenizer_client
+
+
+def _length(route: Route) -> int | None:
+    return route.engine_tokenizer.length if route.engine_tokenizer is not None else route.max_model_len

@@ -1,0 +1,94 @@
+"""The bodies of ``/tokenize`` and ``/detokenize``, in vLLM's form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.core.call import Call, TokenizeCall
+from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.wire.error_object import plain
+from gateway.wire.message_content import read_prompts
+from gateway.wire.request_fields import FORBIDDEN
+from gateway.wire.requests import read_chat
+from gateway.wire.validation import first_problem
+
+OPTIONS = ("add_special_tokens", "return_token_strs")
+CHAT_FIELDS = frozenset({
+    "add_generation_prompt", "chat_template_kwargs", "continue_final_message", "gateway", "messages", "model", "tools",
+})  # fmt: skip
+"""The fields of a conversation that is to be tokenized; any other field would have no effect."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+    model: Annotated[str, Field(min_length=1)]
+
+
+class _Options(_Body):
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class _TokenizeText(_Options):
+    prompt: str
+
+
+class _Detokenize(_Body):
+    tokens: Any
+
+
+def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+    """The call of a ``/tokenize`` body, with a ``prompt`` or with ``messages``."""
+    if body.get("messages") is None:
+        return _tokenize_call(Call("completions", body["model"], request_id, received, prompts=(_text(body),)), body)
+    if unknown := {name for name, value in body.items() if value is not None} - {*CHAT_FIELDS, *OPTIONS} - FORBIDDEN:
+        raise UnsupportedParameter(
+            f"/tokenize has no field {plain(min(unknown))} beside messages; leave it out", param=plain(min(unknown))
+        )
+    chat = {name: value for name, value in body.items() if name not in OPTIONS}
+    options = {name: body[name] for name in OPTIONS if name in body}
+    _checked(_Options, {"model": body["model"], **options})
+    return _tokenize_call(read_chat(chat, request_id=request_id, received=received, answered=False), body)
+
+
+def read_detokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+    """The call of a ``/detokenize`` body: its prompt is the list of token ids."""
+    _checked(_Detokenize, body)
+    ids: tuple[Any, ...] = ((),)
+    if body["tokens"] != []:
+        ids, is_list = read_prompts(body["tokens"], "tokens")
+        if is_list or isinstance(ids[0], str):
+            raise InvalidValue("tokens must be a list of token ids", param="tokens")
+    return Call("completions", body["model"], request_id, received, prompts=ids)
+
+
+def _text(body: dict[str, Any]) -> str:
+    _checked(_TokenizeText, body)
+    text: str = body["prompt"]
+    return text
+
+
+def _checked(schema: type[_Body], body: dict[str, Any]) -> None:
+    try:
+        schema.model_validate(body)
+    except ValidationError as error:
+        raise first_problem(error) from None
+
+
+def _tokenize_call(call: Call, body: dict[str, Any]) -> TokenizeCall:
+    return TokenizeCall(
+        endpoint=call.endpoint,
+        model=call.model,
+        request_id=call.request_id,
+        received=call.received,
+        dialogue=call.dialogue,
+        prompts=call.prompts,
+        params=call.params,
+        unknown=call.unknown,
+        given=call.given,
+        add_special_tokens=body.get("add_special_tokens"),
+        token_strs=bool(body.get("return_token_strs")),
+    )
