@@ -2,6 +2,8 @@
 
 ``route``       one configured model, with all that serves it
 ``prepare``     the checks and the rendering before a backend is opened
+``candidates``  the requests for a log-likelihood
+``loglikelihood``  the scores of the candidates
 ``run``         the call while its backend is open
 ``response``    the events on their way to the client
 ``explain``     the explanation of a call: prompt, parameters, notices

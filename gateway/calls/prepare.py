@@ -86,7 +86,7 @@ async def _prepare_chat(route: Route, call: Call) -> Prepared:
     rendered = time.perf_counter() - started
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
-        raise _too_long(length, "messages")
+        raise too_long(length, "messages")
     whole = dialogue.options.whole
     parsing = None
     if route.output_parsing is not None and not whole:
@@ -153,7 +153,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         )
     for prompt in call.prompts:
         if len(prompt) > MAX_PROMPT:
-            raise _too_long(len(prompt), "prompt")
+            raise too_long(len(prompt), "prompt")
     parameters = route.parameters["completions"]
     parameters.check(call)
     effective = parameters.effective(call)
@@ -209,7 +209,8 @@ def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> 
         )
 
 
-def _too_long(length: int, param: str) -> ContextLengthExceeded:
+def too_long(length: int, param: str) -> ContextLengthExceeded:
+    """The error for a prompt of more than ``MAX_PROMPT`` characters or token ids."""
     return ContextLengthExceeded(
         f"the prompt is {length} long; the gateway takes at most {MAX_PROMPT} characters or token ids", param=param
     )

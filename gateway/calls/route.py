@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from gateway.backend.engines import PromptLogprobs
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
@@ -40,6 +41,8 @@ class Route:
     """Counts tokens at the engine; None if the gateway counts itself, or if the engine cannot count."""
     passes_template_kwargs: bool = False
     """True if all targets render the chat template themselves and accept ``chat_template_kwargs``."""
+    prompt_logprobs: PromptLogprobs | None = None
+    """The request for the log probabilities of a prompt; None: the targets cannot send them."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request; None: all text is content."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None

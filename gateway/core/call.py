@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import EndpointName, RawPrompt
 from gateway.core.frozen import dataclass
+
+Unit = Literal["tokens", "none", "characters", "bytes"]
+"""The unit by whose number a log-likelihood is divided; ``none``: it is not divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The labelled texts of a log-likelihood request."""
+
+    labelled: Mapping[str, str | Dialogue]
+    """Label → a string, which is sent unchanged, or a complete conversation. All values have the same type."""
+    context: str | Dialogue | None = None
+    """The text, or the conversation, before each candidate; not scored. With a context the candidates are strings."""
+    normalize: Unit = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +51,7 @@ class Call:
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The keys of the client's ``stream_options`` except ``include_usage``."""
     include_usage: bool = False
+    candidates: Candidates | None = None
+    """The candidates of a log-likelihood request."""
     explain: bool = False
     """True: the response body must have the provenance and the prompt under the key ``gateway``."""

@@ -7,7 +7,7 @@ set. A field without a row is unknown, and the policy decides about it. Ranges a
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
@@ -20,6 +20,7 @@ MAX_STOP_LENGTH = 256
 MAX_PROMPTS = 1024
 MAX_INPUTS = 2048
 """The most texts in one embeddings request (OpenAI's limit)."""
+MAX_CANDIDATES = 128
 MAX_NAME = 256
 MAX_VARIABLES = 256
 
@@ -169,6 +170,23 @@ class EmbeddingRequest(Strict):
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
+
+
+Conversation = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+
+
+class LoglikelihoodRequest(Strict):
+    """``POST /v1/loglikelihood``."""
+
+    model: Annotated[str, Field(min_length=1)]
+    candidates: Annotated[
+        dict[Annotated[str, Field(max_length=MAX_NAME)], str | Conversation],
+        _at_most(MAX_CANDIDATES),
+        Field(min_length=1),
+    ]
+    context: str | Conversation | None = None
+    normalize: Literal["tokens", "none", "characters", "bytes"] | None = None
     gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 

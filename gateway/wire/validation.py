@@ -14,7 +14,15 @@ from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.error_object import plain
-from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest, Strict
+from gateway.wire.request_fields import (
+    FORBIDDEN,
+    STRUCTURAL,
+    ChatRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+    LoglikelihoodRequest,
+    Strict,
+)
 
 
 class Validators(dict[str, Callable[[object], bool]]):
@@ -142,3 +150,8 @@ def _schema(model: type[Strict], structural: frozenset[str], required: Mapping[s
 CHAT = _schema(ChatRequest, STRUCTURAL, {"model": "m", "messages": [{"role": "user", "content": ""}]})
 COMPLETION = _schema(CompletionRequest, STRUCTURAL, {"model": "m", "prompt": ""})
 EMBEDDING = _schema(EmbeddingRequest, frozenset({"model", "gateway"}), {"model": "m", "input": ""})
+LOGLIKELIHOOD = _schema(
+    LoglikelihoodRequest,
+    frozenset(LoglikelihoodRequest.model_fields),
+    {"model": "m", "candidates": {"a": "b"}},
+)

@@ -9,9 +9,9 @@ from functools import partial
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.edge.endpoints import answer, render
+from gateway.edge.endpoints import answer, loglikelihood, render
 from gateway.edge.http_request import HttpRequest
-from gateway.wire.requests import read_chat, read_completion, read_embedding
+from gateway.wire.requests import read_chat, read_completion, read_embedding, read_loglikelihood
 from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter
 
 Respond = Callable[[type[ResponseWriter] | None, HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
@@ -39,5 +39,6 @@ ENDPOINTS = (
     Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, writer=ChatWriter),
     Endpoint(name="completions", path="/v1/completions", read=read_completion, writer=CompletionWriter),
     Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding),
+    Endpoint(name="loglikelihood", path="/v1/loglikelihood", read=read_loglikelihood, respond=loglikelihood.respond),
     Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond),
 )
