@@ -90,6 +90,8 @@ async def compare(route: Route, candidates: PreparedCandidates, timeline: CallTi
         timeline.backend_closed()
     usage = _sum([completion.usage for completion in completions])
     notices = [notice for completion in completions if completion.begun for notice in completion.begun.notices]
+    events: list[Event] = [Begun("", notices=tuple(dict.fromkeys(notices))), Document(EMPTY_MAPPING)]
+    timeline.events_received([*events, usage] if usage is not None else events)
     texts = candidates.texts
     tokens = [_tokens(text.exchange, completion) for text, completion in zip(texts, completions, strict=True)]
     context = tokens[0] if texts[0].label is None else ()
@@ -101,9 +103,7 @@ async def compare(route: Route, candidates: PreparedCandidates, timeline: CallTi
             crossing += shared < len(context)
             scores[text.label] = _score(text, own[max(shared, 1) :])
     if crossing:
-        notices.append(f"token_across_context: {crossing}")
-    events: list[Event] = [Begun("", notices=tuple(dict.fromkeys(notices))), Document(EMPTY_MAPPING)]
-    timeline.events_received([*events, usage] if usage is not None else events)
+        timeline.events_received([Begun("", notices=(f"token_across_context: {crossing}",))])
     return CandidateScores(scores, usage)
 
 

@@ -21,25 +21,28 @@ PromptTokens = tuple[TokenLogprob, ...]
 def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> PromptTokens:
     """The tokens of a prompt that an engine repeats at the start of its answer.
 
-    The answer must begin with ``prompt``, with or without the text ``bos``. The usage shows how many of the tokens
-    belong to the prompt: a BOS that the engine adds is counted there, and is a token of the answer or not.
+    The answer must begin with ``prompt``. The template's ``bos`` may be missing there, and the engine's BOS may come
+    first. The usage shows how many of the tokens belong to the prompt: a BOS that the engine adds is counted there, and
+    is a token of the answer or not.
     """
-    choice, text = _only_choice(completion), prompt.removeprefix(bos)
-    if not choice.text.removeprefix(bos).startswith(text):
+    choice = _only_choice(completion)
+    if not choice.logprobs:
+        raise UpstreamIgnoredParameter("the model's server ignored logprobs", param="logprobs")
+    text, first = prompt.removeprefix(bos), choice.logprobs[0].token
+    echoes = [start + text for start in ("", bos, first) if choice.text.startswith(start + text)]
+    if not echoes:
         raise UpstreamIgnoredParameter(
             "the model's server ignored echo: its answer does not begin with the prompt", param="echo"
         )
-    if choice.logprobs is None:
-        raise UpstreamIgnoredParameter("the model's server ignored logprobs", param="logprobs")
     usage = completion.usage
     if usage is None:
         raise UpstreamInvalidResponse(
             "the model's server sent no usage, so the tokens of the prompt and of the answer cannot be told apart"
         )
     tokens = choice.logprobs[: max(len(choice.logprobs) - usage.completion, 0)]
-    spelled = "".join([token.token for token in tokens]).removeprefix(bos)
+    spelled = "".join([token.token for token in tokens])
     # Tokens that spell only the start of the prompt are too few. Special tokens may have no text.
-    cut = spelled != text and text.startswith(spelled) and any(token.token for token in tokens[-1:])
+    cut = any(token.token for token in tokens[-1:]) and spelled not in echoes and echoes[-1].startswith(spelled)
     if cut or len(tokens) not in (usage.prompt, usage.prompt - 1):
         raise _wrong_number(len(tokens), usage.prompt)
     return _checked(tokens)

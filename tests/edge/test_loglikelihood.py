@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.edge.raw import HEAD
 from tests.serving import Gateway, gateway
 from tests.upstream.modes_scores import FAULTS, logprob
 from tests.upstream.server import FaultyUpstream
@@ -26,7 +29,7 @@ round:
 end: "E"
 """
 
-TARGETS = {  # model: (template, the target, options of the mode)
+TARGETS: dict[str, tuple[str, str, dict[str, Any]]] = {  # model: (template, the target, options of the mode)
     "shown": ("sft-demo", "speaks: completions", {"bos": "shown"}),
     "hidden": ("sft-demo", "speaks: completions", {"bos": "hidden"}),
     "no-bos": ("sft-demo", "speaks: completions", {}),
@@ -39,10 +42,15 @@ TARGETS = {  # model: (template, the target, options of the mode)
     "prompter": ("lazyllm-qwen", "speaks: completions", {}),
     "unable": ("chat", "speaks: chat", {}),
     "tgi": ("sft-demo", "speaks: completions, engine: tgi", {}),
+    "pairs": ("sft-demo", "speaks: completions", {"size": 2}),
+    "vllm-pairs": ("sft-demo", "speaks: completions, engine: vllm", {"size": 2}),
+    "silent": ("sft-demo", "speaks: completions", {}),
     "failing": ("sft-demo", "speaks: completions", {}),
     **{f"echo-{fault}": ("sft-demo", "speaks: completions", {"fault": fault}) for fault in FAULTS},
     **{f"vllm-{fault}": ("sft-demo", "speaks: completions, engine: vllm", {"fault": fault}) for fault in FAULTS},
 }
+MODES = {"failing": "503", "silent": "hang-headers"}
+"""The modes of the upstream other than ``scores``."""
 ECHOES = ("shown", "hidden", "no-bos", "end-token", "end-not-listed")
 POLICIES = {"forcing": "params: {force: {max_tokens: 9}}", "refusing": "params: {forbid: [logprobs]}"}
 
@@ -84,7 +92,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with FaultyUpstream() as up:
         lines = ["models:"]
         for model, (template, target, options) in TARGETS.items():
-            url = up.url("503" if model == "failing" else "scores", **options)
+            url = up.url(MODES.get(model, "scores"), **options)
             lines.append(f'  {model}: {{template: {template}, targets: [{{{target}, url: "{url}"}}]}}')
         for policy in POLICIES:
             target = f'{{speaks: completions, url: "{up.url("scores")}"}}'
@@ -158,6 +166,14 @@ def test_only_the_tokens_after_a_context_are_scored(world: World, model: str) ->
     assert {one["prompt"] for one in world.sent(3)} == {"1+1=", "1+1=2", "1+1=11"}
 
 
+@pytest.mark.parametrize("model", ["pairs", "vllm-pairs"])
+def test_a_token_across_the_context_is_scored_with_the_candidate(world: World, model: str) -> None:
+    answer = world.ask(model, context="1+1", candidates={"a": "=2", "b": "5"})  # 1+|1=|2 and 1+|15
+    found = answer.json()["candidates"]
+    assert [(one["logprob"], one["tokens"]) for one in found.values()] == [(total("1=2"), 2), (total("15"), 1)]
+    assert "token_across_context: 2" in answer.headers["x-gateway-notice"]
+
+
 @pytest.mark.parametrize("model", ["no-bos", "vllm", "vllm-chat", "prompter", "bos-of-engine"])
 def test_a_candidate_is_the_answer_to_a_conversation(world: World, model: str) -> None:
     context = [{"role": "user", "content": "1+1=?"}]
@@ -223,6 +239,18 @@ def test_the_failure_of_one_request_is_the_answer(world: World) -> None:
     answer = world.ask("failing")
     assert error(answer)[:2] == (503, "upstream_overloaded")
     assert answer.headers["x-gateway-target"] == "failing/0"
+
+
+def test_eight_requests_are_sent_at_a_time_and_end_with_the_client(world: World) -> None:
+    before = world.up.request_count
+    candidates = {str(number): f"{number}+1=" for number in range(20)}
+    body = json.dumps({"model": "silent", "candidates": candidates}).encode()
+    head = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n" % (PATH.encode(), HEAD, len(body))
+    with socket.create_connection(("127.0.0.1", world.served.port)) as link:
+        link.sendall(head + body)
+        assert world.up.wait(lambda: world.up.active == 8)
+    assert world.up.wait(lambda: world.up.active == 0)
+    assert world.up.request_count == before + 8
 
 
 # ---------------------------------------------------------------- answers with a doubt

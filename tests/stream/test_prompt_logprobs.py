@@ -42,6 +42,11 @@ def test_the_tokens_of_an_echoed_prompt_end_before_the_generated_ones(name: str)
     assert [token.token for token in echoed_logprobs(answer(text, tokens, counts), PROMPT)] == tokens[:number]
 
 
+def test_the_bos_of_the_engine_may_come_first_in_the_echo() -> None:
+    tokens = echoed_logprobs(answer("<s>" + PROMPT + "4", ["<s>", "12", "+", "3", "=", "4"], (5, 1)), PROMPT)
+    assert [token.token for token in tokens] == ["<s>", "12", "+", "3", "="]
+
+
 def test_the_bos_of_a_template_may_be_missing_in_the_echo() -> None:
     tokens = echoed_logprobs(answer(PROMPT, ["12", "+", "3", "="], (5, 0)), "<s>" + PROMPT, "<s>")
     assert [token.token for token in tokens] == ["12", "+", "3", "="]

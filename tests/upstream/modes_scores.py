@@ -1,8 +1,8 @@
 """The log probabilities of a prompt, as three kinds of servers send them. Each character is one token.
 
-Options: ``bos`` is ``shown`` (a token of the answer), ``hidden`` (only counted) or ``none``; ``end`` is ``text`` (one
-more token with text), ``token`` (an end token without text) or ``none`` (an end token that is not listed); ``fault`` is
-one of ``FAULTS``.
+Options: ``size`` is the number of characters of a token (1); ``bos`` is ``shown`` (a token of the answer), ``hidden``
+(only counted) or absent; ``end`` is ``text`` (one more token with text), ``token`` (an end token without text) or
+``none`` (an end token that is not listed); ``fault`` is one of ``FAULTS``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ FAULTS = (
 )  # fmt: skip
 
 
-def logprob(character: str) -> float:
+def logprob(token: str) -> float:
     """The log probability of a token, the same everywhere; a number that adds up without rounding."""
-    return -(ord(character) % 8 + 1) / 8
+    return -sum([ord(character) % 8 + 1 for character in token]) / 8
 
 
 def rendered(body: Mapping[str, Any]) -> str:
@@ -40,7 +40,9 @@ async def scores(reply: Reply) -> None:
     prompt = rendered(body) if request.endpoint == "chat" else str(body["prompt"])
     if body.get("add_special_tokens") is False:
         bos = ""
-    tokens = [*(["<s>"] if bos == "shown" else []), *prompt]
+    size = int(request.number("size", 1))
+    parts = [prompt[at : at + size] for at in range(0, len(prompt), size)]
+    tokens = [*(["<s>"] if bos == "shown" else []), *parts]
     known: list[float | None] = [None, *map(logprob, tokens[1:])]
     if fault == "null-inside":
         known[2] = None
@@ -48,7 +50,7 @@ async def scores(reply: Reply) -> None:
         tokens, known = tokens[:-1], known[:-1]
     generated = {"text": ["!"], "token": ["</s>"], "none": []}[end or "text"]
     written = "!" if end in ("", "text") else ""
-    counts = {"prompt_tokens": len(prompt) + (bos in ("shown", "hidden")), "completion_tokens": len(generated)}
+    counts = {"prompt_tokens": len(parts) + (bos in ("shown", "hidden")), "completion_tokens": len(generated)}
     answer = reply.whole([written] * (2 if fault == "two-choices" else 1), "length")
     if fault != "no-usage":
         answer["usage"] = {**counts, "total_tokens": sum(counts.values())}
