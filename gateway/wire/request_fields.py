@@ -7,10 +7,12 @@ set. A field without a row is unknown, and the policy decides about it. Ranges a
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
+
+from gateway.core.call import Unit
 
 MAX_MESSAGES = 2048
 MAX_TOOLS = 128
@@ -186,7 +188,7 @@ class LoglikelihoodRequest(Strict):
         Field(min_length=1),
     ]
     context: str | Conversation | None = None
-    normalize: Literal["tokens", "none", "characters", "bytes"] | None = None
+    normalize: Unit | None = None
     gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
