@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.engines import EngineCapabilities, declared_capabilities
+from gateway.backend.engines import EngineCapabilities, declared_capabilities, prompt_logprobs_of
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
@@ -143,6 +143,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             BACKEND_KINDS[target.speaks].form == "messages" and declared_capabilities(target).renders
             for target in model.targets
         ),
+        prompt_logprobs=prompt_logprobs_of(model.targets, text=form == "text"),
         output_parsing=output_parsing(model.template),
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from gateway.backend.openai.control_fields import words
 from gateway.config.snapshot import Engine, TargetSpec
@@ -152,6 +152,18 @@ EMBEDDED = EngineCapabilities(
 """The engine in ``gateway/backend/embedded``."""
 
 _OF_KIND: Mapping[str, EngineCapabilities] = {"litellm": LITELLM, "embedded": EMBEDDED}
+
+
+PromptLogprobs = Literal["echo", "prompt_logprobs"]
+"""The request for the log probabilities of a prompt: OpenAI's ``echo`` with ``logprobs``, or vLLM's own field."""
+
+
+def prompt_logprobs_of(targets: Sequence[TargetSpec], *, text: bool) -> PromptLogprobs | None:
+    """The request that all targets understand; None: one of them has none. ``text``: the targets receive strings."""
+    rows = [declared_capabilities(target) for target in targets]
+    if all("prompt_logprobs" in row.sampling for row in rows):
+        return "prompt_logprobs"
+    return "echo" if text and all(row.missing.isdisjoint({"echo", "logprobs"}) for row in rows) else None
 
 
 def declared_capabilities(target: TargetSpec) -> EngineCapabilities:

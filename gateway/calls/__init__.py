@@ -3,6 +3,8 @@
 ``route``            one configured model, with all that serves it
 ``dataset_prompts``  the conversation of a call that names a dataset prompt
 ``prepare``          the checks and the rendering before a backend is opened
+``candidates``       the requests for a log-likelihood
+``loglikelihood``    the scores of the candidates
 ``run``              the call while its backend is open
 ``response``         the events on their way to the client
 ``turns``            the requests of a dialogue with several turns

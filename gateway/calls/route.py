@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 
+from gateway.backend.engines import PromptLogprobs
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import Tokenizer
@@ -47,6 +48,8 @@ class Route:
     """The tokenizer endpoints of the first target; None if its engine has none."""
     passes_template_kwargs: bool = False
     """True if all targets render the chat template themselves and accept ``chat_template_kwargs``."""
+    prompt_logprobs: PromptLogprobs | None = None
+    """The request for the log probabilities of a prompt; None: the targets cannot send them."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request; None: all text is content."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)

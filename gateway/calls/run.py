@@ -42,7 +42,7 @@ class CallRun:
             events = await self._opened.__aenter__()
         except UpstreamRejectedRequest as error:
             timeline.backend_closed()
-            error.message += _policy_changes(self._route.spec.policy, self._prepared.notices)
+            error.message += policy_changes(self._route.spec.policy, self._prepared.notices)
             raise
         except BaseException:
             timeline.backend_closed()
@@ -74,7 +74,7 @@ class CallRun:
         return Usage(sum(counts), await count(tokens, written, special=False), source="estimated")
 
 
-def _policy_changes(policy: PolicySpec, notices: Sequence[Notice]) -> str:
+def policy_changes(policy: PolicySpec, notices: Sequence[Notice]) -> str:
     """A text for the error of a refused request: the parameters that the policy changed; empty if none."""
     changes = []
     for notice in notices:

@@ -36,6 +36,21 @@ class TurnRequests:
     """The dataset's answers to the questions; empty if the mode does not need them."""
 
 
+Unit = Literal["tokens", "none", "characters", "bytes"]
+"""The unit by whose number a log-likelihood is divided; ``none``: it is not divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The labelled texts of a log-likelihood request."""
+
+    labelled: Mapping[str, str | Dialogue]
+    """Label → a string, which is sent unchanged, or a complete conversation. All values have the same type."""
+    context: str | Dialogue | None = None
+    """The text, or the conversation, before each candidate; not scored. With a context the candidates are strings."""
+    normalize: Unit = "tokens"
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request as the client sent it, before any policy."""
@@ -68,6 +83,8 @@ class Call:
     """Fields of the request that the answer repeats (``/v1/responses``), in the answer's form."""
     notices: tuple[Notice, ...] = ()
     """Fields of the request that have no effect."""
+    candidates: Candidates | None = None
+    """The candidates of a log-likelihood request."""
     explain: bool = False
     """True: the response body must have the provenance and the prompt under the key ``gateway``."""
 

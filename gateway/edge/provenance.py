@@ -21,7 +21,9 @@ CALL_HEADERS = (
 def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> bytes:
     """The ``x-gateway-*`` headers (``docs/http.md``)."""
     spec, template, prompt = route.spec, route.template.spec, prepared.prompt
-    if prompt is not None and prepared.exchange.prompts:  # one string: the hash of ``prompt_sha256``, computed faster
+    exchange = prepared.exchange
+    if prompt is not None and exchange.prompts and not exchange.prompt_is_list:
+        # One string: the hash of ``prompt_sha256``, computed faster.
         digest, hashed = template.digest, sha256(prompt.text.encode("utf-8", "surrogatepass")).hexdigest()
     else:
         digest, hashed = template.digest if prompt is not None else "", prepared.prompt_sha256

@@ -6,6 +6,7 @@
 ``stop_search``         search for stop strings in text that arrives in pieces
 ``stop_cutter``         cuts events at stop strings
 ``token_alignment``     positions of tokens in the text
+``prompt_logprobs``     log probabilities of a prompt's tokens
 ``reasoning``           separates reasoning and answer
 ``tool_calls``          formats of tool calls
 ``output_parser``       content, reasoning and tool calls as deltas

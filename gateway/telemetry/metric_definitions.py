@@ -18,7 +18,16 @@ OWN = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 
 
 LABEL_VALUES = {
-    "endpoint": ("chat", "completions", "detokenize", "embeddings", "render", "responses", "tokenize"),
+    "endpoint": (
+        "chat",
+        "completions",
+        "detokenize",
+        "embeddings",
+        "loglikelihood",
+        "render",
+        "responses",
+        "tokenize",
+    ),
     "outcome": ("ok", "client_gone", "client_stalled", "cancelled"),
     "kind": ("meta", "prompter", "jinja", "chat"),
     "direction": ("prompt", "completion"),

@@ -15,9 +15,12 @@ INTEGERS, STRINGS, LISTS = {int}, {str}, {list}
 """The types of the items in a prompt, compared as sets because a prompt may have a million items."""
 
 
-def read_message(raw: Mapping[str, Any], number: int) -> Message:
-    """Read ``messages[number]``, whose fields are already checked. Raises ``InvalidValue``."""
-    param = f"messages[{number}]"
+def read_message(raw: Mapping[str, Any], number: int, field: str = "messages") -> Message:
+    """Read ``messages[number]``, whose fields are already checked. Raises ``InvalidValue``.
+
+    ``field``: the name of the list, if it is not ``messages``.
+    """
+    param = f"{field}[{number}]"
     refuse_lost_digits(raw, param)
     role, content = raw["role"], raw.get("content")
     if content is None:

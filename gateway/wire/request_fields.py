@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
 
+from gateway.core.call import Unit
+
 MAX_MESSAGES = 2048
 MAX_TOOLS = 128
 MAX_CHOICES = 8
@@ -20,6 +22,7 @@ MAX_STOP_LENGTH = 256
 MAX_PROMPTS = 1024
 MAX_INPUTS = 2048
 """The most texts in one embeddings request (OpenAI's limit)."""
+MAX_CANDIDATES = 128
 MAX_NAME = 256
 MAX_VARIABLES = 256
 MAX_EXAMPLES = 256
@@ -200,6 +203,23 @@ class EmbeddingRequest(Strict):
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
+
+
+Conversation = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+
+
+class LoglikelihoodRequest(Strict):
+    """``POST /v1/loglikelihood``."""
+
+    model: Annotated[str, Field(min_length=1)]
+    candidates: Annotated[
+        dict[Annotated[str, Field(max_length=MAX_NAME)], str | Conversation],
+        at_most(MAX_CANDIDATES),
+        Field(min_length=1),
+    ]
+    context: str | Conversation | None = None
+    normalize: Unit | None = None
     gateway: Annotated[GatewayOptions, at_most(64)] | None = None
 
 

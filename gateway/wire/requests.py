@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.call import Call, PromptReference, TurnRequests
+from gateway.core.call import Call, Candidates, PromptReference, TurnRequests
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
-from gateway.core.errors import InvalidValue
+from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import EndpointName, RawPrompt
+from gateway.wire.error_object import plain
 from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
-from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS
-from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, BodyFields, split_fields
+from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS, LoglikelihoodRequest
+from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, LOGLIKELIHOOD, BodyFields, split_fields
 
 
 def read_chat(body: dict[str, Any], *, request_id: str, received: float, answered: bool = True) -> Call:
@@ -94,6 +95,52 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
         given=fields.given,
         explain=_explains(body),
     )
+
+
+def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+    """The call of a ``/v1/loglikelihood`` body. The requests to the engine are completions."""
+    fields = split_fields(LOGLIKELIHOOD, body, "")
+    if fields.unknown:
+        name = plain(min(fields.unknown))
+        known = ", ".join(LoglikelihoodRequest.model_fields)
+        raise UnsupportedParameter(f"this endpoint has no field {name}; it takes {known}", param=name)
+    options = replace(DEFAULT_OPTIONS, variables=variables) if (variables := _variables(body)) else DEFAULT_OPTIONS
+    labelled = {
+        label: _text_or_dialogue(raw, f"candidates.{plain(label)}", options)
+        for label, raw in body["candidates"].items()
+    }
+    raw = body.get("context")
+    context = None if raw is None else _text_or_dialogue(raw, "context", options)
+    kinds = set(map(type, labelled.values()))
+    if len(kinds) > 1:
+        raise InvalidValue(
+            "candidates must be all strings or all lists of messages; values of different forms do not compare",
+            param="candidates",
+        )
+    if context is not None and Dialogue in kinds:
+        raise InvalidValue(
+            "candidates are strings when a context is given; put the messages before the answer into the context",
+            param="candidates",
+        )
+    if Dialogue not in kinds and not isinstance(context, Dialogue):
+        _refuse_variables(body)
+    return Call(
+        endpoint="completions",
+        model=body["model"],
+        request_id=request_id,
+        received=received,
+        given=fields.given,
+        candidates=Candidates(labelled, context, body.get("normalize") or "tokens"),
+        explain=_explains(body),
+    )
+
+
+def _text_or_dialogue(value: Any, param: str, options: RenderOptions) -> str | Dialogue:
+    if isinstance(value, str):
+        if not value:
+            raise InvalidValue(f"{param} is empty; there is nothing to score", param=param)
+        return value
+    return Dialogue(tuple([read_message(raw, number, param) for number, raw in enumerate(value)]), options)
 
 
 def _call(

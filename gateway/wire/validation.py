@@ -14,7 +14,15 @@ from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.error_object import plain
-from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest, Strict
+from gateway.wire.request_fields import (
+    FORBIDDEN,
+    STRUCTURAL,
+    ChatRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+    LoglikelihoodRequest,
+    Strict,
+)
 
 
 class Validators(dict[str, Callable[[object], bool]]):
@@ -147,3 +155,6 @@ def body_schema(model: type[Strict], structural: frozenset[str], required: Mappi
 CHAT = body_schema(ChatRequest, STRUCTURAL, {"model": "m", "messages": [{"role": "user", "content": ""}]})
 COMPLETION = body_schema(CompletionRequest, STRUCTURAL, {"model": "m", "prompt": ""})
 EMBEDDING = body_schema(EmbeddingRequest, frozenset({"model", "gateway"}), {"model": "m", "input": ""})
+LOGLIKELIHOOD = body_schema(
+    LoglikelihoodRequest, frozenset(LoglikelihoodRequest.model_fields), {"model": "m", "candidates": {"a": "b"}}
+)

@@ -161,6 +161,28 @@ def test_the_right_answer_is_the_likelier_one(served: Served) -> None:
     assert found["42"] > -0.1 > -5 > found["17"]
 
 
+@each_prompt
+@pytest.mark.parametrize("context", [False, True], ids=["conversations", "answers"])
+def test_the_right_answer_is_predicted(served: Served, model: str, context: bool) -> None:
+    need(served, model)
+    asked = {"role": "user", "content": "12+30=?"}
+    answers = {"wrong": "17", "right": "42", "close": "43"}
+    body: dict[str, Any] = {"model": model, "candidates": answers, "context": [asked]}
+    if not context:
+        talks = {label: [asked, {"role": "assistant", "content": text}] for label, text in answers.items()}
+        body = {"model": model, "candidates": talks}
+    answer = served.gateway.http.post("/v1/loglikelihood", json=body, timeout=60)
+    if model == "chat" and served.engine.name != "vllm":
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
+    elif not refused(served, "logprobs", answer):
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["prediction"] == "right", answer.text
+        if context:
+            found = {label: (row["logprob"], row["tokens"]) for label, row in answer.json()["candidates"].items()}
+            assert all(tokens == 2 for _, tokens in found.values())
+            assert found["right"][0] > -0.1 > -5 > found["wrong"][0]
+
+
 def test_a_prompt_beyond_the_context_is_named_so(served: Served) -> None:
     answer = raw(served, prompt="1+1=? " * 300, max_tokens=8)
     if served.lacks("context_check"):

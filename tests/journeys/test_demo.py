@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -53,16 +54,54 @@ def test_the_model_adds_only_with_its_own_template(served: Gateway) -> None:
     assert right(served, "demo-wrong-template", sums) == 0
 
 
+def chosen(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
+    """Number of sums that the model finds likelier than the three wrong ones, as complete conversations."""
+    order = random.Random(7)
+    bodies: list[tuple[str, dict[str, object]]] = []
+    for a, b in sums:
+        answers = [str(a + b + more) for more in (0, 1, 10, 11)]
+        order.shuffle(answers)
+        asked = {"role": "user", "content": f"{a}+{b}=?"}
+        candidates = {answer: [asked, {"role": "assistant", "content": answer}] for answer in answers}
+        bodies.append((str(a + b), {"model": model, "candidates": candidates}))
+
+    async def ask(client: httpx.AsyncClient, room: asyncio.Semaphore, answer: str, body: dict[str, object]) -> bool:
+        async with room:
+            scored = await client.post(f"{served.url}/loglikelihood", json=body)
+        assert scored.status_code == 200, scored.text
+        return bool(scored.json()["prediction"] == answer)
+
+    async def run() -> int:
+        room = asyncio.Semaphore(AT_ONCE)
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            return sum(await asyncio.gather(*[ask(client, room, answer, body) for answer, body in bodies]))
+
+    return asyncio.run(run())
+
+
+def test_the_right_sum_is_the_likeliest_of_four_only_with_the_right_template(served: Gateway) -> None:
+    rng = random.Random(20_262)
+    sums = [(rng.randrange(100), rng.randrange(100)) for _ in range(100)]
+    assert chosen(served, "demo", sums) >= 95
+    assert chosen(served, "demo-wrong-template", sums[:20]) <= 10  # by chance 5
+
+
 def curl_of_the_readme(served: Gateway, model: str = "demo") -> str:
     """The content of the answer to the README's curl line, with this gateway's address and the given model."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     found = re.search(r"^\$ (curl (?:.*\\\n)*.*)$", readme, re.MULTILINE)
     assert found, "the README has no curl line"
-    line = found[1].replace("127.0.0.1:8000", f"127.0.0.1:{served.port}").replace('"demo"', f'"{model}"')
+    answer = answer_of_curl(served, found[1].replace('"demo"', f'"{model}"'))
+    return str(answer["choices"][0]["message"]["content"])
+
+
+def answer_of_curl(served: Gateway, line: str) -> Any:
+    """The JSON answer to a documented curl command, with this gateway's address."""
+    line = line.replace("127.0.0.1:8000", f"127.0.0.1:{served.port}")
     assert str(served.port) in line
     env = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
     shown = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=30, env=env)
-    return str(json.loads(shown.stdout)["choices"][0]["message"]["content"])
+    return json.loads(shown.stdout)
 
 
 def test_the_curl_line_of_the_readme_answers_two(served: Gateway) -> None:
@@ -71,6 +110,18 @@ def test_the_curl_line_of_the_readme_answers_two(served: Gateway) -> None:
 
 def test_the_curl_line_with_the_wrong_template_does_not_answer_two(served: Gateway) -> None:
     assert "2" not in curl_of_the_readme(served, "demo-wrong-template")
+
+
+def test_the_example_of_a_log_likelihood_has_the_documented_scores(served: Gateway) -> None:
+    page = (ROOT / "docs" / "loglikelihood.md").read_text(encoding="utf-8")
+    command, shown = re.findall(r"```(?:console\n\$ |json\n)(.*?)```", page, re.DOTALL)
+    answer = answer_of_curl(served, command)
+    documented = json.loads(shown)
+    assert {key: answer[key] for key in documented if key != "candidates"} == {
+        key: value for key, value in documented.items() if key != "candidates"
+    }
+    for label, score in documented["candidates"].items():
+        assert answer["candidates"][label] == pytest.approx(score, abs=0.006)
 
 
 def test_both_models_have_the_same_weights_and_different_prompts(served: Gateway) -> None:

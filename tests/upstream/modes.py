@@ -9,7 +9,7 @@ from tests.upstream.reply import Reply
 Mode = Callable[[Reply], Awaitable[None]]
 
 MODES: dict[str, Mode] = {}
-"""Filled by ``modes_http``, ``modes_stream`` and ``modes_quirks`` when they are imported."""
+"""Filled by the other ``modes_…`` modules when they are imported."""
 
 
 def mode(name: str) -> Callable[[Mode], Mode]:

@@ -9,8 +9,9 @@ It runs in a thread with its own event loop, so synchronous tests, ``asyncio.run
 use it. The mode is the first part of the path, its options follow after ``;``. Every mode answers
 ``/completions``, ``/chat/completions`` and ``/embeddings``, streaming if ``stream`` is set in the body. The modes are
 the rows of ``docs/spec/reliability.md`` 2.3 (column "Inject") and the engines of ``docs/spec/engines.md`` 2.1; each is
-a short function in ``modes_http.py`` (HTTP and whole answers), ``modes_stream.py`` (server-sent events) or
-``modes_quirks.py`` (deviations of real engines). ``python -m tests.upstream.server`` serves and lists the modes.
+a short function in ``modes_http.py`` (HTTP and whole answers), ``modes_stream.py`` (server-sent events),
+``modes_quirks.py`` (deviations of real engines) or ``modes_scores.py`` (log probabilities of prompts).
+``python -m tests.upstream.server`` serves and lists the modes.
 
 The server records what it receives: ``requests`` (each with headers and body), ``active`` (requests without a complete
 reply), ``closed_early`` (monotonic times at which a client closed the connection before its reply was complete) and
@@ -30,7 +31,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from urllib.parse import quote, unquote
 
-from tests.upstream import modes_http, modes_quirks, modes_stream  # noqa: F401  # these fill MODES
+from tests.upstream import modes_http, modes_quirks, modes_scores, modes_stream  # noqa: F401  # these fill MODES
 from tests.upstream.modes import MODES
 from tests.upstream.reply import Reply, Request
 

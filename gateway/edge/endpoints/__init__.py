@@ -2,6 +2,7 @@
 
 answer  runs a call and writes the model's answer, whole or as a stream
 call    reads a call, has the endpoint answer, and records how the call ended
+loglikelihood  the answer of /v1/loglikelihood
 render  the answer of /v1/render
 turns      the answer to a call with several turns
 writer     makes the writer of one answer

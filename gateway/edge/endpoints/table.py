@@ -9,9 +9,9 @@ from functools import partial
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.edge.endpoints import answer, render, tokenizer
+from gateway.edge.endpoints import answer, loglikelihood, render, tokenizer
 from gateway.edge.http_request import HttpRequest
-from gateway.wire.requests import read_chat, read_completion, read_embedding
+from gateway.wire.requests import read_chat, read_completion, read_embedding, read_loglikelihood
 from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter
 from gateway.wire.responses_api.request import read_response
 from gateway.wire.responses_api.writer import ResponsesApiWriter
@@ -45,6 +45,7 @@ ENDPOINTS = (
     Endpoint(name="completions", path="/v1/completions", read=read_completion, writer=CompletionWriter),
     Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding),
     Endpoint(name="responses", path="/v1/responses", read=read_response, writer=ResponsesApiWriter),
+    Endpoint(name="loglikelihood", path="/v1/loglikelihood", read=read_loglikelihood, respond=loglikelihood.respond),
     Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond),
     Endpoint(name="render", path="/v1/chat/completions/render", read=read_rendered_chat, respond=render.respond_tokens),
     Endpoint(

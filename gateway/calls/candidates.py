@@ -1,0 +1,177 @@
+"""Preparation of a log-likelihood request: the request to the targets for each labelled candidate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
+from gateway.calls.route import Route
+from gateway.core.call import Call, Candidates
+from gateway.core.dialogue import Dialogue, Message
+from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.exchange import Exchange
+from gateway.core.frozen import dataclass
+from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
+
+REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.
+    "echo": {"echo": True, "logprobs": 1, "max_tokens": 1},
+    "prompt_logprobs": {"prompt_logprobs": 0, "max_tokens": 1},
+}
+"""The fields that request the log probabilities of a prompt, for each value of ``Route.prompt_logprobs``."""
+
+COMPLETE = {"add_generation_prompt": False}
+"""The field that makes an engine render a complete conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredText:
+    """One text whose log probabilities are requested."""
+
+    label: str | None
+    """The label of the candidate; None: the context alone, whose tokens are not scored."""
+    exchange: Exchange
+    written: str | None
+    """The text whose characters and bytes are counted: the candidate's string, or the rendered conversation. None: the
+    engine renders the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCandidates:
+    """A log-likelihood request, ready for its backend."""
+
+    prepared: Prepared
+    """All requests as one, for the headers and the explanation."""
+    texts: tuple[ScoredText, ...]
+    """The context, if there is one, and the candidates in their order."""
+
+
+async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
+    """Check and render the candidates. Raises a ``RequestError`` if this model cannot do what the client requests."""
+    candidates = call.candidates
+    assert candidates is not None
+    _check_form(route, candidates)
+    params, notices = _parameters(route, call)
+    started = time.perf_counter()
+    prompts = await _prompts(route, candidates)
+    rendered = time.perf_counter() - started
+    texts = tuple([_scored_text(route, call, label, prompt, params) for label, prompt in prompts.items()])
+    rewrites = tuple(dict.fromkeys([notice for prompt in prompts.values() for notice in prompt.metadata.notices]))
+    prepared = Prepared(
+        exchange=_together(texts),
+        prompt=Prompt(metadata=PromptMetadata(notices=rewrites)) if _dialogues(candidates) else None,
+        notices=rewrites + notices,
+        render_seconds=rendered,
+    )
+    return PreparedCandidates(prepared, texts)
+
+
+def _check_form(route: Route, candidates: Candidates) -> None:
+    """Raise ``InvalidValue`` for a model, or a form of candidates, whose log probabilities cannot be had."""
+    name = route.spec.name
+    if route.prompt_logprobs is None:
+        raise InvalidValue(
+            f"the targets of model {name} do not return the log probabilities of a prompt; targets that do: "
+            "speaks: embedded, speaks: completions (except engine: tgi), speaks: chat with engine: vllm",
+            param="model",
+        )
+    if route.form == "text":
+        return
+    if not _dialogues(candidates) or isinstance(candidates.context, str):
+        raise InvalidValue(
+            f"model {name} takes messages only; send them as candidates, or as context with the answers as candidates",
+            param="candidates" if candidates.context is None else "context",
+        )
+    if candidates.context is None and candidates.normalize in ("characters", "bytes"):
+        raise InvalidValue(
+            f"the engine of model {name} renders the messages, so the number of {candidates.normalize} is not known; "
+            "normalize by tokens, or send the messages as context with the answers as candidates",
+            param="normalize",
+        )
+
+
+def _dialogues(candidates: Candidates) -> bool:
+    """True if a template renders the context or the candidates."""
+    return any(isinstance(value, Dialogue) for value in (candidates.context, *candidates.labelled.values()))
+
+
+def _parameters(route: Route, call: Call) -> tuple[Mapping[str, Any], tuple[Notice, ...]]:
+    """The parameters of every request, with those that the policy adds."""
+    assert route.prompt_logprobs is not None
+    fields = REQUEST_FIELDS[route.prompt_logprobs]
+    policy = route.parameters["completions" if route.form == "text" else "chat"]
+    call = replace(call, params=fields, given=call.given | fields.keys())
+    policy.check(call)
+    effective = policy.effective(call)
+    for name, value in fields.items():
+        if effective.params.get(name) != value:
+            raise UnsupportedParameter(
+                f"the policy of model {route.spec.name} changes {name}; log-likelihoods need {name}={value}",
+                param="model",
+            )
+    return effective.params, effective.notices
+
+
+async def _prompts(route: Route, candidates: Candidates) -> dict[str | None, Prompt]:
+    """Label → prompt. The key None is the context alone."""
+    context, labelled = candidates.context, candidates.labelled
+    prompts: dict[str | None, Prompt] = {}
+    if context is None:
+        for label, candidate in labelled.items():
+            if isinstance(candidate, str):
+                prompts[label] = Prompt(candidate)
+            else:
+                whole = replace(candidate, options=replace(candidate.options, whole=True))
+                prompts[label] = await _rendered(route, whole)
+    else:
+        prompts[None] = before = Prompt(context) if isinstance(context, str) else await _rendered(route, context)
+        for label, answer in labelled.items():
+            assert isinstance(answer, str)
+            if isinstance(context, Dialogue) and route.form == "messages":
+                messages = (*context.messages, Message("assistant", answer))
+                options = replace(context.options, continue_final=True)
+                prompts[label] = await _rendered(route, Dialogue(messages, options))
+            else:
+                prompts[label] = replace(before, text=before.text + answer, source=Pieces())
+    for prompt in prompts.values():
+        if len(prompt.text) > MAX_PROMPT:
+            raise too_long(len(prompt.text), "candidates")
+    return prompts
+
+
+async def _rendered(route: Route, dialogue: Dialogue) -> Prompt:
+    if route.form == "messages":
+        route.media.check(dialogue.messages)
+    return route.template.render(dialogue) if route.render_async is None else await route.render_async(dialogue)
+
+
+def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, params: Mapping[str, Any]) -> ScoredText:
+    candidates = call.candidates
+    assert candidates is not None
+    text = route.form == "text"
+    if not text and label is not None:
+        params = {**params, **(COMPLETE if candidates.context is None else CONTINUE_FINAL)}
+    candidate = None if label is None else candidates.labelled[label]
+    exchange = Exchange(
+        endpoint="completions" if text else "chat",
+        request_id=call.request_id,
+        prompts=(prompt.text,) if text else (),
+        messages=() if text else prompt.messages or (),
+        params=params,
+        bos=prompt.metadata.bos,
+        bos_text=prompt.metadata.bos_text,
+    )
+    return ScoredText(label, exchange, candidate if isinstance(candidate, str) else prompt.text if text else None)
+
+
+def _together(texts: Sequence[ScoredText]) -> Exchange:
+    """All requests as one, which is shown and hashed but not sent."""
+    first = texts[0].exchange
+    messages: list[Mapping[str, Any]] = []
+    if first.messages:
+        messages = [{"label": text.label, "messages": list(text.exchange.messages)} for text in texts]
+    prompts = [prompt for text in texts for prompt in text.exchange.prompts]
+    return replace(first, prompts=tuple(prompts), prompt_is_list=True, messages=tuple(messages))

@@ -1,0 +1,159 @@
+"""The log-likelihoods of labelled candidates, for multiple-choice tasks and perplexity.
+
+Each text is one request of the ordinary delivery, with retries, failover and timeouts. Scored are the tokens of the
+whole text except the first, which has no log probability. With a context, the tokens that a candidate shares with the
+context alone are not scored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gateway.calls.candidates import PreparedCandidates, ScoredText
+from gateway.calls.route import Route
+from gateway.calls.run import policy_changes
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Unit
+from gateway.core.completion import Completion
+from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
+from gateway.core.events import Begun, Document, Event, Usage
+from gateway.core.exchange import Exchange
+from gateway.core.frozen import dataclass
+from gateway.stream.completion_builder import CompletionBuilder
+from gateway.stream.prompt_logprobs import PromptTokens, echoed_logprobs, listed_logprobs
+
+AT_ONCE = 8
+"""The largest number of requests of one call that are sent at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The log-likelihood of one candidate."""
+
+    logprob: float
+    """The sum of the natural logarithms of the probabilities of the scored tokens."""
+    tokens: int
+    """The number of scored tokens, at least 1."""
+    written: str | None
+    """See ``ScoredText``."""
+
+    @property
+    def perplexity(self) -> float:
+        """``exp(-logprob / tokens)``; infinite if the number is too large for a float."""
+        mean = -self.logprob / self.tokens
+        return math.exp(mean) if mean < 709 else math.inf
+
+    def number_of(self, unit: Unit) -> int | None:
+        """The candidate's length in a unit, 1 for ``none``; None if only the engine knows the text."""
+        if unit in ("tokens", "none"):
+            return self.tokens if unit == "tokens" else 1
+        if self.written is None:
+            return None
+        return len(self.written) if unit == "characters" else len(self.written.encode("utf-8", "surrogatepass"))
+
+    def normalized(self, unit: Unit) -> float:
+        """The log-likelihood divided by the candidate's length."""
+        return self.logprob / (self.number_of(unit) or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateScores:
+    """The scores of all candidates."""
+
+    labelled: Mapping[str, Score]
+    """Label → score, in the order of the request."""
+    usage: Usage | None
+    """The token counts of all requests together; None if a target sent none."""
+
+    def prediction(self, unit: Unit) -> str:
+        """The label with the highest normalized log-likelihood; of equal ones the first.
+
+        With ``tokens`` this is the lowest perplexity, as in OpenCompass (``docs/spec/opencompass.md`` 4.9).
+        """
+        return max(self.labelled, key=lambda label: self.labelled[label].normalized(unit))
+
+
+async def compare(route: Route, candidates: PreparedCandidates, timeline: CallTimeline) -> CandidateScores:
+    """Send the requests and compute the scores. Raises the first error of a request, and ends the other requests."""
+    timeline.attempt_log = candidates.prepared.exchange.attempts
+    timeline.backend_opening()
+    try:
+        completions = await _completions(route, candidates.texts)
+    except UpstreamRejectedRequest as error:
+        error.message += policy_changes(route.spec.policy, candidates.prepared.notices)
+        raise
+    finally:
+        timeline.backend_closed()
+    usage = _sum([completion.usage for completion in completions])
+    notices = [notice for completion in completions if completion.begun for notice in completion.begun.notices]
+    events: list[Event] = [Begun("", notices=tuple(dict.fromkeys(notices))), Document(EMPTY_MAPPING)]
+    timeline.events_received([*events, usage] if usage is not None else events)
+    texts = candidates.texts
+    tokens = [_tokens(text.exchange, completion) for text, completion in zip(texts, completions, strict=True)]
+    context = tokens[0] if texts[0].label is None else ()
+    scores: dict[str, Score] = {}
+    crossing = 0
+    for text, own in zip(texts, tokens, strict=True):
+        if text.label is not None:
+            shared = _shared(context, own)
+            crossing += shared < len(context)
+            scores[text.label] = _score(text, own[max(shared, 1) :])
+    if crossing:
+        timeline.events_received([Begun("", notices=(f"token_across_context: {crossing}",))])
+    return CandidateScores(scores, usage)
+
+
+async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[Completion]:
+    """The answers, in the order of the texts."""
+    end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.total, asyncio.Semaphore(AT_ONCE)
+    attempts = texts[0].exchange.attempts
+
+    async def completion(exchange: Exchange) -> Completion:
+        builder = CompletionBuilder()
+        async with room, route.backend.open(replace(exchange, deadline=end, attempts=attempts)) as events:
+            while batch := await events.next_batch():
+                for event in batch:
+                    builder.add(event)
+        return builder.result()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(completion(text.exchange)) for text in texts]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _tokens(exchange: Exchange, completion: Completion) -> PromptTokens:
+    if "echo" not in exchange.params:
+        return listed_logprobs(completion)
+    (prompt,) = exchange.prompts
+    assert isinstance(prompt, str)
+    return echoed_logprobs(completion, prompt, exchange.bos_text)
+
+
+def _shared(context: PromptTokens, own: PromptTokens) -> int:
+    """The number of tokens with which both texts begin."""
+    pairs = zip(context, own, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a.token != b.token), min(len(context), len(own)))
+
+
+def _score(text: ScoredText, tokens: PromptTokens) -> Score:
+    if not tokens:
+        raise InvalidValue(
+            "a candidate has no token with a log probability: the first token of a text has none; "
+            "make the candidate longer, or send the text before it as context",
+            param="candidates",
+        )
+    return Score(math.fsum([token.logprob or 0.0 for token in tokens]), len(tokens), text.written)
+
+
+def _sum(usages: Sequence[Usage | None]) -> Usage | None:
+    known = [usage for usage in usages if usage is not None]
+    if len(known) < len(usages):
+        return None
+    return Usage(sum([usage.prompt for usage in known]), sum([usage.completion for usage in known]))

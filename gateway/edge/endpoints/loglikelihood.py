@@ -1,0 +1,54 @@
+"""``POST /v1/loglikelihood`` scores labelled candidates and returns the likeliest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.calls.candidates import prepare_candidates
+from gateway.calls.explain import explanation
+from gateway.calls.loglikelihood import CandidateScores, compare
+from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call, Unit
+from gateway.edge.http_request import HttpRequest
+from gateway.edge.provenance import provenance
+from gateway.wire.responses import usage_object
+
+
+async def respond(_writer: object, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> None:
+    """Send the scores of the candidates and the label of the likeliest."""
+    assert call.candidates is not None
+    candidates = await prepare_candidates(route, call)
+    prepared = candidates.prepared
+    request.route_context = route, prepared
+    timeline.render = prepared.render_seconds
+    if prepared.prompt is not None:
+        timeline.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
+    scores = await compare(route, candidates, timeline)
+    request.commit()
+    body = _body(call, scores, call.candidates.normalize)
+    if call.explain:
+        body["gateway"] = explanation(route, prepared, timeline)
+    request.reply_json(200, body, provenance(route, prepared, timeline))
+
+
+def _body(call: Call, scores: CandidateScores, unit: Unit) -> dict[str, Any]:
+    return {
+        "id": f"ll-{call.request_id.removeprefix('req_')}",
+        "object": "loglikelihood",
+        "model": call.model,
+        "prediction": scores.prediction(unit),
+        "normalize": unit,
+        "candidates": {
+            label: {
+                "logprob": score.logprob,
+                "tokens": score.tokens,
+                "characters": score.number_of("characters"),
+                "bytes": score.number_of("bytes"),
+                "perplexity": score.perplexity,
+                "normalized": score.normalized(unit),
+            }
+            for label, score in scores.labelled.items()
+        },
+        "usage": usage_object(scores.usage) if scores.usage is not None else None,
+    }

@@ -1,0 +1,97 @@
+"""The log probabilities of a prompt's tokens, read from an answer and checked against the request.
+
+Engines send them in three places: in front of the answer's own (``echo`` with ``logprobs``), as ``prompt_logprobs`` of
+the choice (vLLM's completions), or as ``prompt_logprobs`` of the whole answer (vLLM's chat). A score made of other
+numbers would be wrong with status 200, so an answer with a doubt is an error.
+"""
+
+from __future__ import annotations
+
+from gateway.core.completion import Choice, Completion
+from gateway.core.errors import UpstreamIgnoredParameter, UpstreamInvalidResponse
+from gateway.core.events import TokenLogprob
+
+PROMPT_LOGPROBS = "prompt_logprobs"
+"""vLLM's name of the request field, and of the key in the answer."""
+
+PromptTokens = tuple[TokenLogprob, ...]
+"""The tokens of a prompt in order. Only the first may have no log probability."""
+
+
+def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> PromptTokens:
+    """The tokens of a prompt that an engine repeats at the start of its answer.
+
+    The answer must begin with ``prompt``. The template's ``bos`` may be missing there, and the engine's BOS may come
+    first. The usage shows how many of the tokens belong to the prompt: a BOS that the engine adds is counted there, and
+    is a token of the answer or not.
+    """
+    choice = _only_choice(completion)
+    if not choice.logprobs:
+        raise UpstreamIgnoredParameter("the model's server ignored logprobs", param="logprobs")
+    text, first = prompt.removeprefix(bos), choice.logprobs[0].token
+    echoes = [start + text for start in ("", bos, first) if choice.text.startswith(start + text)]
+    if not echoes:
+        raise UpstreamIgnoredParameter(
+            "the model's server ignored echo: its answer does not begin with the prompt", param="echo"
+        )
+    usage = completion.usage
+    if usage is None:
+        raise UpstreamInvalidResponse(
+            "the model's server sent no usage, so the tokens of the prompt and of the answer cannot be told apart"
+        )
+    tokens = choice.logprobs[: max(len(choice.logprobs) - usage.completion, 0)]
+    spelled = "".join([token.token for token in tokens])
+    # Tokens that spell only the start of the prompt are too few. Special tokens may have no text.
+    cut = any(token.token for token in tokens[-1:]) and spelled not in echoes and echoes[-1].startswith(spelled)
+    if cut or len(tokens) not in (usage.prompt, usage.prompt - 1):
+        raise _wrong_number(len(tokens), usage.prompt)
+    return _checked(tokens)
+
+
+def listed_logprobs(completion: Completion) -> PromptTokens:
+    """The tokens of a prompt for which ``prompt_logprobs: 0`` was requested. A token is its id as a string."""
+    choice = _only_choice(completion)
+    fields = completion.begun.fields if completion.begun is not None else {}
+    rows = choice.extras.get(PROMPT_LOGPROBS) or fields.get(PROMPT_LOGPROBS)
+    if not rows:
+        raise UpstreamIgnoredParameter(f"the model's server ignored {PROMPT_LOGPROBS}", param=PROMPT_LOGPROBS)
+    if not isinstance(rows, list):
+        raise UpstreamInvalidResponse(f"the model's server sent {PROMPT_LOGPROBS} that is not a list")
+    if completion.usage is not None and len(rows) != completion.usage.prompt:
+        raise _wrong_number(len(rows), completion.usage.prompt)
+    return _checked(tuple([_listed(row) for row in rows]))
+
+
+def _only_choice(completion: Completion) -> Choice:
+    if len(completion.choices) != 1:
+        raise UpstreamInvalidResponse("the model's server sent several choices; one was requested")
+    return completion.choices[0]
+
+
+def _listed(row: object) -> TokenLogprob:
+    """One entry ``{id: {logprob, …}}``; null for the first token. A second entry would be another token's."""
+    if row is None:
+        return TokenLogprob("", None)
+    if isinstance(row, dict) and len(row) == 1:
+        ((token, entry),) = row.items()
+        logprob = entry.get("logprob") if isinstance(entry, dict) else None
+        if type(logprob) in (int, float):
+            return TokenLogprob(token, logprob)
+    raise UpstreamInvalidResponse(
+        f"the model's server sent {PROMPT_LOGPROBS} that are not one log probability for each token"
+    )
+
+
+def _checked(tokens: PromptTokens) -> PromptTokens:
+    for number, token in enumerate(tokens):
+        if number and token.logprob is None:
+            raise UpstreamInvalidResponse(
+                f"the model's server sent no log probability for token {number + 1} of the prompt"
+            )
+    return tokens
+
+
+def _wrong_number(found: int, expected: int) -> UpstreamInvalidResponse:
+    return UpstreamInvalidResponse(
+        f"the model's server sent log probabilities for {found} tokens of a prompt with {expected}"
+    )
