@@ -62,7 +62,7 @@ def side_of(
     if not isinstance(renderer, Template):
         return Side(lambda dialogue: Prompt(renderer(dialogue)))
     spec = renderer.spec
-    if spec.kind == "chat" or spec.api:
+    if spec.makes_messages:
         raise UnsupportedParameter(f"the template {spec.name} makes messages: there is no text to compare")
     whole: Callable[[Dialogue], str] | None = None
     if isinstance(renderer, WholeTemplate):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import ROOT, Gateway, gateway
+from tests.upstream.server import FaultyUpstream
 
 PAGE = (ROOT / "docs" / "prompters.md").read_text("utf-8")
 TEMPLATE = PAGE.split("```yaml\n", 1)[1].split("```", 1)[0]
@@ -102,3 +103,39 @@ def test_a_tool_call_is_returned_in_openais_form(served: Gateway, model: str) ->
     assert choice["message"]["content"] == "Well."
     assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in
             choice["message"]["tool_calls"]] == [("f", {"a": 1})]  # fmt: skip
+
+
+# ---------------------------------------------------------------- in front of an API model
+
+API_CONFIG = """
+models:
+  api-rag:
+    template: my-rag
+    targets: [{{speaks: chat, url: "{url}"}}]
+  provider:
+    template: lazyllm-qwen
+    targets: [{{speaks: litellm, model: openai/tiny, url: "{url}", key: "env:KEY"}}]
+"""
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "variables"),
+    [
+        ("api-rag", "You are a helpful assistant.\nAnswer from this context only: 12 m.\n\n", {"context": "12 m."}),
+        ("provider", "You are a helpful assistant.", {}),
+    ],
+)
+def test_an_api_model_gets_messages_and_native_tools(
+    tmp_path: Path, model: str, system: str, variables: dict[str, str]
+) -> None:
+    (tmp_path / "meta_templates").mkdir()
+    (tmp_path / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
+    history = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    body = {"model": model, "messages": [*history, *ASKED["messages"]], "gateway": {"variables": variables}}
+    with FaultyUpstream() as up, gateway(tmp_path, API_CONFIG.format(url=up.url("ok")), {"KEY": "k"}) as served:
+        answer = served.http.post("/v1/chat/completions", json={**body, "tools": TOOLS})
+        assert answer.status_code == 200, answer.text
+        received = up.requests[-1].body
+    sent = [{"role": "system", "content": system}, *history, *ASKED["messages"]]
+    assert (received["messages"], received["tools"], "stop" in received) == (sent, TOOLS, False)

@@ -23,7 +23,7 @@ from gateway.parity.causes import CAUSES
 from gateway.parity.compare import CaseResult, compare
 from gateway.parity.sides import Side
 from gateway.template.base import Template
-from gateway.template.lazyllm.template import slots_in
+from gateway.template.lazyllm.filler import slots_in
 from gateway.template.registry import build, dialogue_of
 from gateway.template.spec import Example, TemplateSpec
 

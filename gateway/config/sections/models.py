@@ -14,6 +14,7 @@ from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import CHAT, output_form
 from gateway.config.snapshot import ModelSpec
+from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.spec import TemplateSpec
 
 FORM_WORDS = {"text": "one string", "messages": "messages"}
@@ -61,6 +62,8 @@ def _model(
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
         return None
+    if template.kind == "prompter" and any(entry.form == "messages" for entry in entries):
+        template = for_messages(template)
     return ModelSpec(
         name=name,
         template=template,
@@ -90,7 +93,7 @@ def _check_forms(
                 f"{other.speaks} takes {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
                 f"takes {FORM_WORDS[first.form or '']}: make it a separate model",
             )
-    if template is None or output_form(template) == first.form:
+    if template is None or template.kind == "prompter" or output_form(template) == first.form:
         return
     if first.form == "messages":
         makes, instead = "makes one string", f"write template: {CHAT.name}, or set the target to speaks: completions"

@@ -71,10 +71,10 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
         ]
     notices += [Notice("system_folded", f"{turn.origin}: written into the instruction") for turn in system]
     answer = _take_answer(dialogue, turns)
-    at = _current_from(turns)
+    at = current_from([turn.role for turn in turns])
     history = _with_printed_results(turns[:at], notices)
     found = PrompterInput(history, tuple(turns[at:]), tuple(system), answer, tuple(notices))
-    _check_class(found, spec)
+    check_class(found, spec)
     return found
 
 
@@ -98,8 +98,7 @@ def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     """Remove the turn that the model continues from ``turns``, and return this turn."""
     if not dialogue.options.continue_final:
         return None
-    # The check gets no variables, because it refuses variables and a prompter accepts them.
-    check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
+    check_answer(dialogue)
     answer = turns.pop()
     if answer.calls:
         raise InvalidValue(
@@ -108,14 +107,23 @@ def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     return answer
 
 
-def _current_from(turns: Sequence[Turn]) -> int:
-    """The index of the first message of the current turn."""
-    at = len(turns)
-    while at and turns[at - 1].role == "tool":
+def check_answer(dialogue: Dialogue) -> None:
+    """Check that the last message of a dialogue that is to be continued is an assistant's. Raises InvalidValue."""
+    # The check gets no variables, because it refuses variables and a prompter accepts them.
+    check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
+
+
+def current_from(roles: Sequence[str]) -> int:
+    """The index of the first message of the current turn. ``roles``: of the messages without system messages.
+
+    Raises InvalidValue if the messages end with neither a user message nor tool results.
+    """
+    at = len(roles)
+    while at and roles[at - 1] == "tool":
         at -= 1
-    if at < len(turns):
+    if at < len(roles):
         return at
-    if not turns or turns[-1].role != "user":
+    if not roles or roles[-1] != "user":
         raise InvalidValue(
             "a prompter answers a user message or tool results, and the conversation ends with neither. "
             "End it with a user message, or set continue_final_message: true to continue the assistant's message.",
@@ -143,7 +151,7 @@ def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple
     return tuple(found)
 
 
-def _check_class(found: PrompterInput, spec: PrompterSpec) -> None:
+def check_class(found: PrompterInput, spec: PrompterSpec) -> None:
     """The classes ``alpaca`` and ``empty`` accept only a single user message. Raises InvalidValue."""
     if spec.form == "chat":
         return

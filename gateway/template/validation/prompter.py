@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gateway.core.answer_markers import ToolTokens
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
-from gateway.template.lazyllm.template import slots_in
+from gateway.template.lazyllm.filler import slots_in
 from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_tokens, family, family_names
 from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec
 from gateway.template.validation.meta import check_bos
