@@ -67,7 +67,7 @@ def side_of(
     whole: Callable[[Dialogue], str] | None = None
     if isinstance(renderer, WholeTemplate):
         whole = renderer.whole
-    elif spec.kind == "meta":
+    elif spec.kind in ("meta", "base"):
 
         def whole(dialogue: Dialogue) -> str:
             return "".join([segment.text for segment in full_segments(spec, dialogue)])

@@ -20,7 +20,7 @@ OWN = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 LABEL_VALUES = {
     "endpoint": ("chat", "completions", "embeddings", "render"),
     "outcome": ("ok", "client_gone", "client_stalled", "cancelled"),
-    "kind": ("meta", "prompter", "jinja", "chat"),
+    "kind": ("meta", "prompter", "jinja", "chat", "base"),
     "direction": ("prompt", "completion"),
     "source (tokens)": ("upstream", "estimated"),
     "source (stop cuts)": ("engine", "gateway"),

@@ -15,6 +15,7 @@ from gateway.template.lazyllm.template import PrompterTemplate
 from gateway.template.meta.api_messages import ApiTemplate
 from gateway.template.meta.renderer import MetaTemplate
 from gateway.template.meta.tools import ToolTemplate
+from gateway.template.opencompass.joined import JoinedTemplate
 from gateway.template.opencompass.renderer import OpenCompassTemplate
 from gateway.template.passthrough import ChatTemplate
 from gateway.template.spec import Example, SpecProblem, TemplateSpec
@@ -27,6 +28,8 @@ def build(spec: TemplateSpec) -> Template:
     """Make the renderer of a checked template file."""
     if spec.kind == "chat":
         return ChatTemplate(spec)
+    if spec.kind == "base":
+        return JoinedTemplate(spec)
     if spec.kind == "prompter":
         return ApiPrompterTemplate(spec) if spec.makes_messages else PrompterTemplate(spec)
     if spec.kind == "jinja":

@@ -196,7 +196,7 @@ class TemplateSpec:
     """The content of a template file. ``kind`` selects the renderer."""
 
     name: str
-    kind: Literal["meta", "prompter", "jinja", "chat"]
+    kind: Literal["meta", "prompter", "jinja", "chat", "base"]
     description: str = ""
     begin: str = ""
     end: str = ""

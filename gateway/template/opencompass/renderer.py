@@ -15,6 +15,7 @@ from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment
 from gateway.template.messages import check_dialogue, content_of, origin_of, unread_fields
 from gateway.template.meta.renderer import fallback_notice
+from gateway.template.opencompass.joined import joined_segments
 from gateway.template.opencompass.parsers import LMParser, Mode
 from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_map, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
@@ -93,7 +94,7 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
     A template without roles joins the messages with line breaks (4.7). Raises the errors of ``Template.render``, and
     InvalidValue for tools and for templates that make messages.
     """
-    if spec.kind != "meta" or spec.api:
+    if spec.kind not in ("meta", "base") or spec.api:
         raise InvalidValue(
             "the complete conversation can only be rendered with a meta template that makes a string", param="messages"
         )
@@ -101,13 +102,7 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
         raise InvalidValue("a complete conversation is rendered without tools; leave tools out", param="tools")
     if spec.round or spec.reserved_roles:
         return OpenCompassTemplate(spec).full_segments(dialogue)
-    check_dialogue(dialogue)
-    segments: list[Segment] = []
-    for number, message in enumerate(dialogue.messages):
-        if text := content_of(message, number, spec.media):
-            segments += [Segment("\n", "", "template", True)] if number else []
-            segments.append(Segment(text, "", origin_of(number), False))
-    return tuple(segments)
+    return joined_segments(spec, dialogue)
 
 
 def prompt_list(

@@ -25,6 +25,7 @@ KEYS = {
     "prompter": PROMPTER_KEYS,
     "jinja": JINJA_KEYS,
     "chat": ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS),
+    "base": ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples"),
 }
 
 
@@ -59,6 +60,8 @@ def parse_spec(
         spec = read_prompter(keys, spec, problems)
     elif kind == "jinja":
         spec = read_jinja(keys, spec, problems, fetch, names)
+    elif kind == "base" and spec.bos == "text":
+        problems.add(("bos",), "text needs a text before the messages, which kind base has not: use engine or none")
     if kind == "chat" or spec.api:
         for key in [key for key in TOOL_KEYS if key in keys]:
             problems.add((key,), f"has no effect where messages are sent: the target does that itself; remove {key}")
