@@ -79,7 +79,7 @@ class OpenCompassTemplate:
         notices: list[Notice] = []
         written = {segment.origin for segment in segments}
         for number, message in enumerate(dialogue.messages):
-            mapping = self._roles[message.role]
+            mapping = mapping_of(self._roles, message, number)
             if mapping.fallback_for:
                 notices.append(fallback_notice(mapping, number))
             if texts[number] and origin_of(number) not in written:
@@ -121,16 +121,16 @@ def prompt_list(
 
     section = ""
     for number, (message, text) in enumerate(zip(messages, texts, strict=True)):
-        mapping_of(roles, message.role, number)
-        name = names[message.role]
+        mapping = mapping_of(roles, message, number)
+        name = names.get(message.role, message.role)
         wanted = "begin" if name == SYSTEM and section != "round" else "round"
         if wanted != section:
             if section:
                 add({"section": section, "pos": "end"})
             add({"section": wanted, "pos": "begin"})
             section = wanted
-        fallback = {"fallback_role": FALLBACKS[name]} if name in FALLBACKS else {}
-        add({"role": name, "prompt": text, **fallback}, number)
+        fallback = mapping.role.role if mapping.fallback_for else FALLBACKS.get(name)
+        add({"role": name, "prompt": text, **({"fallback_role": fallback} if fallback else {})}, number)
     if section != "round":
         if section:
             add({"section": section, "pos": "end"})
