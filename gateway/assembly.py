@@ -115,7 +115,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
     """The route of a model for commands that only render prompts. The backend is a placeholder: nothing is sent."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
-    template = build(model.template)
+    template, prompter = build(model.template), model.template.prompter
     return Route(
         spec=model,
         form=form,
@@ -138,6 +138,7 @@ def bare_route(model: ModelSpec, engines: EngineCache) -> Route:
             for target in model.targets
         ),
         output_parsing=output_parsing(model.template),
+        default_tools=prompter.default_tools if prompter is not None and form == "messages" else (),
     )
 
 

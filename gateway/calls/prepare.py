@@ -70,6 +70,8 @@ def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
 async def _prepare_chat(route: Route, call: Call) -> Prepared:
     dialogue, parameters = call.dialogue, route.parameters["chat"]
     assert dialogue is not None
+    if route.default_tools and not dialogue.options.tools:
+        call = replace(call, params={**call.params, "tools": list(route.default_tools)})
     parameters.check(call)
     started = time.perf_counter()
     template_kwargs = dialogue.options.template_kwargs if route.render_async is None else EMPTY_MAPPING

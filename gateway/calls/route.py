@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.tokenizer import Tokenizer
@@ -42,5 +43,7 @@ class Route:
     """True if all targets render the chat template themselves and accept ``chat_template_kwargs``."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request; None: all text is content."""
+    default_tools: Sequence[Mapping[str, Any]] = ()
+    """The tools that targets of messages get with a request without tools. String templates write such tools."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
     """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""

@@ -44,7 +44,7 @@ RoleMap = Mapping[str, RoleMapping]
 def role_names(spec: TemplateSpec) -> dict[str, str]:
     """Role of a message → name of the template role, also if the template does not define this role.
 
-    A message may also have the name of a template role, such as ``THOUGHTS``, as its role.
+    The role of a message may also be the name of a role of the template.
     """
     own = {entry.role: entry.role for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)}
     return {**STANDARD_ROLES, **{name: name for name in own if name not in STANDARD_ROLES}, **spec.roles}

@@ -115,6 +115,8 @@ class PrompterSpec:
     """Pairs of a user's and an assistant's text that are written before every conversation."""
     tools: bool = False
     """True: the tools of a request are written into the prompt."""
+    default_tools: tuple[Mapping[str, Any], ...] = ()
+    """The tools of a request without tools (the constructor's tools in LazyLLM)."""
     stop_words: tuple[str, ...] = ()
     """The stop words of the model family."""
     dialect: str = "1.4"

@@ -112,11 +112,37 @@ models:
   api-rag:
     template: my-rag
     targets: [{{speaks: chat, url: "{url}"}}]
+  equipped:
+    template: equipped
+    targets: [{{speaks: chat, url: "{url}"}}]
+  equipped-text:
+    template: equipped
+    targets: [{{speaks: scripted, script: call.yaml}}]
   provider:
     template: lazyllm-qwen
     targets: [{{speaks: litellm, model: openai/tiny, url: "{url}", key: "env:KEY"}}]
 """
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+
+
+EQUIPPED = """
+kind: prompter
+class: chat
+marks_of: qwen
+tools: {parser: lazyllm}
+default_tools: [{type: function, function: {name: f}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FaultyUpstream, Gateway]]:
+    folder: Path = tmp_path_factory.mktemp("api")
+    (folder / "meta_templates").mkdir()
+    (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "meta_templates" / "equipped.yaml").write_text(EQUIPPED, encoding="utf-8")
+    (folder / "call.yaml").write_text(CALL, encoding="utf-8")
+    with FaultyUpstream() as up, gateway(folder, API_CONFIG.format(url=up.url("ok")), {"KEY": "k"}) as running:
+        yield up, running
 
 
 @pytest.mark.parametrize(
@@ -127,15 +153,36 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "
     ],
 )
 def test_an_api_model_gets_messages_and_native_tools(
-    tmp_path: Path, model: str, system: str, variables: dict[str, str]
+    api: tuple[FaultyUpstream, Gateway], model: str, system: str, variables: dict[str, str]
 ) -> None:
-    (tmp_path / "meta_templates").mkdir()
-    (tmp_path / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
+    up, served = api
     history = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
     body = {"model": model, "messages": [*history, *ASKED["messages"]], "gateway": {"variables": variables}}
-    with FaultyUpstream() as up, gateway(tmp_path, API_CONFIG.format(url=up.url("ok")), {"KEY": "k"}) as served:
-        answer = served.http.post("/v1/chat/completions", json={**body, "tools": TOOLS})
-        assert answer.status_code == 200, answer.text
-        received = up.requests[-1].body
+    answer = served.http.post("/v1/chat/completions", json={**body, "tools": TOOLS})
+    assert answer.status_code == 200, answer.text
+    received = up.requests[-1].body
     sent = [{"role": "system", "content": system}, *history, *ASKED["messages"]]
     assert (received["messages"], received["tools"], "stop" in received) == (sent, TOOLS, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [({}, ["f"]), ({"tools": []}, ["f"]), ({"tools": [{"type": "function", "function": {"name": "g"}}]}, ["g"])],
+    ids=["none", "an empty list", "its own"],
+)
+def test_an_api_model_gets_the_templates_tools_unless_the_request_has_some(
+    api: tuple[FaultyUpstream, Gateway], given: dict[str, object], names: list[str]
+) -> None:
+    up, served = api
+    assert served.http.post("/v1/chat/completions", json={"model": "equipped", **ASKED, **given}).status_code == 200
+    assert [tool["function"]["name"] for tool in up.requests[-1].body["tools"]] == names
+
+
+def test_a_string_model_writes_the_templates_tools_and_reads_their_calls(api: tuple[FaultyUpstream, Gateway]) -> None:
+    body = {"model": "equipped-text", **ASKED, "gateway": {"explain": True}}
+    answer = api[1].http.post("/v1/chat/completions", json=body).json()
+    assert (
+        '### Function-call Tools. \n\n[{type: "function", "function": {name: "f"}}]\n\n' in answer["gateway"]["prompt"]
+    )
+    message = answer["choices"][0]["message"]
+    assert (message["content"], [call["function"]["name"] for call in message["tool_calls"]]) == ("Well.", ["f"])

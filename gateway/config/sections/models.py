@@ -93,7 +93,15 @@ def _check_forms(
                 f"{other.speaks} takes {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
                 f"takes {FORM_WORDS[first.form or '']}: make it a separate model",
             )
-    if template is None or template.kind == "prompter" or output_form(template) == first.form:
+    if template is not None and template.prompter is not None:
+        if first.form == "text" and template.prompter.default_tools and template.tools is None:
+            document.refuse(
+                (*path, "template"),
+                f"{quote(template.name)} has default_tools and no `tools`, so only targets that take messages can "
+                f"have it: add `tools: {{parser: lazyllm}}` to the template, or set the target to speaks: chat",
+            )
+        return
+    if template is None or output_form(template) == first.form:
         return
     if first.form == "messages":
         makes, instead = "makes one string", f"write template: {CHAT.name}, or set the target to speaks: completions"

@@ -21,6 +21,7 @@ class OutputParsing:
 
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
+        self._default_tools = spec.prompter.default_tools if spec.prompter is not None else ()
         self._auto = thinking is not None and thinking.open == "auto"
         self._thinking = thinking and replace(thinking, open=thinking.open is True)
 
@@ -34,6 +35,8 @@ class OutputParsing:
 
         Raises InvalidValue for a tool whose name cannot be written in the tool-call format.
         """
+        if self._default_tools and not dialogue.options.tools:
+            dialogue = replace(dialogue, options=replace(dialogue.options, tools=self._default_tools))
         choice = choice_of(dialogue)
         thinking = self._thinking
         if thinking is not None and dialogue.options.continue_final:

@@ -25,6 +25,7 @@ from gateway.template.lazyllm.request import (
     check_class,
     current_from,
     slot_values,
+    with_default_tools,
 )
 from gateway.template.lazyllm.segments import text_of
 from gateway.template.messages import content_of
@@ -60,7 +61,8 @@ class ApiPrompterTemplate:
         ]
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """See ``base.Template``. The caller sends the tools."""
+        dialogue = with_default_tools(dialogue, self._prompter)
         found = _sorted(dialogue)
         check_class(found, self._prompter)
         sent = [as_sent(message) for message in dialogue.messages]

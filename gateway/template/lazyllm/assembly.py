@@ -49,9 +49,13 @@ def pair_segments(pairs: Iterable[tuple[str, str]], tokens: SpecialTokens) -> It
 
 
 def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
-    """The earlier turns of the request as segments. Raises PrompterError if the LazyLLM release accepts no messages."""
-    if turns and not dialect.modern:
-        raise PrompterError("NotImplementedError", "Cannot transform json history to list now")
+    """The earlier turns of the request as segments. Raises PrompterError.
+
+    Releases of LazyLLM before 0.2 take only pairs of a user's and an assistant's text, with the same bytes.
+    """
+    roles = [turn.role for turn in turns]
+    if not dialect.modern and (roles != ["user", "assistant"] * (len(turns) // 2) or any(t.calls for t in turns)):
+        raise PrompterError("NotImplementedError", "earlier turns must be pairs of user and assistant")
     around = {
         "user": (tokens.soh, tokens.eoh),
         "assistant": (tokens.soa, tokens.eoa),

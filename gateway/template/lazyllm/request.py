@@ -17,6 +17,7 @@ from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParam
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
 from gateway.template.lazyllm.assembly import Turn
+from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.json5 import printed_json, printed_result
 from gateway.template.messages import check_open_turn, content_of, unread_fields
 from gateway.template.roles import MAX_SHOWN
@@ -48,6 +49,24 @@ class PrompterInput:
     def in_environment(self) -> bool:
         """True if the current turn has tool results."""
         return self.current[0].role == "tool"
+
+
+def with_default_tools(dialogue: Dialogue, spec: PrompterSpec) -> Dialogue:
+    """The dialogue, with the template's own tools if the request has none.
+
+    Raises InvalidValue if LazyLLM's release does not accept tools next to its own.
+    """
+    options = dialogue.options
+    if not spec.default_tools or options.tools is spec.default_tools:
+        return dialogue
+    if not options.tools:
+        return replace(dialogue, options=replace(options, tools=spec.default_tools))
+    if not DIALECTS[spec.dialect].modern:
+        raise InvalidValue(
+            f"this model's template has tools of its own, and dialect {spec.dialect} takes no others; leave tools out",
+            param="tools",
+        )
+    return dialogue
 
 
 def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:

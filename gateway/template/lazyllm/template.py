@@ -13,7 +13,7 @@ from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
 from gateway.template.lazyllm.fast_layouts import FastLayouts
 from gateway.template.lazyllm.filler import InstructionFiller, as_refusal
 from gateway.template.lazyllm.instruction import write_tools
-from gateway.template.lazyllm.request import PrompterInput, SlotValues, read_dialogue, slot_values
+from gateway.template.lazyllm.request import PrompterInput, SlotValues, read_dialogue, slot_values, with_default_tools
 from gateway.template.lazyllm.segments import text_of
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import prompt_metadata
@@ -37,6 +37,8 @@ class PrompterTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
+        if self._prompter.default_tools:
+            dialogue = with_default_tools(dialogue, self._prompter)
         prompt = self._fast.render(dialogue) if self._fast is not None else None
         return self._render_general(dialogue) if prompt is None else prompt
 
