@@ -70,6 +70,12 @@ def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
     return entry if dialect.modern else {key: text for key, text in entry.items() if key not in TOOL_TOKENS}
 
 
+def online_system(source: str) -> str | None:
+    """The system sentence of a prompter that LazyLLM puts in front of a provider's models; None: unknown provider."""
+    text: str | None = _table()["online"].get(source)
+    return text
+
+
 def family_of_model(model: str, dialect: PrompterDialect = CURRENT) -> str:
     """The family in which LazyLLM finds the tokens of a model, by the model's name or path; empty if there is none.
 
