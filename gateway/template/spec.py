@@ -122,6 +122,8 @@ class PrompterSpec:
     dialect: str = "1.4"
     exact: bool = False
     """True: do byte for byte what LazyLLM does, even where LazyLLM has a bug or refuses the request."""
+    get_response: bool = False
+    """True: the answer is the text after a repeated prompt, or after the last mark of an answer."""
     messages: bool = False
     """True: make OpenAI's messages (LazyLLM's ``return_dict``), for targets that take messages; else a string."""
 

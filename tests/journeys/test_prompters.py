@@ -24,12 +24,17 @@ models:
   exact-caller:
     template: exact
     targets: [{speaks: scripted, script: call.yaml}]
+  repeating:
+    template: repeating
+    targets: [{speaks: scripted, script: repeat.yaml}]
   plain:
     template: lazyllm-qwen
     targets: [{speaks: scripted, script: script.yaml}]
 """
 EXACT = "{kind: prompter, class: chat, marks_of: qwen, tools: {parser: lazyllm}, exact: true}"
 CALL = '- "Well.<|action_start|><|function|>f<|args|>{a: 1}<|action_end|>"\n- {finish: stop}\n'
+REPEATING = '{kind: prompter, class: alpaca, instruction: "Add {sum}", get_response: true}'
+REPEAT = '- "Sure.\\n### Resp"\n- "onse:\\n4"\n- {finish: stop}\n'
 SCRIPT = '- "12 m <|im_"\n- "end|>junk"\n- {finish: length}\n'
 
 ASKED = {"messages": [{"role": "user", "content": "How high is it?"}]}
@@ -47,6 +52,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
     (folder / "script.yaml").write_text(SCRIPT, encoding="utf-8")
     (folder / "meta_templates" / "exact.yaml").write_text(EXACT, encoding="utf-8")
+    (folder / "meta_templates" / "repeating.yaml").write_text(REPEATING, encoding="utf-8")
+    (folder / "repeat.yaml").write_text(REPEAT, encoding="utf-8")
     (folder / "call.yaml").write_text(CALL, encoding="utf-8")
     with gateway(folder, CONFIG) as running:
         yield running
@@ -103,6 +110,13 @@ def test_a_tool_call_is_returned_in_openais_form(served: Gateway, model: str) ->
     assert choice["message"]["content"] == "Well."
     assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in
             choice["message"]["tool_calls"]] == [("f", {"a": 1})]  # fmt: skip
+
+
+def test_an_answer_is_found_in_the_text_streamed_or_not(served: Gateway) -> None:
+    assert served.chat("repeating", "2+2").json()["choices"][0]["message"]["content"] == "4"
+    lines = served.chat("repeating", "2+2", stream=True).text.splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    assert "".join(event["choices"][0]["delta"].get("content") or "" for event in events) == "4"
 
 
 # ---------------------------------------------------------------- in front of an API model

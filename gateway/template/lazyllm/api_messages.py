@@ -41,7 +41,7 @@ def for_messages(spec: TemplateSpec) -> TemplateSpec:
     """
     assert spec.prompter is not None
     return replace(spec, tools=None, thinking=None, bos="none", bos_text="",
-                   prompter=replace(spec.prompter, messages=True))  # fmt: skip
+                   prompter=replace(spec.prompter, messages=True, get_response=False))  # fmt: skip
 
 
 class ApiPrompterTemplate:

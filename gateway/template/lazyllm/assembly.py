@@ -7,15 +7,26 @@ from typing import Any
 
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Segment, SegmentLabel, Segments
-from gateway.template.lazyllm.dialects import PrompterDialect, PrompterError
+from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect, PrompterError
 from gateway.template.lazyllm.json5 import write_json5
 from gateway.template.lazyllm.segments import TOOLS, strip_leading, template_text
 from gateway.template.lazyllm.tokens import SpecialTokens
+from gateway.template.spec import PrompterSpec
 
 GENERATE: SegmentLabel = ("assistant", "generate", True)
 TEMPLATE: SegmentLabel = ("", "template", True)
 RESPONSE = "### Response:\n"
 """The text before the answer in prompts of LazyLLM's single-turn prompter."""
+
+
+def answer_marker(spec: PrompterSpec) -> str:
+    """The text after which LazyLLM's ``get_response`` finds the answer; empty if there is none."""
+    modern = DIALECTS[spec.dialect].modern
+    if spec.form == "alpaca":
+        return RESPONSE if modern else RESPONSE.rstrip("\n")
+    if spec.form == "empty" or not spec.tokens.soa:
+        return ""
+    return spec.tokens.soa + ("\n" if modern else "")
 
 
 @dataclass(frozen=True, slots=True)

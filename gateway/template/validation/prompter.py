@@ -31,7 +31,8 @@ CLASSES = ("alpaca", "chat", "empty")
 PARTS = ("system", "user")
 PROMPTER_KEYS = (
     "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "default_tools",
-    "marks", "marks_of", "dialect", "exact", "thinking", "stop", "eos_token_id", "bos", "bos_text", "examples",
+    "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos", "bos_text",
+    "examples",
 )  # fmt: skip
 WITHOUT_EFFECT = {
     "alpaca": {"history": "it has only one turn"},
@@ -70,7 +71,9 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         tools="tools" in keys,
         stop_words=stop_words,
         dialect=dialect.name,
-        **problems.values(PrompterSpec, keys, (), ("extra_keys", "input_slot", "history", "exact", "default_tools")),
+        **problems.values(
+            PrompterSpec, keys, (), ("extra_keys", "input_slot", "history", "exact", "get_response", "default_tools")
+        ),
     )
     for number, key in enumerate(spec.extra_keys):
         if key and not key.replace("_", "a").isalnum():
@@ -82,6 +85,10 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         tools_of(Dialogue((), RenderOptions(tools=spec.default_tools)))
     except RequestError as error:
         problems.add(("default_tools",), error.message.replace("tools[", "default_tools[", 1))
+    if spec.get_response and not dialect.modern and spec.form == "chat" and not spec.tokens.soa:
+        problems.add(
+            ("get_response",), f"needs the mark soa: with dialect {dialect.name} LazyLLM fails on an empty one"
+        )
     if not dialect.modern and not spec.exact:
         problems.add(("dialect",), f"dialect {dialect.name} repeats old outputs byte for byte: it needs exact: true")
     return spec

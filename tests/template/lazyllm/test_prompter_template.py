@@ -476,6 +476,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
                               "default_tools[0].function.name must be"),
     "tools for the class empty": ({**EMPTY, "default_tools": [TOOL]}, ("default_tools",), "has no effect"),
     "an old dialect": ({**CHAT, "dialect": "0.1"}, ("dialect",), "it needs exact: true"),
+    "an answer after a mark that is missing": (
+        {**CHAT, "dialect": "0.1", "exact": True, "marks_of": "chatglm3", "marks": {"soa": ""}, "get_response": True},
+        ("get_response",),
+        "needs the mark soa",
+    ),
     "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "is not one of 1.4, 0.1.2, 0.1"),
     "parts before their time": (
         {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True, "instruction": {"user": "x"}},
