@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import RequestError
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.registry import build, run_examples
 from gateway.template.validation.template import SpecError, parse_spec
 from tests.reference.lazyllm.prompter import alpaca, chat
 from tests.template.samples import dialogue, message
+
+ROOT = Path(__file__).parents[3]
 
 CHAT: dict[str, Any] = {"kind": "prompter", "class": "chat"}
 ALPACA: dict[str, Any] = {"kind": "prompter", "class": "alpaca"}
@@ -191,3 +195,49 @@ def test_an_example_may_have_a_prompt_and_messages() -> None:
     ]
     with pytest.raises(SpecError, match="an example without `prompt` checks nothing"):
         parse_spec({**CHAT, "examples": [{"messages": talk((U, "q"))}]}, name="x")
+
+
+# ---------------------------------------------------------------- recorded from the released package
+
+CLASSES = {"AlpacaPrompter": "alpaca", "ChatPrompter": "chat", "EmptyPrompter": "empty"}
+NOT_A_REQUEST = {
+    "lz-alpaca-label-dict": "a label, which the package ignores",
+    "lz-anthropic": "another form of messages",
+    "lz-enable-system-off": "an option that a template does not have",
+    "lz-r20241-011": "tools of its own with names that OpenAI's API does not allow",
+    "lz-r20241-026": "tools of its own with names that OpenAI's API does not allow",
+    "lz-r20241-014": "a class alpaca without a slot, which a template refuses",
+}
+RECORDED = {
+    row["id"]: row
+    for row in map(json.loads, (ROOT / "tests/conformance/lazyllm.jsonl").read_text("utf-8").strip().split("\n"))
+    if row["kind"] == "prompter" and isinstance(row["expected"].get("result"), dict) and row["id"] not in NOT_A_REQUEST
+}
+
+
+def as_request(given: dict[str, Any]) -> tuple[dict[str, Any], Dialogue]:
+    """The file and the request that are a recorded call."""
+    init, called = given.get("init") or {}, given["call"]
+    raw = {"kind": "prompter", "class": CLASSES[given["cls"]], "exact": True}
+    raw |= {key: init[key] for key in ("instruction", "extra_keys", "history") if init.get(key) is not None}
+    raw |= {key: given[name] for key, name in (("marks_of", "model"), ("marks", "model_configs")) if name in given}
+    raw |= {"default_tools": init["tools"]} if "tools" in init else {}
+    raw |= {"marks": {"system": ""}} if given.get("disable_system_prompt") else {}
+    current, variables = called["input"], {}
+    if isinstance(current, dict):
+        texts = json.dumps(init.get("instruction"), ensure_ascii=False)
+        variables = {name: text for name, text in current.items() if f"{{{name}}}" in texts}
+        current = next((text for name, text in current.items() if name not in variables), "")
+    if raw["class"] == "alpaca" and variables:
+        raw["input_slot"], current = "input", variables.pop("input")
+    history = [one for item in called.get("history") or () for one in
+               ([item] if isinstance(item, dict) else talk(*zip((U, A), item, strict=False)))]  # fmt: skip
+    raws = [*history, current if isinstance(current, dict) else {"role": U, "content": current}]
+    options = RenderOptions(tools=tuple(called.get("tools") or ()), variables=variables)
+    return raw, Dialogue(tuple([message(**one) for one in raws]), options)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_call_is_sent_as_by_the_package(name: str) -> None:
+    raw, said = as_request(RECORDED[name]["input"])
+    assert sent(raw, said) == RECORDED[name]["expected"]["result"]["messages"]
