@@ -81,7 +81,8 @@ class InstructionFiller:
         return (self._exact_fill if self._spec.exact else self._safe_fill)(values, tools, folded)
 
     def _safe_fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn]) -> Filled:
-        names = {TOOL_NAMES: Segment(tool_names(tools), *TOOLS)} if tools else {}
+        is_named = tools and (not self._spec.messages or f"{{{TOOL_NAMES}}}" in self._instruction)
+        names = {TOOL_NAMES: Segment(tool_names(tools), *TOOLS)} if is_named else {}
         return (*self._safe[bool(tools)].fill({**values.segments, **names}, folded), values.current)
 
     def _exact_fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn]) -> Filled:

@@ -123,6 +123,7 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
         dialogue((U, "q"), tools=(TOOL,)),
         talk((S, f'{OWN}\nOne of ["example"]\n\n'), (U, "q")),
     ),
+    "tools of other types": (CHAT, dialogue((U, "q"), tools=({"type": "web_search"},)), talk((S, OWN), (U, "q"))),
     "the class empty": (EMPTY, dialogue((U, "{as} it is")), talk((U, "{as} it is"))),
 }  # fmt: skip
 
@@ -168,6 +169,12 @@ REFUSED = {  # name: (file, dialogue, param, words of the error)
         {**CHAT, "instruction": {"user": "u"}, "exact": True}, Dialogue((message(U, [IMAGE]),)), "messages",
         'TypeError: can only concatenate str (not "list") to str'),
     "tools for the class empty": (EMPTY, dialogue((U, "q"), tools=(TOOL,)), "tools", "class empty has no tools"),
+    "the name of a tool without one": ({**CHAT, "instruction": "{tool_names}"},
+                                       dialogue((U, "q"), tools=({"type": "web_search"},)), "messages", "KeyError"),
+    "the name of a tool that is no object": (
+        {**CHAT, "instruction": "{tool_names}"}, dialogue((U, "q"), tools=({"function": "f"},)), "messages",
+        "TypeError",
+    ),
     "no answer to continue": (CHAT, dialogue((U, "q"), continue_final=True), "continue_final_message",
                               "needs an assistant message"),
 }  # fmt: skip
