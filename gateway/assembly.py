@@ -119,7 +119,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
     """The route of a model for commands that only render prompts. The backend is a placeholder: nothing is sent."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
-    template = build(model.template)
+    template, prompter = build(model.template), model.template.prompter
     return Route(
         spec=model,
         form=form,
@@ -145,6 +145,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         ),
         prompt_logprobs=prompt_logprobs_of(model.targets, text=form == "text"),
         output_parsing=output_parsing(model.template),
+        default_tools=prompter.default_tools if prompter is not None and form == "messages" else (),
     )
 
 

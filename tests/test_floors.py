@@ -155,7 +155,7 @@ PICTURE = re.compile(r"^ *│ *(\d) +((?:[a-z/]+(?: +· +)?)+) *│", re.MULTILI
 
 def test_the_code_names_no_model() -> None:
     # "alpaca" is a model family, and also LazyLLM's name for a prompt format.
-    no_families = {"api", "api-system", "sft-demo", "alpaca"}
+    no_families = {"api", "api-system", "base", "sft-demo", "alpaca"}
     families = {path.stem for path in (ROOT / "meta_templates").glob("*.yaml")} - no_families
     words = re.compile(r"\b(" + "|".join(re.escape(name) for name in sorted(families)) + r")\b", re.IGNORECASE)
     for path in files():

@@ -78,6 +78,8 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     """The preparation of a chat request. ``rendered``: the conversation, if the call's messages are not used."""
     dialogue, parameters = call.dialogue, route.parameters["chat"]
     assert dialogue is not None
+    if route.default_tools and not dialogue.options.tools:
+        call = replace(call, params={**call.params, "tools": list(route.default_tools)})
     parameters.check(call)
     started = time.perf_counter()
     prompt: Prompt | None = None

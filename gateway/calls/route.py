@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 from gateway.backend.engines import PromptLogprobs
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
@@ -54,5 +55,7 @@ class Route:
     """Chooses the parser for the answer to a chat request; None: all text is content."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
+    default_tools: Sequence[Mapping[str, Any]] = ()
+    """The tools that targets of messages get with a request without tools. String templates write such tools."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
     """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""

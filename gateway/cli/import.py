@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
     parser.add_argument("--turns", choices=("natural", "opencompass"), default="natural",
                         help="how an OpenCompass template puts turns in order (default: natural)")  # fmt: skip
-    parser.add_argument("--marks-of", default="", metavar="FAMILY", help="the tokens of a family of LazyLLM's table")
+    parser.add_argument("--marks-of", default="", metavar="NAME",
+                        help="a family of LazyLLM's table, or a model that is found there: its tokens")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

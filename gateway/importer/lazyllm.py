@@ -6,13 +6,14 @@ The source is JSON or YAML with the class and its arguments, or Python with call
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.importer.draft import Draft
-from gateway.importer.python_file import PythonFile
+from gateway.importer.python_file import CallExpression, PythonFile
 from gateway.importer.source import Source
-from gateway.template.lazyllm.tokens import family, family_names
+from gateway.template.lazyllm.instruction import slots_of
+from gateway.template.lazyllm.tokens import family, family_names, family_of_model, online_system
 
 CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),
@@ -25,19 +26,22 @@ NOT_CARRIED: Mapping[str, str] = {
     "show": "LazyLLM logs the prompt; the gateway shows it in /v1/render and in recordings",
     "skills": "LazyLLM puts this text after the instruction; add it to the instruction",
     "enable_system": "not imported, because it does not change a text prompt",
-    "tools": "clients send the list of tools with each request",
 }
 CALL_MARKS = ("tool_start_token", "tool_args_token", "tool_end_token")
 """The arguments with the marks of tool calls. The same marks are used to find tool calls in an answer."""
+INPUT = "input"
+"""The name that LazyLLM's examples give to the slot for the user's text."""
+LOCAL, ONLINE = "TrainableModule", "OnlineChatModule"
+"""LazyLLM's classes of models, whose method ``prompt`` sets the tokens or the system sentence of a prompter."""
 MISSPELT = {"extro_keys": "extra_keys"}
 """Misspelt argument name of early LazyLLM releases → correct name."""
 
 
 def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
     """Return a draft for each prompter of the file. Raises ``ConfigError``."""
-    if marks_of and marks_of not in family_names():
-        raise source.refuse(0, f"unknown family {marks_of!r}; the known families are {', '.join(family_names())}",
-                            "--marks-of")  # fmt: skip
+    if marks_of and marks_of not in family_names() and not family_of_model(marks_of):
+        raise source.refuse(0, f"unknown family or model {marks_of!r}; the known families are "
+                            f"{', '.join(family_names())}", "--marks-of")  # fmt: skip
     if not source.name.endswith(".py"):
         value = source.value()
         if not isinstance(value, dict):
@@ -47,7 +51,7 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
         if form not in CLASSES:
             raise source.refuse(0, f"must be one of {', '.join(CLASSES)}", "class")
         arguments = {key: one for key, one in value.items() if key not in ("class", "prompter")}
-        return [_draft(form, arguments, source.stem, 0, marks_of, source)]
+        return [_draft(form, arguments, source.stem, 0, _Model(marks_of), source)]
     file = PythonFile(source)
     found = list(file.find_calls(tuple(CLASSES)))
     if not found:
@@ -57,17 +61,56 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
         file.check_unchanged(call, f"the {call.last}")
         arguments = dict(zip(CLASSES[call.last][1], call.args, strict=False)) | dict(call.keywords)
         for key, argument in arguments.items():
-            if key not in NOT_CARRIED:
+            if key not in NOT_CARRIED and not (key == "tools" and not isinstance(argument, list)):
                 file.check_plain(argument, f"{key} of {call.last}")
         name = name if len(found) > 1 and name else source.stem
-        draft = _draft(call.last, arguments, name, call.line, marks_of, source)
+        model = _Model(marks_of) if marks_of else _model_of(call, file, source)
+        draft = _draft(call.last, arguments, name, call.line, model, source)
         drafts.append(replace(draft, notes=(*draft.notes, *file.notes)))
     return drafts
 
 
-def _draft(form: str, arguments: dict[str, Any], name: str, line: int, marks_of: str, source: Source) -> Draft:
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The model in front of which a prompter stands."""
+
+    marks_of: str = ""
+    """A family or a model's name; empty: no tokens."""
+    system: str | None = None
+    """The system sentence of a provider's models; None: the sentence of the family, or LazyLLM's own."""
+    online: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def _model_of(prompter: CallExpression, file: PythonFile, source: Source) -> _Model:
+    """The model whose method ``prompt`` gets this prompter. Raises ``ConfigError`` if there are several models."""
+    methods = [one for one in file.methods if one.method == "prompt" and one.args[:1] == (prompter,)]
+    owners = [one.owner for one in methods if one.owner.last in (LOCAL, ONLINE)]
+    if len(owners) > 1:
+        raise source.refuse(
+            owners[1].line,
+            f"the prompter of line {prompter.line} has several models, and LazyLLM changes its tokens for each: "
+            "choose one with --marks-of, or write one file for each model",
+        )
+    if not owners:
+        return _Model()
+    given = {**owners[0].keywords}
+    named = owners[0].args[0] if owners[0].args else given.get("source" if owners[0].last == ONLINE else "base_model")
+    shown = f"{owners[0].last}({named!r}) of line {owners[0].line}"
+    if owners[0].last == ONLINE:
+        system = online_system(named) if isinstance(named, str) else None
+        note = f"{shown} writes its own system sentence into the prompter: it is under marks"
+        if system is None:
+            note = f"{shown} is no provider of LazyLLM's table: its system sentence is unknown, write it under marks"
+        return _Model(system=system, online=True, notes=(note,))
+    if isinstance(named, str) and family_of_model(named):
+        return _Model(named, notes=(f"marks_of is the model of {shown}",))
+    return _Model(notes=(f"LazyLLM has no tokens for {shown}",))
+
+
+def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _Model, source: Source) -> Draft:
     word, known = CLASSES[form]
-    notes: list[str] = []
+    notes: list[str] = list(model.notes)
     for old, new in MISSPELT.items():
         if old in arguments:
             arguments[new] = arguments.pop(old)
@@ -79,21 +122,18 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, marks_of:
         "kind": "prompter",
         "description": f"Imported from {source.short_name}: LazyLLM's {form}.",
         "class": word,
-        **({"marks_of": marks_of} if marks_of else {}),
+        **({"marks_of": model.marks_of} if model.marks_of else {}),
+        **({"marks": {"system": model.system}} if model.system is not None else {}),
     }
     for key, value in arguments.items():
         if key in NOT_CARRIED:
             if value not in (None, False, [], ()):
                 notes.append(f"{key}: {NOT_CARRIED[key]}")
-        elif value not in (None, "", [], ()):
+        elif key != "tools" and value not in (None, "", [], ()):
             keys[key] = value
-    marks = family(marks_of) if marks_of else {}
-    if arguments.get("tools") and all(marks.get(name) for name in CALL_MARKS):
-        keys["tools"] = {"parser": "lazyllm"}
-    elif arguments.get("tools"):
-        notes.append("tools: the template accepts no tools, because it has no marks for tool calls; "
-                     "write them under marks, and add `tools: {parser: lazyllm}`")  # fmt: skip
-    if not marks_of and word != "empty":
+    _add_tools(arguments.get("tools"), keys, model, notes)
+    _add_input_slot(keys, notes)
+    if not model.marks_of and not model.online and word != "empty":
         notes.append("special tokens are missing; give the model's family with --marks-of, or write marks")
     return Draft(
         name=name.lower().replace(" ", "-"),
@@ -103,3 +143,35 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, marks_of:
         notes=tuple(notes),
         examples_by="this gateway's own prompter, which was compared with lazyllm 1.4.0",
     )
+
+
+def _add_tools(tools: Any, keys: dict[str, Any], model: _Model, notes: list[str]) -> None:
+    if not tools:
+        return
+    family_name = model.marks_of if model.marks_of in family_names() else family_of_model(model.marks_of)
+    marks = family(family_name) if family_name else {}
+    if all(marks.get(name) for name in CALL_MARKS):
+        keys["tools"] = {"parser": "lazyllm"}
+    elif not model.online:
+        notes.append("tools: the template takes none, because it has no marks for calls: "
+                     "write them under marks, and tools: {parser: lazyllm}")  # fmt: skip
+        return
+    if isinstance(tools, list):
+        keys["default_tools"] = tools
+    else:
+        notes.append(f"tools: {tools} makes the list in LazyLLM; here clients send it with each request")
+
+
+def _add_input_slot(keys: dict[str, Any], notes: list[str]) -> None:
+    """Let the user message fill the slot ``input`` if there are several slots, as in LazyLLM's own examples."""
+    instruction, extra = keys.get("instruction", ""), keys.get("extra_keys", [])
+    texts = [instruction] if isinstance(instruction, str) else list(instruction.values())
+    slots = slots_of("".join([one for one in texts if isinstance(one, str)])) + tuple(
+        [extra] if isinstance(extra, str) else extra
+    )
+    others = [slot for slot in dict.fromkeys(slots) if slot != INPUT]
+    if INPUT in slots and others:
+        keys["input_slot"] = INPUT
+        notes.append(
+            f"input_slot: the user message fills {INPUT}, and gateway.variables the others: {', '.join(others)}"
+        )

@@ -117,6 +117,7 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
                 _kept(one, f"{part}[{number}].", ROLE_KEYS, notes) if isinstance(one, dict) else one
                 for number, one in enumerate(keys[part])
             ]
+    _make_generating(keys, notes)
     stops = _stops(model, keys, notes)
     if stops:
         keys["stop"] = stops
@@ -159,6 +160,23 @@ def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: li
         if key not in known:
             notes.append(f"{META}.{path}{key} = {_short(one)}: not imported, because OpenCompass does not use it")
     return {key: value[key] for key in known if value.get(key) is not None}
+
+
+def _make_generating(keys: Mapping[str, Any], notes: list[str]) -> None:
+    """Write ``generate: true`` for the assistant of an API template that says ``generate: False``.
+
+    OpenCompass then sends the turn of the answer too. Its wrapper of that service leaves out empty messages.
+    """
+    roles = [(number, one) for number, one in enumerate(keys.get("round") or ()) if isinstance(one, dict)]
+    if any(one.get("generate") for _, one in roles):
+        return
+    for number, one in roles:
+        if one.get("api_role") == "BOT" and one.get("generate") is False:
+            one["generate"] = True
+            notes.append(
+                f"round[{number}].generate: False is written as true. With False, OpenCompass sends the text that a "
+                "dataset writes for the answer (`Answer: `) as a last message: send it yourself"
+            )
 
 
 def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> list[str]:

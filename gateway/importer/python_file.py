@@ -61,6 +61,15 @@ class CallExpression(PythonExpression):
         return f"{self.text}(…) (line {self.line})"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodCall:
+    """A method call on the result of another call, such as ``Module("name").prompt(prompter)``. It is not executed."""
+
+    owner: CallExpression
+    method: str
+    args: tuple[Any, ...]
+
+
 class PythonFile:
     """The names and values of one file, and of the files imported by its ``read_base`` blocks.
 
@@ -73,6 +82,8 @@ class PythonFile:
         """Name → line of the statement that gave the name its value."""
         self.calls: list[CallExpression] = []
         """The calls that are statements on their own."""
+        self.methods: list[MethodCall] = []
+        """The method calls on results of calls."""
         self.notes: list[str] = []
         """Notes about statements whose effect is not known; at most ``MAX_NOTES``."""
         self._source, self._path = source, path
@@ -96,7 +107,8 @@ class PythonFile:
     def find_calls(self, classes: tuple[str, ...]) -> Iterator[tuple[str, CallExpression]]:
         """Yield (name, call) for each call of these classes in the value of a name. Call statements have no name."""
         seen: set[int] = set()
-        for name, root in [*self.names.items(), *(("", call) for call in self.calls)]:
+        arguments = [("", argument) for method in self.methods for argument in method.args]
+        for name, root in [*self.names.items(), *(("", call) for call in self.calls), *arguments]:
             for value in _parts(root, seen):
                 if isinstance(value, CallExpression) and value.last in classes:
                     yield name, value
@@ -248,6 +260,9 @@ class PythonFile:
                 given = self._mapping(words, [one.value for one in node.keywords], 0)
                 if isinstance(given, dict):
                     return CallExpression(name, node.lineno, tuple(self._items(node.args)), given)
+            case ast.Call(func=ast.Attribute(value=ast.Call() as owner, attr=method), args=args):
+                if isinstance(made := self._value(owner), CallExpression):
+                    self.methods.append(MethodCall(made, method, tuple(self._items(args))))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return _sum(self._value(left), self._value(right), node.lineno)
             case ast.Subscript(value=holder, slice=ast.Constant(value=key)):

@@ -62,12 +62,12 @@ def side_of(
     if not isinstance(renderer, Template):
         return Side(lambda dialogue: Prompt(renderer(dialogue)))
     spec = renderer.spec
-    if spec.kind == "chat" or spec.api:
+    if spec.makes_messages:
         raise UnsupportedParameter(f"the template {spec.name} makes messages, so there is no text to compare")
     whole: Callable[[Dialogue], str] | None = None
     if isinstance(renderer, WholeTemplate):
         whole = renderer.whole
-    elif spec.kind == "meta":
+    elif spec.kind in ("meta", "base"):
 
         def whole(dialogue: Dialogue) -> str:
             return "".join([segment.text for segment in full_segments(spec, dialogue)])

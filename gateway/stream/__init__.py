@@ -9,6 +9,7 @@
 ``prompt_logprobs``     log probabilities of a prompt's tokens
 ``reasoning``           separates reasoning and answer
 ``tool_calls``          formats of tool calls
+``get_response``        the answer in the whole text of a model, as LazyLLM finds it
 ``output_parser``       content, reasoning and tool calls as deltas
 ``completion_builder``  joins events into one completion
 ``batches``             an event stream from an async iterator

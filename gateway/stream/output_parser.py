@@ -8,6 +8,7 @@ The parser runs after the stop cutter, for templates that declare tools or think
 - With ``one_call`` the answer ends after its first call.
 - If the prompt contains the beginning of a required call, that beginning is parsed before the model's text. It is never
   sent as content.
+- If the answer has to be found in the whole text, that text is held until it is complete.
 - The parser may hold back the text of a delta, but sends its log probabilities, fields and extras at once. Therefore
   the log probabilities cover all that the model wrote, including markers.
 """
@@ -21,6 +22,7 @@ from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.frozen import dataclass
+from gateway.stream.get_response import AnswerExtraction
 from gateway.stream.reasoning import Reasoning
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.scanner import Scanner
@@ -46,6 +48,8 @@ class ParserOptions:
     one_call: bool = False
     opened: str = ""
     """The beginning of the answer, if the prompt already contains it."""
+    extraction: AnswerExtraction | None = None
+    """Finds the answer in the model's whole text, which is held until it is complete; None: all text is the answer."""
     foreign_stops: frozenset[str] = frozenset()
     """The client's stops. A call at which such a stop ended the answer is not complete."""
 
@@ -104,8 +108,8 @@ class _ChoiceParser:
     """The parser's state for one choice."""
 
     __slots__ = (
-        "_has_text", "_index", "_made", "_new_id", "_opened_calls", "_options", "_prompt_held", "_reasoning",
-        "_scanner", "ended", "failures",
+        "_has_text", "_held", "_held_length", "_index", "_made", "_new_id", "_opened_calls", "_options",
+        "_prompt_held", "_reasoning", "_scanner", "ended", "failures",
     )  # fmt: skip
 
     def __init__(self, index: int, options: ParserOptions, new_id: Callable[[], str]) -> None:
@@ -114,6 +118,9 @@ class _ChoiceParser:
         self._new_id = new_id
         self._reasoning = None if options.thinking is None else Reasoning(options.thinking)
         self._scanner = None if options.calls is None else Scanner(options.calls, options.names)
+        self._held: list[str] = []
+        """The model's text so far, if the answer is found in the whole text."""
+        self._held_length = 0
         self._made = 0
         """Number of tool calls so far."""
         self.ended = False
@@ -131,14 +138,19 @@ class _ChoiceParser:
 
     @property
     def waiting(self) -> int:
-        """Number of characters of an incomplete call that are held."""
-        return 0 if self._scanner is None else self._scanner.waiting
+        """Number of characters that are held and may contain calls."""
+        return 0 if self._scanner is None else self._scanner.waiting + self._held_length
 
     def add(self, delta: Delta) -> list[Event]:
         if self.ended:
             return []
         self._has_text = self._has_text or bool(delta.text)
-        events, self._opened_calls = [*self._opened_calls, *self._text(delta.text)], []
+        text = delta.text
+        if self._options.extraction is not None:
+            self._held.append(text)
+            self._held_length += len(text)
+            text = ""
+        events, self._opened_calls = [*self._opened_calls, *self._text(text)], []
         if delta.logprobs is None and not delta.fields and not delta.extras:
             return events
         first = events[0] if events else None
@@ -163,6 +175,8 @@ class _ChoiceParser:
         if self.ended:
             return []
         events, self._opened_calls = self._opened_calls, []
+        if self._options.extraction is not None:
+            events += self._text(self._options.extraction.answer("".join(self._held)))
         if self._reasoning is not None:
             events += self._deltas(*self._reasoning.end())
         if self._scanner is not None and not self.ended:

@@ -29,7 +29,7 @@ LABEL_VALUES = {
         "tokenize",
     ),
     "outcome": ("ok", "client_gone", "client_stalled", "cancelled"),
-    "kind": ("meta", "prompter", "jinja", "chat"),
+    "kind": ("meta", "prompter", "jinja", "chat", "base"),
     "direction": ("prompt", "completion"),
     "source (tokens)": ("upstream", "estimated"),
     "source (stop cuts)": ("engine", "gateway"),

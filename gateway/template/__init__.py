@@ -5,7 +5,8 @@
 - ``spec``         the keys of a template file, as frozen dataclasses
 - ``validation/``  checks the content of a template file, and reports every mistake
 - ``meta/``        ``kind: meta`` with ``turns: natural``, which keeps the order of the client's messages
-- ``opencompass/`` ``kind: meta`` with ``turns: opencompass``, which uses OpenCompass's parsers
+- ``opencompass/`` ``kind: meta`` with ``turns: opencompass``, which uses OpenCompass's parsers;
+                   and ``kind: base``, which joins the messages by line breaks
 - ``dataset/``     dataset prompts, which make the conversation of a row of a dataset
 - ``lazyllm/``     ``kind: prompter``
 - ``huggingface/`` ``kind: jinja``

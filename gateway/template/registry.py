@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, render_options
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt
 from gateway.template.base import PromptListTemplate, Template
+from gateway.template.lazyllm.api_messages import ApiPrompterTemplate, for_messages
 from gateway.template.lazyllm.template import PrompterTemplate
 from gateway.template.meta.api_messages import ApiTemplate
 from gateway.template.meta.renderer import MetaTemplate
 from gateway.template.meta.tools import ToolTemplate
+from gateway.template.opencompass.joined import JoinedTemplate
 from gateway.template.opencompass.renderer import OpenCompassTemplate
 from gateway.template.passthrough import ChatTemplate
 from gateway.template.spec import Example, RoleSpec, SpecProblem, TemplateSpec
@@ -26,8 +28,10 @@ def build(spec: TemplateSpec) -> Template:
     """Make the renderer of a checked template file."""
     if spec.kind == "chat":
         return ChatTemplate(spec)
+    if spec.kind == "base":
+        return JoinedTemplate(spec)
     if spec.kind == "prompter":
-        return PrompterTemplate(spec)
+        return ApiPrompterTemplate(spec) if spec.makes_messages else PrompterTemplate(spec)
     if spec.kind == "jinja":
         from gateway.template.huggingface.renderer import JinjaTemplate  # imports jinja2, which is optional
 
@@ -52,23 +56,30 @@ DEFAULT_API = TemplateSpec(
 
 
 def build_for_prompt_lists(spec: TemplateSpec) -> PromptListTemplate:
-    """Make the writer of prompt lists. Templates of other kinds than ``meta`` get messages, which they then render."""
+    """Make the writer of prompt lists. Templates of most kinds get messages, which they then render."""
+    if spec.kind == "base":
+        return JoinedTemplate(spec)
     if spec.kind != "meta":
         return ApiTemplate(DEFAULT_API)
     return ApiTemplate(spec) if spec.api else OpenCompassTemplate(spec)
 
 
 def run_examples(template: Template) -> list[SpecProblem]:
-    """Render every example of the file. Return a problem for each example whose prompt is not the expected one."""
+    """Render every example of the file. Return a problem for each result that is not the expected one."""
     problems: list[SpecProblem] = []
-    for number, example in enumerate(template.spec.examples):
-        key = "prompt" if example.prompt is not None else "sent"
-        try:
-            message = _difference(template.render(dialogue_of(example)), example)
-        except GatewayError as error:
-            key, message = "messages", f"this example cannot be rendered: {error.message}"
-        if message:
-            problems.append(SpecProblem(("examples", number, key), message))
+    spec = template.spec
+    for number, example in enumerate(spec.examples):
+        for key, wanted in (("prompt", example.prompt), ("sent", example.sent)):
+            if wanted is None:
+                continue
+            # The targets of a model decide whether a prompter makes a string or messages.
+            renderer = build(for_messages(spec)) if key == "sent" and spec.kind == "prompter" else template
+            try:
+                message = _difference(renderer.render(dialogue_of(example)), wanted)
+            except GatewayError as error:
+                key, message = "messages", f"this example cannot be rendered: {error.message}"
+            if message:
+                problems.append(SpecProblem(("examples", number, key), message))
     return problems
 
 
@@ -94,13 +105,13 @@ def _message(raw: Mapping[str, Any]) -> Message:
     return Message(raw["role"], "".join(part.text for part in parts if part.kind == "text"), parts, raw)
 
 
-def _difference(prompt: Prompt, example: Example) -> str:
-    if example.prompt is not None:
-        return "" if prompt.text == example.prompt else _text_difference(example.prompt, prompt.text)
-    sent, wanted = list(prompt.messages or ()), list(example.sent or ())
-    if sent == wanted:
+def _difference(prompt: Prompt, wanted: str | Sequence[Mapping[str, Any]]) -> str:
+    if isinstance(wanted, str):
+        return "" if prompt.text == wanted else _text_difference(wanted, prompt.text)
+    sent, expected = list(prompt.messages or ()), list(wanted)
+    if sent == expected:
         return ""
-    return _text_difference(json.dumps(wanted, ensure_ascii=False), json.dumps(sent, ensure_ascii=False))
+    return _text_difference(json.dumps(expected, ensure_ascii=False), json.dumps(sent, ensure_ascii=False))
 
 
 def _text_difference(wanted: str, got: str) -> str:

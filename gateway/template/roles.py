@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gateway.core.dialogue import Message
 from gateway.core.errors import RoleNotSupported
 from gateway.template.spec import RoleSpec, TemplateSpec
 
 STANDARD_ROLES: Mapping[str, str] = {"system": "SYSTEM", "developer": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
 SYSTEM = "SYSTEM"
 FALLBACKS: Mapping[str, str] = {SYSTEM: "HUMAN"}
-"""Template role → the role that replaces a missing one. OpenCompass's datasets name a fallback for SYSTEM only."""
+"""Template role → the role that replaces a missing one, as in OpenCompass's datasets. A message may name another."""
+FALLBACK_FIELD = "fallback_role"
+"""The field of a message that names the role which writes the message if the template does not have its own role."""
+UNKNOWN = "unknown role"
+"""Stands for the client's name of a role in a notice, because notices have no text of clients."""
 API_ROLES: Mapping[str, str] = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system", "TOOL": "tool"}
 """``api_role`` → OpenAI role."""
 
@@ -33,16 +38,20 @@ class RoleMapping:
 
 
 RoleMap = Mapping[str, RoleMapping]
-"""OpenAI role → the role of the template."""
+"""OpenAI role, or name of a template role → the role of the template."""
 
 
 def role_names(spec: TemplateSpec) -> dict[str, str]:
-    """OpenAI role → name of the template role, also if the template does not define this role."""
-    return {**STANDARD_ROLES, **spec.roles}
+    """Role of a message → name of the template role, also if the template does not define this role.
+
+    The role of a message may also be the name of a role of the template.
+    """
+    own = {entry.role: entry.role for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)}
+    return {**STANDARD_ROLES, **{name: name for name in own if name not in STANDARD_ROLES}, **spec.roles}
 
 
 def role_map(spec: TemplateSpec) -> RoleMap:
-    """The mapping of each OpenAI role whose messages the template can write."""
+    """The mapping of each role of a message whose messages the template can write."""
     return dict(_mappings(spec))
 
 
@@ -56,13 +65,35 @@ def _mappings(spec: TemplateSpec) -> Iterator[tuple[str, RoleMapping]]:
             yield openai_role, RoleMapping(role, place, wanted == SYSTEM, "" if name == wanted else wanted)
 
 
-def mapping_of(roles: RoleMap, openai_role: str, number: int) -> RoleMapping:
-    """The template's role for ``messages[number]``. Raises RoleNotSupported."""
-    mapping = roles.get(openai_role)
+def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
+    """The template's role for ``messages[number]``. Raises RoleNotSupported.
+
+    If the template does not have the message's role, the message's ``fallback_role`` is used, if it has one.
+    """
+    mapping = roles.get(message.role)
+    if mapping is not None and not mapping.fallback_for:
+        return mapping
+    fallback = message.raw.get(FALLBACK_FIELD)
+    if fallback is not None:
+        other = roles.get(fallback) if isinstance(fallback, str) else None
+        if other is None or other.fallback_for:
+            raise RoleNotSupported(
+                f'this model\'s template has no role for "{_shown(message.role)}", nor for the fallback_role '
+                f'"{_shown(fallback)}"; it has {", ".join(roles)}',
+                param=f"messages[{number}].{FALLBACK_FIELD}",
+            )
+        if mapping is None:
+            return replace(other, fallback_for=UNKNOWN)
+        return replace(other, fallback_for=mapping.fallback_for, is_system=mapping.is_system)
     if mapping is None:
         raise RoleNotSupported(
-            f'this model\'s template has no role for "{ascii(openai_role[:MAX_SHOWN])[1:-1]}"; '
-            f"it has {', '.join(roles)}. Use one of these, or map the role under `roles` in the template.",
+            f'this model\'s template has no role for "{_shown(message.role)}"; it has {", ".join(roles)}. '
+            "Use one of these, add a fallback_role to the message, or map the role under `roles` in the template.",
             param=f"messages[{number}].role",
         )
     return mapping
+
+
+def _shown(name: object) -> str:
+    """A name from the client as ASCII, shortened."""
+    return ascii(str(name)[:MAX_SHOWN])[1:-1]

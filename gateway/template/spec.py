@@ -115,11 +115,17 @@ class PrompterSpec:
     """Pairs of a user's and an assistant's text that are written before every conversation."""
     tools: bool = False
     """True: the tools of a request are written into the prompt."""
+    default_tools: tuple[Mapping[str, Any], ...] = ()
+    """The tools of a request without tools (the constructor's tools in LazyLLM)."""
     stop_words: tuple[str, ...] = ()
     """The stop words of the model family."""
     dialect: str = "1.4"
     exact: bool = False
     """True: do byte for byte what LazyLLM does, even where LazyLLM has a bug or refuses the request."""
+    get_response: bool = False
+    """True: the answer is the text after a repeated prompt, or after the last mark of an answer."""
+    messages: bool = False
+    """True: make OpenAI's messages (LazyLLM's ``return_dict``), for targets that take messages; else a string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,7 @@ class Example:
     prompt: str | None = None
     """The exact prompt of a template that makes a string."""
     sent: tuple[Mapping[str, Any], ...] | None = None
-    """The exact messages of a template whose roles have ``api_role``."""
+    """The exact messages of a template that makes messages. A prompter's example may have a prompt and messages."""
     continue_final_message: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
@@ -194,7 +200,7 @@ class TemplateSpec:
     """The content of a template file. ``kind`` selects the renderer."""
 
     name: str
-    kind: Literal["meta", "prompter", "jinja", "chat"]
+    kind: Literal["meta", "prompter", "jinja", "chat", "base"]
     description: str = ""
     begin: str = ""
     end: str = ""
@@ -225,6 +231,11 @@ class TemplateSpec:
     def api(self) -> bool:
         """True if the roles have ``api_role``, so that the template makes messages and not a string."""
         return any(isinstance(entry, RoleSpec) and entry.api_role is not None for entry in self.round)
+
+    @property
+    def makes_messages(self) -> bool:
+        """True if the template makes messages and not a string."""
+        return self.kind == "chat" or self.api or (self.prompter is not None and self.prompter.messages)
 
     @property
     def generating(self) -> RoleSpec | None:

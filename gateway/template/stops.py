@@ -44,7 +44,12 @@ def _end_of_turn(spec: TemplateSpec) -> str:
 
 
 def _ends_of_prompter(prompter: PrompterSpec) -> tuple[str, ...]:
-    """``eoa`` or the begin of the next user turn, then the model family's stop words (``docs/spec/lazyllm.md`` 11)."""
+    """``eoa`` or the begin of the next user turn, then the model family's stop words (``docs/spec/lazyllm.md`` 11).
+
+    None for messages: the server of an API model writes the tokens around turns, and stops at them.
+    """
+    if prompter.messages:
+        return ()
     end = prompter.tokens.eoa.strip()
     if not end and prompter.form == "chat":
         end = prompter.tokens.soh.strip()

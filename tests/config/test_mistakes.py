@@ -291,6 +291,18 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "`template: chat`, or `speaks: completions` at the targets"
         ],
     ),
+    "tools of a prompter for a string target": (
+        {
+            **gateway(template="equipped"),
+            "meta_templates/equipped.yaml": "kind: prompter\nclass: chat\n"
+            "default_tools: [{type: function, function: {name: f}}]\n",
+        },
+        [
+            'gateway.yaml:3 models.demo.template: "equipped" has default_tools and no `tools`, so only targets that '
+            "take messages can have it: add `tools: {parser: lazyllm}` to the template, or set the target to speaks: "
+            "chat"
+        ],
+    ),
     "targets of two forms": (
         {
             "gateway.yaml": gateway()["gateway.yaml"] + '      - {speaks: chat, url: "http://127.0.0.1:1/v1"}\n',

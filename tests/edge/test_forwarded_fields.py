@@ -16,6 +16,7 @@ from tests.upstream.server import FaultyUpstream
 CONFIG = """
 models:
   text: {{template: sft-demo, targets: [{{speaks: completions, url: "{url}"}}]}}
+  base: {{template: base, targets: [{{speaks: completions, url: "{url}"}}]}}
   talk: {{template: chat, targets: [{{speaks: chat, url: "{url}"}}]}}
   allowing: {{template: chat, policy: allowing, targets: [{{speaks: chat, url: "{url}", engine: sglang}}]}}
   dropping: {{template: sft-demo, policy: dropping, targets: [{{speaks: completions, url: "{url}"}}]}}
@@ -173,3 +174,10 @@ def test_no_request_chooses_the_template_of_an_engine(world: World, fields: dict
     before = world.up.request_count
     assert error(world.chat("rendering", **fields))[:2] == (400, "forbidden_parameter")
     assert world.up.request_count == before
+
+
+def test_a_base_model_gets_the_texts_joined_by_line_breaks(world: World) -> None:
+    messages = [{"role": "system", "content": "Solve."}, {"role": "user", "content": "1+1=?"}]
+    body = {"model": "base", "messages": messages, "stop": ["\n"]}
+    assert world.served.http.post("/v1/chat/completions", json=body).status_code == 200
+    assert (world.sent()["prompt"], world.sent()["stop"]) == ("Solve.\n1+1=?", ["\n"])

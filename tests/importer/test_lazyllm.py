@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import ConfigError
 from gateway.importer.lazyllm import read_lazyllm
+from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from tests.importer.files import source
@@ -50,13 +51,88 @@ def test_the_template_writes_what_the_prompter_writes() -> None:
     assert template.render(Dialogue((Message("user", "hi"),))).text == wanted
 
 
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
 def test_tools_are_taken_where_the_family_has_tokens_for_them() -> None:
-    text = json.dumps({"class": "ChatPrompter", "instruction": "I", "tools": [{"type": "function"}]})
+    text = json.dumps({"class": "ChatPrompter", "instruction": "I", "tools": [TOOL]})
     (with_marks,) = read_lazyllm(source("p.json", text), marks_of="qwen")
     (without,) = read_lazyllm(source("p.json", text))
-    assert with_marks.keys["tools"] == {"parser": "lazyllm"}
-    assert "tools" not in without.keys
+    assert (with_marks.keys["tools"], with_marks.keys["default_tools"]) == ({"parser": "lazyllm"}, [TOOL])
+    assert not {"tools", "default_tools"} & without.keys.keys()
     assert any(note.startswith("tools: the template accepts no tools") for note in without.notes)
+
+
+def test_tools_that_a_function_makes_stay_with_the_clients() -> None:
+    (draft,) = read_lazyllm(source("p.py", "p = ChatPrompter('I', tools=make)"), marks_of="qwen")
+    assert (draft.keys["tools"], "default_tools" in draft.keys) == ({"parser": "lazyllm"}, False)
+    assert any(note.startswith("tools: make (line 1) makes the list") for note in draft.notes)
+
+
+QUICK_START = """
+import lazyllm
+instruction = '上下文信息是{context},用户的问题是{input}, 现在请你做出回答。'
+prompter = lazyllm.AlpacaPrompter({"user": instruction})
+module = lazyllm.OnlineChatModule('openai').prompt(prompter)
+module(dict(context='背景', input='输入'))
+"""
+OPENAI = "You are ChatGPT, a large language model trained by OpenAI. You are a helpful assistant."
+
+MODELS: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (file, its keys for the model, a note)
+    "a provider": (QUICK_START, {"marks": {"system": OPENAI}}, "OnlineChatModule('openai') of line 5 writes its own"),
+    "a provider by its keyword": (
+        "p = ChatPrompter('I')\nm = OnlineChatModule(source='ppio', model='x').prompt(p)",
+        {"marks": {"system": "You are a helpful AI assistant."}},
+        "OnlineChatModule('ppio') of line 2",
+    ),
+    "an unknown provider": ("p = ChatPrompter('I')\nOnlineChatModule('mine').prompt(p)", {},
+                            "OnlineChatModule('mine') of line 2 is no provider of LazyLLM's table"),
+    "a local model": ("p = ChatPrompter('I')\nm = lazyllm.TrainableModule('internlm2-chat-7b').prompt(p)",
+                      {"marks_of": "internlm2-chat-7b"}, "marks_of is the model of TrainableModule("),
+    "a local model in a chain": ("p = ChatPrompter('I')\nm = TrainableModule('internlm2-chat-7b').prompt(p).start()",
+                                 {"marks_of": "internlm2-chat-7b"}, "marks_of is the model of TrainableModule("),
+    "a prompter in the call": ("m = TrainableModule('internlm2-chat-7b').prompt(ChatPrompter('I'))",
+                               {"marks_of": "internlm2-chat-7b"}, "marks_of is the model of TrainableModule("),
+    "a model without tokens": ("p = ChatPrompter('I')\nm = TrainableModule('mine').prompt(p)", {},
+                               "LazyLLM has no tokens for TrainableModule('mine') of line 2"),
+    "no model": ("p = ChatPrompter('I')", {}, "special tokens are missing; give the model's family with --marks-of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_model_in_front_of_which_a_prompter_stands_gives_the_tokens(name: str) -> None:
+    text, keys, note = MODELS[name]
+    (draft,) = read_lazyllm(source("p.py", text))
+    assert {key: value for key, value in draft.keys.items() if key.startswith("marks")} == keys
+    assert any(one.startswith(note) for one in draft.notes), draft.notes
+
+
+def test_a_prompter_of_two_models_is_refused() -> None:
+    text = "p = ChatPrompter('I')\na = TrainableModule('qwen').prompt(p)\nb = OnlineChatModule('glm').prompt(p)"
+    with pytest.raises(ConfigError, match="the prompter of line 1 has several models"):
+        read_lazyllm(source("p.py", text))
+    (draft,) = read_lazyllm(source("p.py", text), marks_of="qwen")
+    assert draft.keys["marks_of"] == "qwen"
+
+
+def test_the_quick_start_of_the_documentation_is_sent_as_by_lazyllm() -> None:
+    (draft,) = read_lazyllm(source("p.py", QUICK_START))
+    assert draft.keys["input_slot"] == "input"
+    assert "input_slot: the user message fills input, and gateway.variables the others: context" in draft.notes
+    template = build(for_messages(parse_spec(draft.keys, name="p")))
+    said = Dialogue((Message("user", "输入"),), RenderOptions(variables={"context": "背景"}))
+    task = ("Below is an instruction that describes a task, paired with extra messages such as input that provides "
+            "further context if possible. Write a response that appropriately completes the request.")  # fmt: skip
+    assert template.render(said).messages == (
+        {"role": "system", "content": f"{OPENAI}\n{task}\n\n### Instruction:\n"},
+        {"role": "user", "content": "上下文信息是背景,用户的问题是输入, 现在请你做出回答。"},
+    )
+
+
+@pytest.mark.parametrize("arguments", ["'{a} {b}'", "'{input}'", "'I', ['k']"])
+def test_no_slot_is_chosen_for_the_user_message_without_a_slot_input_beside_others(arguments: str) -> None:
+    (draft,) = read_lazyllm(source("p.py", f"p = ChatPrompter({arguments})"))
+    assert "input_slot" not in draft.keys
 
 
 def test_what_is_not_carried_over_is_told() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from gateway.config.files.yaml import parse as parse_yaml
+from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import ConfigError
 from gateway.importer.opencompass import read_opencompass
 from gateway.importer.yaml_writer import write_yaml
+from gateway.template.registry import build
 from gateway.template.spec import RoleSpec
 from gateway.template.validation.template import parse_spec
 from tests.importer.files import shipped, source
@@ -155,3 +157,31 @@ def test_a_preset_that_is_exported_comes_back_the_same(name: str) -> None:
     back, spec = parse_spec(document.value, name=name), preset(name)
     for field in ("begin", "end", "round", "reserved_roles", "eos_token_id", "stop"):
         assert getattr(back, field) == getattr(spec, field), field
+
+
+API_CONFIG = """
+from opencompass.models import BailingAPI
+api_meta_template = dict(
+    round=[dict(role='HUMAN', api_role='HUMAN'), dict(role='BOT', api_role='BOT', generate=%s)],
+    reserved_roles=[dict(role='SYSTEM', api_role='SYSTEM')],
+)
+models = [dict(path='Bailing-Lite-0830', type=BailingAPI, meta_template=api_meta_template, batch_size=1)]
+"""
+
+
+@pytest.mark.parametrize(("generate", "has_note"), [("False", True), ("True", False)])
+def test_an_api_template_that_generates_nowhere_becomes_one_that_does_with_a_note(
+    generate: str, has_note: bool
+) -> None:
+    (draft,) = read_opencompass(source("bailing.py", API_CONFIG % generate))
+    assert draft.keys["round"][1] == {"role": "BOT", "api_role": "BOT", "generate": True}
+    assert any(note.startswith("round[1].generate: False is written as true.") for note in draft.notes) == has_note
+    template = build(parse_spec(draft.keys, name="bailing"))
+    said = Dialogue((Message("system", "s"), Message("user", "q")))
+    assert template.render(said).messages == ({"role": "system", "content": "s"}, {"role": "user", "content": "q"})
+
+
+def test_a_string_template_that_generates_nowhere_stays_as_it_is() -> None:
+    text = "meta_template = dict(round=[dict(role='HUMAN'), dict(role='BOT', generate=False)])"
+    (draft,) = read_opencompass(source("x.py", text))
+    assert draft.keys["round"][1] == {"role": "BOT", "generate": False}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import ROOT, Gateway, gateway
+from tests.upstream.server import FaultyUpstream
 
 PAGE = (ROOT / "docs" / "prompters.md").read_text("utf-8")
 TEMPLATE = PAGE.split("```yaml\n", 1)[1].split("```", 1)[0]
@@ -23,12 +24,17 @@ models:
   exact-caller:
     template: exact
     targets: [{speaks: scripted, script: call.yaml}]
+  repeating:
+    template: repeating
+    targets: [{speaks: scripted, script: repeat.yaml}]
   plain:
     template: lazyllm-qwen
     targets: [{speaks: scripted, script: script.yaml}]
 """
 EXACT = "{kind: prompter, class: chat, marks_of: qwen, tools: {parser: lazyllm}, exact: true}"
 CALL = '- "Well.<|action_start|><|function|>f<|args|>{a: 1}<|action_end|>"\n- {finish: stop}\n'
+REPEATING = '{kind: prompter, class: alpaca, instruction: "Add {sum}", get_response: true}'
+REPEAT = '- "Sure.\\n### Resp"\n- "onse:\\n4"\n- {finish: stop}\n'
 SCRIPT = '- "12 m <|im_"\n- "end|>junk"\n- {finish: length}\n'
 
 ASKED = {"messages": [{"role": "user", "content": "How high is it?"}]}
@@ -46,6 +52,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
     (folder / "script.yaml").write_text(SCRIPT, encoding="utf-8")
     (folder / "meta_templates" / "exact.yaml").write_text(EXACT, encoding="utf-8")
+    (folder / "meta_templates" / "repeating.yaml").write_text(REPEATING, encoding="utf-8")
+    (folder / "repeat.yaml").write_text(REPEAT, encoding="utf-8")
     (folder / "call.yaml").write_text(CALL, encoding="utf-8")
     with gateway(folder, CONFIG) as running:
         yield running
@@ -102,3 +110,93 @@ def test_a_tool_call_is_returned_in_openais_form(served: Gateway, model: str) ->
     assert choice["message"]["content"] == "Well."
     assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in
             choice["message"]["tool_calls"]] == [("f", {"a": 1})]  # fmt: skip
+
+
+def test_an_answer_is_found_in_the_text_streamed_or_not(served: Gateway) -> None:
+    assert served.chat("repeating", "2+2").json()["choices"][0]["message"]["content"] == "4"
+    lines = served.chat("repeating", "2+2", stream=True).text.splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    assert "".join(event["choices"][0]["delta"].get("content") or "" for event in events) == "4"
+
+
+# ---------------------------------------------------------------- in front of an API model
+
+API_CONFIG = """
+models:
+  api-rag:
+    template: my-rag
+    targets: [{{speaks: chat, url: "{url}"}}]
+  equipped:
+    template: equipped
+    targets: [{{speaks: chat, url: "{url}"}}]
+  equipped-text:
+    template: equipped
+    targets: [{{speaks: scripted, script: call.yaml}}]
+  provider:
+    template: lazyllm-qwen
+    targets: [{{speaks: litellm, model: openai/tiny, url: "{url}", key: "env:KEY"}}]
+"""
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+
+
+EQUIPPED = """
+kind: prompter
+class: chat
+marks_of: qwen
+tools: {parser: lazyllm}
+default_tools: [{type: function, function: {name: f}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FaultyUpstream, Gateway]]:
+    folder: Path = tmp_path_factory.mktemp("api")
+    (folder / "meta_templates").mkdir()
+    (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "meta_templates" / "equipped.yaml").write_text(EQUIPPED, encoding="utf-8")
+    (folder / "call.yaml").write_text(CALL, encoding="utf-8")
+    with FaultyUpstream() as up, gateway(folder, API_CONFIG.format(url=up.url("ok")), {"KEY": "k"}) as running:
+        yield up, running
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "variables"),
+    [
+        ("api-rag", "You are a helpful assistant.\nAnswer from this context only: 12 m.\n\n", {"context": "12 m."}),
+        ("provider", "You are a helpful assistant.", {}),
+    ],
+)
+def test_an_api_model_gets_messages_and_native_tools(
+    api: tuple[FaultyUpstream, Gateway], model: str, system: str, variables: dict[str, str]
+) -> None:
+    up, served = api
+    history = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    body = {"model": model, "messages": [*history, *ASKED["messages"]], "gateway": {"variables": variables}}
+    answer = served.http.post("/v1/chat/completions", json={**body, "tools": TOOLS})
+    assert answer.status_code == 200, answer.text
+    received = up.requests[-1].body
+    sent = [{"role": "system", "content": system}, *history, *ASKED["messages"]]
+    assert (received["messages"], received["tools"], "stop" in received) == (sent, TOOLS, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [({}, ["f"]), ({"tools": []}, ["f"]), ({"tools": [{"type": "function", "function": {"name": "g"}}]}, ["g"])],
+    ids=["none", "an empty list", "its own"],
+)
+def test_an_api_model_gets_the_templates_tools_unless_the_request_has_some(
+    api: tuple[FaultyUpstream, Gateway], given: dict[str, object], names: list[str]
+) -> None:
+    up, served = api
+    assert served.http.post("/v1/chat/completions", json={"model": "equipped", **ASKED, **given}).status_code == 200
+    assert [tool["function"]["name"] for tool in up.requests[-1].body["tools"]] == names
+
+
+def test_a_string_model_writes_the_templates_tools_and_reads_their_calls(api: tuple[FaultyUpstream, Gateway]) -> None:
+    body = {"model": "equipped-text", **ASKED, "gateway": {"explain": True}}
+    answer = api[1].http.post("/v1/chat/completions", json=body).json()
+    assert (
+        '### Function-call Tools. \n\n[{type: "function", "function": {name: "f"}}]\n\n' in answer["gateway"]["prompt"]
+    )
+    message = answer["choices"][0]["message"]
+    assert (message["content"], [call["function"]["name"] for call in message["tool_calls"]]) == ("Well.", ["f"])

@@ -126,7 +126,8 @@ OPENCOMPASS_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 
 
 def test_the_recording_covers_every_preset() -> None:
-    assert {row["preset"] for row in OF_PRESETS} | SAME_TURNS.keys() == set(FILES)
+    without_roles = {"base"}  # in tests/template/opencompass/test_joined.py
+    assert {row["preset"] for row in OF_PRESETS} | SAME_TURNS.keys() | without_roles == set(FILES)
 
 
 @pytest.mark.parametrize("name", SAME_TURNS)

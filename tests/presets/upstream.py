@@ -114,7 +114,7 @@ COVERED: list[tuple[int, str, tuple[Change, ...]]] = [
 ]
 
 # Presets that no shipped config has: each says in its file where it comes from.
-OURS = {"alpaca", "chatml-tools", "moss-thoughts", "sft-demo"}
+OURS = {"alpaca", "base", "chatml-tools", "moss-thoughts", "sft-demo"}
 
 ROLE_DEFAULTS: Mapping[str, Any] = {
     "begin": "", "end": "", "prompt": None, "generate": False, "api_role": None, "fallback_role": None,

@@ -23,7 +23,8 @@ from gateway.parity.causes import CAUSES
 from gateway.parity.compare import CaseResult, compare
 from gateway.parity.sides import Side
 from gateway.template.base import Template
-from gateway.template.lazyllm.template import slots_in
+from gateway.template.lazyllm.api_messages import for_messages
+from gateway.template.lazyllm.filler import slots_in
 from gateway.template.registry import build, dialogue_of
 from gateway.template.spec import Example, TemplateSpec
 
@@ -92,19 +93,24 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
     """Return examples with the reference's prompts. Raises ``ConfigError`` if no conversation can be rendered."""
     examples: list[dict[str, Any]] = []
     refusals: list[str] = []
+    # A prompter makes a string or messages, as its targets need.
+    renderers = [template, build(for_messages(template.spec))] if template.spec.kind == "prompter" else [template]
     for messages in CONVERSATIONS:
         if reference is not None and any(one.matches(_dialogue(messages)) for one in reference.excluded):
             continue
         for variables in _variables(template.spec):
             dialogue = _dialogue(messages, variables)
-            try:
-                prompt = template.render(dialogue)
-                if prompt.messages is not None:
-                    result: dict[str, Any] = {"sent": [dict(message) for message in prompt.messages]}
-                else:
-                    result = {"prompt": prompt.text if reference is None else reference.render(dialogue)}
-            except GatewayError as error:
-                refusals.append(error.message)
+            result: dict[str, Any] = {}
+            for renderer in renderers:
+                try:
+                    prompt = renderer.render(dialogue)
+                    if prompt.messages is not None:
+                        result["sent"] = [dict(message) for message in prompt.messages]
+                    else:
+                        result["prompt"] = prompt.text if reference is None else reference.render(dialogue)
+                except GatewayError as error:
+                    refusals.append(error.message)
+            if not result:
                 continue
             given = {"variables": variables} if variables else {}
             examples.append({"messages": list(messages), **given, **result})

@@ -14,6 +14,7 @@ from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import CHAT, output_form
 from gateway.config.snapshot import ModelSpec
+from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.spec import TemplateSpec
 
 FORM_WORDS = {"text": "one string", "messages": "messages"}
@@ -61,6 +62,8 @@ def _model(
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
         return None
+    if template.kind == "prompter" and any(entry.form == "messages" for entry in entries):
+        template = for_messages(template)
     return ModelSpec(
         name=name,
         template=template,
@@ -90,6 +93,14 @@ def _check_forms(
                 f"{other.speaks} needs {FORM_WORDS[other.form or '']}, but the first target ({first.speaks}) "
                 f"needs {FORM_WORDS[first.form or '']}; move this target to another model",
             )
+    if template is not None and template.prompter is not None:
+        if first.form == "text" and template.prompter.default_tools and template.tools is None:
+            document.refuse(
+                (*path, "template"),
+                f"{quote(template.name)} has default_tools and no `tools`, so only targets that take messages can "
+                f"have it: add `tools: {{parser: lazyllm}}` to the template, or set the target to speaks: chat",
+            )
+        return
     if template is None or output_form(template) == first.form:
         return
     if first.form == "messages":

@@ -46,4 +46,4 @@ def read_template(
 
 def output_form(spec: TemplateSpec) -> Literal["text", "messages"]:
     """Return the output form of the template: one string, or messages."""
-    return "messages" if spec.kind == "chat" or spec.api else "text"
+    return "messages" if spec.makes_messages else "text"

@@ -9,9 +9,11 @@ from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
+from gateway.stream.get_response import AnswerExtraction
 from gateway.stream.output_parser import ParserOptions
 from gateway.stream.tool_calls.format import Format
 from gateway.stream.tool_calls.registry import FORMATS
+from gateway.template.lazyllm.assembly import answer_marker
 from gateway.template.spec import TemplateSpec
 from gateway.template.tools import ToolChoice, choice_of, name_of
 
@@ -21,6 +23,9 @@ class OutputParsing:
 
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
+        self._default_tools = spec.prompter.default_tools if spec.prompter is not None else ()
+        self._marker = answer_marker(spec.prompter) if _extracts(spec) and spec.prompter is not None else None
+        """The text before an answer; None: the answer is not searched in the model's text."""
         self._auto = thinking is not None and thinking.open == "auto"
         self._thinking = thinking and replace(thinking, open=thinking.open is True)
 
@@ -34,6 +39,9 @@ class OutputParsing:
 
         Raises InvalidValue for a tool whose name cannot be written in the tool-call format.
         """
+        if self._default_tools and not dialogue.options.tools:
+            dialogue = replace(dialogue, options=replace(dialogue.options, tools=self._default_tools))
+        extraction = None if self._marker is None else AnswerExtraction(prompt.text, self._marker)
         choice = choice_of(dialogue)
         thinking = self._thinking
         if thinking is not None and dialogue.options.continue_final:
@@ -42,13 +50,14 @@ class OutputParsing:
             thinking = replace(thinking, open=prompt.text.rstrip().endswith(thinking.begin))
         names = _callable_names(dialogue, choice)
         if not names:
-            return None if thinking is None else ParserOptions(thinking)
+            return ParserOptions(thinking, extraction=extraction) if thinking or extraction else None
         format_ = self._format(names)
         self._check_names(dialogue, format_, names)
         return ParserOptions(
             thinking=thinking,
             calls=format_,
             names=names,
+            extraction=extraction,
             one_call=not dialogue.options.parallel_calls,
             opened=prompt.metadata.opened,
             foreign_stops=frozenset(stops) - frozenset(prompt.metadata.stops),
@@ -70,8 +79,12 @@ class OutputParsing:
 
 
 def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
-    """The options of a template; None if the template declares neither tools nor thinking."""
-    return None if spec.tools is None and spec.thinking is None else OutputParsing(spec)
+    """The options of a template; None if all text of the model is content."""
+    return OutputParsing(spec) if spec.tools is not None or spec.thinking is not None or _extracts(spec) else None
+
+
+def _extracts(spec: TemplateSpec) -> bool:
+    return spec.prompter is not None and spec.prompter.get_response
 
 
 def _callable_names(dialogue: Dialogue, choice: ToolChoice) -> frozenset[str]:

@@ -1,8 +1,10 @@
 """Templates of ``kind: prompter``, which write the prompts of LazyLLM's prompters (``docs/spec/lazyllm.md``).
 
-- ``template``      the class that renders a dialogue
+- ``template``      renders a dialogue as one string
+- ``api_messages``  renders a dialogue as messages, for API models
 - ``request``       sorts a dialogue into history, current turn, system messages and slot values
 - ``instruction``   the texts of LazyLLM: the instruction template of each class, and the description of tools
+- ``filler``        fills the instruction template for a request, with one of the next two modules
 - ``safe_fill``     fills the slots in one pass over the instruction template (the default)
 - ``exact_fill``    fills the slots as LazyLLM does, by searching the filled text (``exact: true``)
 - ``assembly``      writes earlier turns, and puts the parts of a prompt in order

@@ -7,15 +7,26 @@ from typing import Any
 
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Segment, SegmentLabel, Segments
-from gateway.template.lazyllm.dialects import PrompterDialect, PrompterError
+from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect, PrompterError
 from gateway.template.lazyllm.json5 import write_json5
 from gateway.template.lazyllm.segments import TOOLS, strip_leading, template_text
 from gateway.template.lazyllm.tokens import SpecialTokens
+from gateway.template.spec import PrompterSpec
 
 GENERATE: SegmentLabel = ("assistant", "generate", True)
 TEMPLATE: SegmentLabel = ("", "template", True)
 RESPONSE = "### Response:\n"
 """The text before the answer in prompts of LazyLLM's single-turn prompter."""
+
+
+def answer_marker(spec: PrompterSpec) -> str:
+    """The text after which LazyLLM's ``get_response`` finds the answer; empty if there is none."""
+    modern = DIALECTS[spec.dialect].modern
+    if spec.form == "alpaca":
+        return RESPONSE if modern else RESPONSE.rstrip("\n")
+    if spec.form == "empty" or not spec.tokens.soa:
+        return ""
+    return spec.tokens.soa + ("\n" if modern else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +60,13 @@ def pair_segments(pairs: Iterable[tuple[str, str]], tokens: SpecialTokens) -> It
 
 
 def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
-    """The earlier turns of the request as segments. Raises PrompterError if the LazyLLM release accepts no messages."""
-    if turns and not dialect.modern:
-        raise PrompterError("NotImplementedError", "Cannot transform json history to list now")
+    """The earlier turns of the request as segments. Raises PrompterError.
+
+    Releases of LazyLLM before 0.2 take only pairs of a user's and an assistant's text, with the same bytes.
+    """
+    roles = [turn.role for turn in turns]
+    if not dialect.modern and (roles != ["user", "assistant"] * (len(turns) // 2) or any(t.calls for t in turns)):
+        raise PrompterError("NotImplementedError", "earlier turns must be pairs of user and assistant")
     around = {
         "user": (tokens.soh, tokens.eoh),
         "assistant": (tokens.soa, tokens.eoa),

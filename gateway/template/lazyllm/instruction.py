@@ -97,8 +97,8 @@ def tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
     """The names of the tools as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
     try:
         return write_json5([tool["function"]["name"] for tool in tools]) if tools else ""
-    except KeyError as error:
-        raise PrompterError("KeyError", str(error)) from error
+    except (KeyError, TypeError) as error:
+        raise PrompterError(type(error).__name__, str(error)) from error
 
 
 def with_preamble(text: str, tokens: SpecialTokens, *, preamble: bool) -> str:

@@ -17,6 +17,7 @@ from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParam
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
 from gateway.template.lazyllm.assembly import Turn
+from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.json5 import printed_json, printed_result
 from gateway.template.messages import check_open_turn, content_of, unread_fields
 from gateway.template.roles import MAX_SHOWN
@@ -50,6 +51,24 @@ class PrompterInput:
         return self.current[0].role == "tool"
 
 
+def with_default_tools(dialogue: Dialogue, spec: PrompterSpec) -> Dialogue:
+    """The dialogue, with the template's own tools if the request has none.
+
+    Raises InvalidValue if LazyLLM's release does not accept tools next to its own.
+    """
+    options = dialogue.options
+    if not spec.default_tools or options.tools is spec.default_tools:
+        return dialogue
+    if not options.tools:
+        return replace(dialogue, options=replace(options, tools=spec.default_tools))
+    if not DIALECTS[spec.dialect].modern:
+        raise InvalidValue(
+            f"this model's template has tools of its own, and dialect {spec.dialect} takes no others; leave tools out",
+            param="tools",
+        )
+    return dialogue
+
+
 def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
     """Sort a dialogue for a prompter of this class.
 
@@ -72,10 +91,10 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
         ]
     notices += [Notice("system_folded", f"{turn.origin}: written into the instruction") for turn in system]
     answer = _take_answer(dialogue, turns)
-    at = _current_from(turns)
+    at = current_from([turn.role for turn in turns])
     history = _with_printed_results(turns[:at], notices)
     found = PrompterInput(history, tuple(turns[at:]), tuple(system), answer, tuple(notices))
-    _check_class(found, spec)
+    check_class(found, spec)
     return found
 
 
@@ -108,8 +127,7 @@ def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
         return turns.pop()
     if not options.continue_final:
         return None
-    # The check gets no variables, because it refuses variables and a prompter accepts them.
-    check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
+    check_answer(dialogue)
     answer = turns.pop()
     if answer.calls:
         raise InvalidValue(
@@ -118,14 +136,23 @@ def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     return answer
 
 
-def _current_from(turns: Sequence[Turn]) -> int:
-    """The index of the first message of the current turn."""
-    at = len(turns)
-    while at and turns[at - 1].role == "tool":
+def check_answer(dialogue: Dialogue) -> None:
+    """Check that the last message of a dialogue that is to be continued is an assistant's. Raises InvalidValue."""
+    # The check gets no variables, because it refuses variables and a prompter accepts them.
+    check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
+
+
+def current_from(roles: Sequence[str]) -> int:
+    """The index of the first message of the current turn. ``roles``: of the messages without system messages.
+
+    Raises InvalidValue if the messages end with neither a user message nor tool results.
+    """
+    at = len(roles)
+    while at and roles[at - 1] == "tool":
         at -= 1
-    if at < len(turns):
+    if at < len(roles):
         return at
-    if not turns or turns[-1].role != "user":
+    if not roles or roles[-1] != "user":
         raise InvalidValue(
             "the last message must be a user message or a tool result. "
             "To continue an assistant message, set continue_final_message: true.",
@@ -153,7 +180,7 @@ def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple
     return tuple(found)
 
 
-def _check_class(found: PrompterInput, spec: PrompterSpec) -> None:
+def check_class(found: PrompterInput, spec: PrompterSpec) -> None:
     """The classes ``alpaca`` and ``empty`` accept only a single user message. Raises InvalidValue."""
     if spec.form == "chat":
         return

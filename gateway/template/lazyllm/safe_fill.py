@@ -30,16 +30,21 @@ class SafeInstruction:
     user: tuple[Part, ...]
 
     @classmethod
-    def compiled(cls, instruction: str, tokens: SpecialTokens, *, tools: bool) -> SafeInstruction:
-        """Split an instruction template. ``tools``: True adds the explanation of tool calls."""
+    def compiled(
+        cls, instruction: str, tokens: SpecialTokens, *, tools: bool, preamble: bool = False
+    ) -> SafeInstruction:
+        """Split an instruction template. ``tools``: True for requests with tools.
+
+        ``preamble``: True adds the explanation of tool calls.
+        """
         system, tag, rest = instruction.partition(USER_BEGINS)
         user = rest.rpartition(USER_ENDS)[0] if tag else ""
         # LazyLLM adds the preamble after the user part, and then drops all text after the user part.
-        preamble = "\n\n" + PREAMBLE_PLACE if tools and PREAMBLE_PLACE not in instruction else ""
-        system, preamble, user = (with_preamble(text, tokens, preamble=tools) for text in (system, preamble, user))
+        after = "\n\n" + PREAMBLE_PLACE if preamble and PREAMBLE_PLACE not in instruction else ""
+        system, after, user = (with_preamble(text, tokens, preamble=preamble) for text in (system, after, user))
         if not tools:
             system, user = (text.replace(f"{{{TOOL_NAMES}}}", "") for text in (system, user))
-        return cls(system=tuple(_parts(system)), preamble=tuple(_parts(preamble)), user=tuple(_parts(user)))
+        return cls(system=tuple(_parts(system)), preamble=tuple(_parts(after)), user=tuple(_parts(user)))
 
     def fill(self, values: Mapping[str, Segment], folded: Sequence[Turn]) -> tuple[Segments, Segments]:
         """The filled system part and user part. ``folded``: the request's system messages, added to the system part."""

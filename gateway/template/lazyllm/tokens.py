@@ -1,6 +1,6 @@
 """The special tokens of a prompter, and LazyLLM's table of tokens by model family (``docs/spec/lazyllm.md`` 2, 11).
 
-A template file lists special tokens under ``marks``, or names a model family with ``marks_of``.
+A template file lists special tokens under ``marks``, or names a model family or a model with ``marks_of``.
 """
 
 from __future__ import annotations
@@ -68,6 +68,26 @@ def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
     """
     entry: Mapping[str, Any] = _table()["families"][name]
     return entry if dialect.modern else {key: text for key, text in entry.items() if key not in TOOL_TOKENS}
+
+
+def online_system(source: str) -> str | None:
+    """The system sentence of a prompter that LazyLLM puts in front of a provider's models; None: unknown provider."""
+    text: str | None = _table()["online"].get(source)
+    return text
+
+
+def family_of_model(model: str, dialect: PrompterDialect = CURRENT) -> str:
+    """The family in which LazyLLM finds the tokens of a model, by the model's name or path; empty if there is none.
+
+    ``docs/spec/lazyllm.md`` 11.1. A path that ends in a slash has no name. Releases before 0.2 list whole names.
+    """
+    name, table = model.rsplit("/", 1)[-1].lower(), _table()
+    if not dialect.modern:
+        return str(table["names_0_1"].get(name, ""))
+    # LazyLLM compares the lowered name with names in their own spelling: two capitalised names are never found.
+    if name in table["exact_names_without_tokens"] or not name.startswith(tuple(table["name_prefixes"])):
+        return ""
+    return max([key for key in family_names() if key in name], key=len, default="")
 
 
 def default_tokens(dialect: PrompterDialect = CURRENT) -> SpecialTokens:

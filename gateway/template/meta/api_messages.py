@@ -23,10 +23,12 @@ from gateway.template.opencompass.parsers import APIParser, Mode
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM, dropped_items, origin_of_item, template_errors
 from gateway.template.opencompass.renderer import meta_template, prompt_list
 from gateway.template.passthrough import as_sent
-from gateway.template.roles import API_ROLES, role_map, role_names
+from gateway.template.roles import API_ROLES, FALLBACK_FIELD, mapping_of, role_map, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
+CONSUMED = frozenset({"role", "content", FALLBACK_FIELD})
+"""The fields of a message that become the role and the content of the message that is sent."""
 Content = str | list[Any]
 Numbered = tuple[tuple[int, ...], dict[str, Any]]
 """(numbers of messages in the dialogue, the message that is made of these messages)."""
@@ -86,7 +88,7 @@ class ApiTemplate:
                 continue
             message = dialogue.messages[number]
             is_open = dialogue.options.continue_final and number == len(dialogue.messages) - 1
-            further = {key: value for key, value in as_sent(message).items() if key not in ("role", "content")}
+            further = {key: value for key, value in as_sent(message).items() if key not in CONSUMED}
             yield (number,), _api_message(entry, _content(message), further, "" if is_open else entry.end)
 
     def _parsed(self, dialogue: Dialogue) -> Iterator[Numbered]:
@@ -106,7 +108,7 @@ class ApiTemplate:
             if len(numbers) > 1:
                 yield Notice("merged_turns", f"messages[{numbers[0]}] to messages[{numbers[-1]}]")
         for number, message in enumerate(dialogue.messages):
-            mapping = self._roles[message.role]
+            mapping = mapping_of(self._roles, message, number)
             if number not in sent:
                 yield Notice("dropped_turn", f"messages[{number}]: outside the round, or after the role that generates")
             elif mapping.fallback_for:

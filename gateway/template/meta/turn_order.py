@@ -39,7 +39,7 @@ class NaturalOrder:
         last_place = -1
         system_places: set[int] = set()  # places that system messages have filled in this round
         for number, message in enumerate(dialogue.messages):
-            mapping = mapping_of(self._roles, message.role, number)
+            mapping = mapping_of(self._roles, message, number)
             if mapping.place is not None and mapping.is_system:
                 system_places.add(mapping.place)
             elif mapping.place is not None:

@@ -1,6 +1,7 @@
-"""Templates of ``kind: meta`` with ``turns: opencompass``. The prompt is byte for byte the prompt of OpenCompass.
+"""Templates of ``kind: meta`` with ``turns: opencompass``, and of ``kind: base``: OpenCompass's prompts, byte for byte.
 
 - ``renderer``  turns a dialogue into a prompt list, and the prompt list into a prompt with the LM parser
 - ``prompt_lists``  origins, notices and errors of a dataset's prompt lists
+- ``joined``    ``kind: base``, which is OpenCompass's prompt without a meta template
 - ``parsers``   OpenCompass's LM parser, which makes a text of a prompt list, and API parser, which makes messages
 """

@@ -15,7 +15,7 @@ DATASET_PARAM = "gateway.prompt"
 
 def origin_of_item(items: Sequence[Any], position: int) -> str:
     """The origin of a segment that comes from this item: ``prompt[2]`` is the third turn or text of the list."""
-    return f"prompt[{sum(not _is_marker(item) and item != '' for item in items[:position])}]"
+    return f"prompt[{sum(not is_marker(item) and item != '' for item in items[:position])}]"
 
 
 def dropped_items(items: Sequence[Any], sent: Collection[int | None]) -> tuple[Notice, ...]:
@@ -23,7 +23,7 @@ def dropped_items(items: Sequence[Any], sent: Collection[int | None]) -> tuple[N
 
     ``sent``: the positions of the items whose text is in the prompt.
     """
-    lost = [n for n, item in enumerate(items) if n not in sent and not _is_marker(item) and _text_of(item)]
+    lost = [n for n, item in enumerate(items) if n not in sent and not is_marker(item) and _text_of(item)]
     return tuple([Notice("dropped_turn", origin_of_item(items, position)) for position in lost])
 
 
@@ -58,7 +58,8 @@ def _with_text(item: Mapping[str, Any], media: str | None) -> dict[str, Any]:
     return {**rest, "prompt": "".join(texts)}
 
 
-def _is_marker(item: Any) -> bool:
+def is_marker(item: Any) -> bool:
+    """Whether an item is a section marker."""
     return isinstance(item, Mapping) and item.keys() == MARKER_KEYS
 
 

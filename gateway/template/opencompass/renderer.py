@@ -15,6 +15,7 @@ from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment
 from gateway.template.messages import check_dialogue, content_of, origin_of, unread_fields
 from gateway.template.meta.renderer import fallback_notice
+from gateway.template.opencompass.joined import joined_segments
 from gateway.template.opencompass.parsers import LMParser, Mode
 from gateway.template.opencompass.prompt_lists import dropped_items, origin_of_item, template_errors, with_texts
 from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_map, role_names
@@ -95,7 +96,7 @@ class OpenCompassTemplate:
         notices: list[Notice] = []
         written = {segment.origin for segment in segments}
         for number, message in enumerate(dialogue.messages):
-            mapping = self._roles[message.role]
+            mapping = mapping_of(self._roles, message, number)
             if mapping.fallback_for:
                 notices.append(fallback_notice(mapping, number))
             if texts[number] and origin_of(number) not in written:
@@ -110,7 +111,7 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
     A template without roles joins the messages with line breaks (4.7). Raises the errors of ``Template.render``, and
     InvalidValue for tools and for templates that make messages.
     """
-    if spec.kind != "meta" or spec.api:
+    if spec.kind not in ("meta", "base") or spec.api:
         raise InvalidValue(
             "the complete conversation can only be rendered with a meta template that makes a string", param="messages"
         )
@@ -121,13 +122,7 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
         )
     if spec.round or spec.reserved_roles:
         return OpenCompassTemplate(spec).full_segments(dialogue)
-    check_dialogue(dialogue)
-    segments: list[Segment] = []
-    for number, message in enumerate(dialogue.messages):
-        if text := content_of(message, number, spec.media):
-            segments += [Segment("\n", "", "template", True)] if number else []
-            segments.append(Segment(text, "", origin_of(number), False))
-    return tuple(segments)
+    return joined_segments(spec, dialogue)
 
 
 def prompt_list(
@@ -146,16 +141,16 @@ def prompt_list(
 
     section = ""
     for number, (message, text) in enumerate(zip(messages, texts, strict=True)):
-        mapping_of(roles, message.role, number)
-        name = names[message.role]
+        mapping = mapping_of(roles, message, number)
+        name = names.get(message.role, message.role)
         wanted = "begin" if name == SYSTEM and section != "round" else "round"
         if wanted != section:
             if section:
                 add({"section": section, "pos": "end"})
             add({"section": wanted, "pos": "begin"})
             section = wanted
-        fallback = {"fallback_role": FALLBACKS[name]} if name in FALLBACKS else {}
-        add({"role": name, "prompt": text, **fallback}, number)
+        fallback = mapping.role.role if mapping.fallback_for else FALLBACKS.get(name)
+        add({"role": name, "prompt": text, **({"fallback_role": fallback} if fallback else {})}, number)
     if section != "round":
         if section:
             add({"section": section, "pos": "end"})

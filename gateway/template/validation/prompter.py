@@ -10,23 +10,35 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gateway.core.answer_markers import ToolTokens
+from gateway.core.dialogue import Dialogue, RenderOptions
+from gateway.core.errors import RequestError
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
-from gateway.template.lazyllm.template import slots_in
-from gateway.template.lazyllm.tokens import TOKEN_NAMES, SpecialTokens, default_tokens, family, family_names
+from gateway.template.lazyllm.filler import slots_in
+from gateway.template.lazyllm.tokens import (
+    TOKEN_NAMES,
+    SpecialTokens,
+    default_tokens,
+    family,
+    family_names,
+    family_of_model,
+)
 from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec
+from gateway.template.tools import tools_of
 from gateway.template.validation.meta import check_bos
-from gateway.template.validation.problems import Path, Problems, shown
+from gateway.template.validation.problems import Path, Problems, shown, suggestion
 
 CLASSES = ("alpaca", "chat", "empty")
 PARTS = ("system", "user")
 PROMPTER_KEYS = (
-    "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "marks",
-    "marks_of", "dialect", "exact", "thinking", "stop", "eos_token_id", "bos", "bos_text", "examples",
+    "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "default_tools",
+    "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos", "bos_text",
+    "examples",
 )  # fmt: skip
 WITHOUT_EFFECT = {
     "alpaca": {"history": "it has only one turn"},
     "empty": dict.fromkeys(
-        ("instruction", "extra_keys", "input_slot", "history", "tools"), "it sends the user message as it is"
+        ("instruction", "extra_keys", "input_slot", "history", "tools", "default_tools"),
+        "it sends the user message as it is",
     ),
 }
 """Class → the keys that have no effect, with the reason."""
@@ -59,7 +71,9 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         tools="tools" in keys,
         stop_words=stop_words,
         dialect=dialect.name,
-        **problems.values(PrompterSpec, keys, (), ("extra_keys", "input_slot", "history", "exact")),
+        **problems.values(
+            PrompterSpec, keys, (), ("extra_keys", "input_slot", "history", "exact", "get_response", "default_tools")
+        ),
     )
     for number, key in enumerate(spec.extra_keys):
         if key and not key.replace("_", "a").isalnum():
@@ -67,6 +81,14 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     for number, pair in enumerate(spec.history):
         if len(pair) != 2:
             problems.add(("history", number), "must be a pair of texts, user and assistant")
+    try:
+        tools_of(Dialogue((), RenderOptions(tools=spec.default_tools)))
+    except RequestError as error:
+        problems.add(("default_tools",), error.message.replace("tools[", "default_tools[", 1))
+    if spec.get_response and not dialect.modern and spec.form == "chat" and not spec.tokens.soa:
+        problems.add(
+            ("get_response",), f"needs the mark soa: with dialect {dialect.name} LazyLLM fails on an empty one"
+        )
     if not dialect.modern and not spec.exact:
         problems.add(("dialect",), f"dialect {dialect.name} needs exact: true")
     return spec
@@ -78,9 +100,17 @@ def _tokens(
     """The special tokens and the family's stop words. The file overrides the family, which overrides the defaults."""
     tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
-        name = problems.choice(keys["marks_of"], ("marks_of",), family_names())
-        tokens = tokens.updated(family(name, dialect))
-        stop_words = tuple(family(name).get("stop_words", ()))
+        given = str(problems.value(str, keys["marks_of"], ("marks_of",)))
+        name = given if given in family_names() else family_of_model(given, dialect)
+        if name:
+            tokens = tokens.updated(family(name, dialect))
+            stop_words = tuple(family(name).get("stop_words", ()))
+        else:
+            problems.add(
+                ("marks_of",),
+                f"{shown(given)} is neither a family of LazyLLM's table nor a model for which "
+                f"LazyLLM finds one{suggestion(given, family_names())}",
+            )
     own = problems.mapping(keys.get("marks", {}), ("marks",))
     problems.keys(own, TOKEN_NAMES, ("marks",))
     return tokens.updated(problems.values(SpecialTokens, own, ("marks",))), stop_words

@@ -25,6 +25,7 @@ KEYS = {
     "prompter": PROMPTER_KEYS,
     "jinja": JINJA_KEYS,
     "chat": ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS),
+    "base": ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples"),
 }
 
 
@@ -59,6 +60,8 @@ def parse_spec(
         spec = read_prompter(keys, spec, problems)
     elif kind == "jinja":
         spec = read_jinja(keys, spec, problems, fetch, names)
+    elif kind == "base" and spec.bos == "text":
+        problems.add(("bos",), "text needs a text before the messages, which kind base has not: use engine or none")
     if kind == "chat" or spec.api:
         for key in [key for key in TOOL_KEYS if key in keys]:
             problems.add((key,), f"has no effect, because this template makes messages; remove {key}")
@@ -77,15 +80,15 @@ def parse_spec(
 
 def _check_examples(spec: TemplateSpec, problems: Problems) -> None:
     """Check that each example has messages, and the expected result. ``run_examples`` renders the examples later."""
-    makes_messages = spec.kind == "chat" or spec.api
-    made = "messages, so write `sent`" if makes_messages else "a string, so write `prompt`"
+    made = "messages, so write `sent`" if spec.makes_messages else "a string, so write `prompt`"
     for number, example in enumerate(spec.examples):
         path: Path = ("examples", number)
         results = {"prompt": example.prompt, "sent": example.sent}
-        right, wrong = ("sent", "prompt") if makes_messages else ("prompt", "sent")
-        if results[wrong] is not None:
+        right, wrong = ("sent", "prompt") if spec.makes_messages else ("prompt", "sent")
+        both = spec.kind == "prompter"  # the targets of a model decide which one a prompter makes
+        if results[wrong] is not None and not both:
             problems.add((*path, wrong), f"this template makes {made}")
-        elif results[right] is None:
+        elif results[right] is None and (results[wrong] is None or not both):
             problems.add(path, f"an example without `{right}` checks nothing: add the expected result")
         if not example.messages:
             problems.add((*path, "messages"), "an example needs `messages`: add at least one {role, content}")

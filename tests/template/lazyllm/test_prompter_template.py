@@ -472,7 +472,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "another way to write tools": (
         {**CHAT, "tools": {"parser": "lazyllm", "calls": {}}}, ("tools", "calls"), "writes tools in its own way",
     ),
+    "a tool without a name": ({**TOOLS, "default_tools": [{"type": "function"}]}, ("default_tools",),
+                              "default_tools[0].function.name must be"),
+    "tools for the class empty": ({**EMPTY, "default_tools": [TOOL]}, ("default_tools",), "has no effect"),
     "an old dialect": ({**CHAT, "dialect": "0.1"}, ("dialect",), "needs exact: true"),
+    "an answer after a mark that is missing": (
+        {**CHAT, "dialect": "0.1", "exact": True, "marks_of": "chatglm3", "marks": {"soa": ""}, "get_response": True},
+        ("get_response",),
+        "needs the mark soa",
+    ),
     "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "is not one of 1.4, 0.1.2, 0.1"),
     "parts before their time": (
         {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True, "instruction": {"user": "x"}},
@@ -504,6 +512,69 @@ def test_an_old_dialect_writes_what_the_documentation_prints() -> None:
         "<|start_system|>You are an AI-Agent developed by LazyLLM.请完成加法运算\n\n<|end_system|>\n\n\n"
         "<|Human|>:\na+b\n<|Assistant|>:\n"
     )
+
+
+@pytest.mark.parametrize("name", ["internlm2-chat-7b", "org/InternLM2_5-20B", "internlm2"])
+def test_the_tokens_are_found_by_a_models_name(name: str) -> None:
+    assert (
+        template({**CHAT, "marks_of": name}).spec.prompter == template({**CHAT, "marks_of": "internlm2"}).spec.prompter
+    )
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "qwen2.5-vl-3b-instruct", "llama-3-8b", "models/qwen2-7b/"])
+def test_a_name_without_tokens_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match="neither a family of LazyLLM's table nor a model for which LazyLLM finds one"):
+        template({**CHAT, "marks_of": name})
+
+
+def test_an_old_dialect_finds_whole_names_only() -> None:
+    old = {**OLD, "marks_of": "internlm2-chat-7b"}
+    assert rendered(old, (U, "q")).text.startswith("<|im_start|>system\n")
+    with pytest.raises(SpecError, match="marks_of"):
+        template({**OLD, "marks_of": "internlm2-chat-7b-mine"})
+
+
+OWN_TOOLS: dict[str, Any] = {**TOOLS, "default_tools": [TOOL]}
+
+
+def test_the_templates_tools_are_written_as_if_the_request_had_them() -> None:
+    own = rendered(OWN_TOOLS, (U, "q")).text
+    assert own == rendered(TOOLS, (U, "q"), tools=(TOOL,)).text
+    other = {"type": "function", "function": {"name": "g"}}
+    assert rendered(OWN_TOOLS, (U, "q"), tools=(other,)).text == rendered(TOOLS, (U, "q"), tools=(other,)).text
+    assert rendered(OWN_TOOLS, (U, "q"), tool_choice="none").text == rendered(TOOLS, (U, "q")).text
+
+
+def test_an_old_dialect_takes_tools_from_one_source_only() -> None:
+    marks = {"tool_start_token": "<s>", "tool_args_token": "<a>", "tool_end_token": "<e>"}
+    raw = {**OLD, "marks": marks, "tools": {"parser": "lazyllm"}, "default_tools": [TOOL]}
+    assert (
+        '### Function-call Tools. \n\n[{"type": "function", "function": {"name": "f"}}]' in rendered(raw, (U, "q")).text
+    )
+    error = refused(raw, dialogue((U, "q"), tools=(TOOL,)))
+    assert (error.param, "has tools of its own" in error.message) == ("tools", True)
+
+
+OLD: dict[str, Any] = {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True}
+
+
+@pytest.mark.parametrize("dialect", ["0.1", "0.1.2"])
+def test_an_old_dialect_writes_earlier_turns_as_the_documentation_prints_pairs(dialect: str) -> None:
+    raw = {**OLD, "dialect": dialect, "instruction": "你是一个对话机器人,现在你要和用户进行友好的对话"}
+    turns = [(U, "你好"), (A, "你好,我是一个对话机器人,有什么能为您服务的"), (U, "我们聊会儿天吧")]
+    assert rendered(raw, *turns).text == (
+        "<|start_system|>You are an AI-Agent developed by LazyLLM.你是一个对话机器人,现在你要和用户进行友好的对话\n\n"
+        "<|end_system|>\n\n<|Human|>:你好<|Assistant|>:你好,我是一个对话机器人,有什么能为您服务的\n"
+        "<|Human|>:\n我们聊会儿天吧\n<|Assistant|>:\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "turns", [[(U, "a"), (U, "b")], [(A, "a"), (U, "b")], [(U, "a"), (U, "b"), (A, "c"), (U, "d")]]
+)
+def test_an_old_dialect_takes_no_other_earlier_turns(turns: list[tuple[str, str]]) -> None:
+    error = refused(OLD, dialogue(*turns))
+    assert "NotImplementedError: earlier turns must be pairs of user and assistant" in error.message
 
 
 def test_the_example_of_the_page_is_a_good_template(tmp_path: Path) -> None:

@@ -233,7 +233,6 @@ IMAGE = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url
 
 REFUSED: dict[str, tuple[Dialogue, type[RequestError], str]] = {
     "a role nobody speaks": (dialogue((U, "q"), ("tool", "t")), RoleNotSupported, "messages[1].role"),
-    "a template's own role name": (dialogue(("HUMAN", "q")), RoleNotSupported, "messages[0].role"),
     "an image": (dialogue((U, IMAGE)), MediaNotSupported, "messages[0].content[1]"),
     "tools": (dialogue((U, "q"), tools=({"type": "function"},)), UnsupportedParameter, "tools"),
     "tool calls": (

@@ -1,0 +1,114 @@
+"""Renders dialogues as LazyLLM's ``return_dict`` does (``kind: prompter``), for targets that take messages.
+
+``docs/spec/lazyllm.md`` 8.3 has the rules. The first message is a system message of the model's system sentence and the
+filled instruction. The template's own history follows, and then the client's messages, unchanged and in place. The
+current turn changes in two cases: its text may fill a slot, and the instruction's user part is written before it.
+The target gets the tools of the request in OpenAI's form, and writes the tokens around turns itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gateway.core.dialogue import Dialogue
+from gateway.core.errors import UnsupportedParameter
+from gateway.core.prompt import Prompt
+from gateway.template.lazyllm.assembly import Turn
+from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
+from gateway.template.lazyllm.filler import InstructionFiller, as_refusal
+from gateway.template.lazyllm.request import (
+    SYSTEM_ROLES,
+    PrompterInput,
+    check_answer,
+    check_class,
+    current_from,
+    slot_values,
+    with_default_tools,
+)
+from gateway.template.lazyllm.segments import text_of
+from gateway.template.messages import content_of
+from gateway.template.passthrough import as_sent
+from gateway.template.spec import TemplateSpec
+from gateway.template.stops import prompt_metadata
+
+
+def for_messages(spec: TemplateSpec) -> TemplateSpec:
+    """The template of a prompter file for targets that take messages.
+
+    The target itself writes tools, calls, reasoning and the BOS, so the keys for them do not apply.
+    """
+    assert spec.prompter is not None
+    return replace(spec, tools=None, thinking=None, bos="none", bos_text="",
+                   prompter=replace(spec.prompter, messages=True, get_response=False))  # fmt: skip
+
+
+class ApiPrompterTemplate:
+    """Renders dialogues into OpenAI's messages with the prompter of a template file."""
+
+    def __init__(self, spec: TemplateSpec) -> None:
+        assert spec.prompter is not None
+        self.spec = spec
+        self._prompter = spec.prompter
+        self._dialect = DIALECTS[spec.prompter.dialect]
+        self._filler = InstructionFiller(spec.prompter)
+        self._metadata = prompt_metadata(spec)
+        self._history = [
+            {"role": role, "content": text}
+            for pair in spec.prompter.history
+            for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
+
+    def render(self, dialogue: Dialogue) -> Prompt:
+        """See ``base.Template``. The caller sends the tools."""
+        dialogue = with_default_tools(dialogue, self._prompter)
+        found = _sorted(dialogue)
+        check_class(found, self._prompter)
+        sent = [as_sent(message) for message in dialogue.messages]
+        values = slot_values(found, dialogue.options.variables, self._filler.slots, self._prompter)
+        if self._prompter.form == "empty":
+            if dialogue.options.tools:
+                raise UnsupportedParameter("class empty has no tools. Leave `tools` out.", param="tools")
+            return Prompt("", self._metadata, tuple(sent))
+        try:
+            system, user, rest = self._filler.fill(values, list(dialogue.options.tools))
+            first, last = found.current[0].number, found.current[-1].number
+            if not rest and (found.current[0].content or not values.current):  # a slot has the text
+                content_of(dialogue.messages[first], first, None)  # refuses media, which a slot cannot have
+                sent[first] = {**sent[first], "content": ""}
+            if user:
+                sent[last] = self._after(text_of(user), sent[last])
+        except PrompterError as error:
+            raise as_refusal(error) from error
+        return Prompt("", self._metadata, (*self._system(text_of(system)), *self._history, *sent))
+
+    def _system(self, instruction: str) -> list[dict[str, Any]]:
+        """The system message. Without any text, LazyLLM sends an empty message."""
+        texts = [self._prompter.tokens.system, instruction]
+        if self._dialect.modern or not instruction:
+            texts = [text for text in texts if text]
+        content = "\n".join(texts)
+        return [{"role": "system", "content": content}] if content or self._prompter.exact else []
+
+    def _after(self, text: str, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The message with ``text`` before its content. Raises PrompterError."""
+        content = message.get("content") or ""
+        if isinstance(content, str):
+            return {**message, "content": text + content}
+        if self._prompter.exact:
+            raise PrompterError("TypeError", 'can only concatenate str (not "list") to str')
+        return {**message, "content": [{"type": "text", "text": text}, *content]}
+
+
+def _sorted(dialogue: Dialogue) -> PrompterInput:
+    """The messages of the request by their place in the prompt. Raises InvalidValue."""
+    turns = [Turn(number, message.role, message.text) for number, message in enumerate(dialogue.messages)]
+    answer = None
+    if dialogue.options.continue_final:
+        check_answer(dialogue)
+        answer = turns.pop()
+    system = tuple([turn for turn in turns if turn.role in SYSTEM_ROLES])
+    others = [turn for turn in turns if turn.role not in SYSTEM_ROLES]
+    at = current_from([turn.role for turn in others])
+    return PrompterInput(tuple(others[:at]), tuple(others[at:]), system, answer, ())
