@@ -15,14 +15,13 @@ import json
 import os
 import sys
 import time
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli.options import CommandError, add_config
+from gateway.cli.options import CommandError, add_config, load_snapshot
 
 if TYPE_CHECKING:
-    from gateway.cli.running.gateways import GatewayClient
+    from gateway.cli.running.gateways import GatewaySource
     from gateway.cli.running.output import OutputFile
     from gateway.cli.running.rows import DataSurvey, RowForm
 
@@ -65,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--concurrency", type=_positive, default=32, metavar="N",
                         help="requests under way at once (default: 32)")  # fmt: skip
+    parser.add_argument("--engine", default="local", choices=["local", "ray"],
+                        help="local: this process asks (default); ray: the machines of a Ray cluster ask")  # fmt: skip
     parser.add_argument("--retries", type=int, default=5, metavar="N",
                         help="repetitions of a row while the gateway is busy or restarted (default: 5)")  # fmt: skip
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS",
@@ -97,11 +98,13 @@ async def _run(args: argparse.Namespace, form: RowForm, found: DataSurvey, outpu
     from gateway.cli.running.identity import identity
     from gateway.cli.running.manifest import Manifest
     from gateway.cli.running.progress import ProgressBar
+    from gateway.cli.running.ray_data import ask_with_ray
     from gateway.cli.running.rows import read_rows
 
     limits = RetryLimits(retries=args.retries, timeout=args.timeout)
-    async with _gateway(args) as gateway:
-        try:
+    source = _source(args)
+    try:
+        async with source.open(args.concurrency) as gateway:
             described = await identity(gateway, found, form, limits)
             manifest = Manifest(args.out, described, {"gateway": args.base_url or str(args.config)})
             manifest.begin(len(output.done), allow_changes=args.allow_changes)
@@ -113,32 +116,36 @@ async def _run(args: argparse.Namespace, form: RowForm, found: DataSurvey, outpu
                 output.append(line)
                 bar.row(answered)
 
-            started = time.monotonic()
             rows = (row for row in read_rows(args.data, form) if row.custom_id not in output.done)
+            started = time.monotonic()
             try:
-                await ask_all(gateway, rows, limits, args.concurrency, write)
+                if args.engine == "ray":
+                    ask_with_ray(source, rows, limits, args.concurrency, write)
+                else:
+                    await ask_all(gateway, rows, limits, args.concurrency, write)
             finally:
+                seconds = time.monotonic() - started
                 bar.end()
                 output.sync()
-                results = manifest.end(found.rows, time.monotonic() - started)
+                results = manifest.end(found.rows, seconds)
                 _report(args.out, found.rows, results)
-        except GatewayUnreachable as error:
-            raise CommandError(str(error), 1) from None
-        except OSError as error:
-            raise CommandError(f"{args.out}: {error.strerror}; the same command goes on from here", 1) from None
+    except GatewayUnreachable as error:
+        raise CommandError(str(error), 1) from None
+    except OSError as error:
+        raise CommandError(f"{args.out}: {error.strerror}; the same command goes on from here", 1) from None
     return 1 if results["failed"] else 0
 
 
-def _gateway(args: argparse.Namespace) -> AbstractAsyncContextManager[GatewayClient]:
-    from gateway.cli.running.gateways import local_gateway, remote_gateway
-    from gateway.server.reload import ConfigLoader
+def _source(args: argparse.Namespace) -> GatewaySource:
+    from gateway.cli.running.gateways import LocalSource, RemoteSource
 
-    if args.base_url is not None:
-        return remote_gateway(args.base_url, _key(args.key))
-    if args.key is not None:
-        raise CommandError("--key is for --base-url; a gateway in this process needs no key")
-    loader = ConfigLoader(args.config)
-    return local_gateway(loader, loader.load(), args.concurrency)
+    if args.base_url is None:
+        if args.key is not None:
+            raise CommandError("--key is for --base-url; a gateway in this process needs no key")
+        return LocalSource(args.config, load_snapshot(args.config))
+    if not args.base_url.startswith(("http://", "https://")):
+        raise CommandError(f"--base-url {args.base_url}: give an address such as http://127.0.0.1:8000/v1")
+    return RemoteSource(args.base_url, _key(args.key))
 
 
 def _key(source: str | None) -> str | None:

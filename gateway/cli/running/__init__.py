@@ -7,4 +7,5 @@ ask       asks the gateway for one row, with retries, and writes the row's outpu
 identity  describes a run, so that a later run with other settings is refused
 manifest  the manifest: the run's identity, and the summary of the output file
 progress  the progress bar
+ray_data  the rows on several machines, with Ray Data
 """

@@ -10,12 +10,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.upstream_request import read_body
-from gateway.cli.options import CommandError
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
 from gateway.edge.app import App
@@ -75,8 +75,8 @@ class LocalGateway(GatewayClient):
         if not request.complete:
             raise NoAnswer("no_answer", "the gateway ended the call without an answer")
         headers = {"x-request-id": request.request_id}
-        for field in request.head.decode("latin-1").split("\r\n")[:-1]:
-            name, _, value = field.partition(": ")
+        for line in request.head.decode("latin-1").split("\r\n")[:-1]:
+            name, _, value = line.partition(": ")
             headers[name] = value
         return HttpAnswer(request.status, headers, b"".join(request.parts))
 
@@ -119,21 +119,28 @@ class LocalRequest(HttpRequest):
         """See ``HttpRequest``."""
 
 
-@asynccontextmanager
-async def local_gateway(loader: ConfigLoader, snapshot: Snapshot, concurrency: int) -> AsyncIterator[LocalGateway]:
-    """Build the configured models, and close them at the end. Edited files are not loaded again during the run.
+@dataclass(frozen=True, slots=True)
+class LocalSource:
+    """The configuration of a gateway in this process. Edited files are not loaded again during the run."""
 
-    ``concurrency``: the number of concurrent calls, which a lower ``max_in_flight`` does not limit.
-    """
-    server = replace(
-        snapshot.server, max_in_flight=max(snapshot.server.max_in_flight, concurrency), allowed_hosts=("localhost",)
-    )
-    runtime = Runtime(loader)
-    await asyncio.to_thread(runtime.open, replace(snapshot, server=server, keys=()))
-    try:
-        yield LocalGateway(App(runtime.state))
-    finally:
-        await runtime.stop()
+    config: Path
+    snapshot: Snapshot
+
+    @asynccontextmanager
+    async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
+        """Build the configured models, and close them at the end.
+
+        ``concurrency``: the number of concurrent calls, which a lower ``max_in_flight`` does not limit.
+        """
+        server = self.snapshot.server
+        most = max(server.max_in_flight, concurrency)
+        server = replace(server, max_in_flight=most, allowed_hosts=("localhost",))
+        runtime = Runtime(ConfigLoader(self.config))
+        await asyncio.to_thread(runtime.open, replace(self.snapshot, server=server, keys=()))
+        try:
+            yield LocalGateway(App(runtime.state))
+        finally:
+            await runtime.stop()
 
 
 # ---------------------------------------------------------------- over HTTP
@@ -143,7 +150,7 @@ class RemoteGateway(GatewayClient):
     """A running gateway."""
 
     def __init__(self, base_url: str, key: str | None) -> None:
-        """``base_url``: as OpenAI's SDK takes it, with ``/v1`` at its end. ``key``: the client key."""
+        """See ``RemoteSource``."""
         self.base_url = base_url
         self._root = base_url.rstrip("/").removesuffix("/v1")
         self._headers = {"content-type": "application/json"}
@@ -170,13 +177,22 @@ def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: value for name, value in headers if name.startswith(PREFIX) or name in NEEDED}
 
 
-@asynccontextmanager
-async def remote_gateway(base_url: str, key: str | None) -> AsyncIterator[RemoteGateway]:
-    """A client of a running gateway; its connections are closed at the end. Raises ``CommandError``."""
-    if not base_url.startswith(("http://", "https://")):
-        raise CommandError(f"--base-url {base_url}: give an address such as http://127.0.0.1:8000/v1")
-    gateway = RemoteGateway(base_url, key)
-    try:
-        yield gateway
-    finally:
-        await gateway.client.aclose()
+@dataclass(frozen=True, slots=True)
+class RemoteSource:
+    """The address of a running gateway, with ``/v1`` at its end as OpenAI's SDK takes it."""
+
+    base_url: str
+    key: str | None = field(repr=False)
+    """The client key."""
+
+    @asynccontextmanager
+    async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
+        """Yield a client of the gateway; its connections are closed at the end. ``concurrency`` does not matter."""
+        gateway = RemoteGateway(self.base_url, self.key)
+        try:
+            yield gateway
+        finally:
+            await gateway.client.aclose()
+
+
+GatewaySource = LocalSource | RemoteSource
