@@ -44,8 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the output; an earlier run goes on")
     parser.add_argument("--model", metavar="MODEL", help="the model, for rows that name none")
     parser.add_argument("--prompt", metavar="ID", help="a dataset prompt; each row has its variables")
-    parser.add_argument("--infer", default="gen", choices=["gen", "ppl"],
-                        help="gen: an answer (default); ppl: the likelihood of each candidate")  # fmt: skip
+    parser.add_argument("--infer", default="gen", choices=["gen", "ppl", "multiturn"],
+                        help="gen: an answer (default); ppl: the likelihood of each candidate; "
+                        "multiturn: the answers of a whole dialogue")  # fmt: skip
+    parser.add_argument("--turns", default="every", choices=["every", "every_with_gt", "last"],
+                        help="for multiturn: the history of a turn (default: every)")  # fmt: skip
+    parser.add_argument(
+        "--examples",
+        type=Path,
+        metavar="FILE",
+        help="examples before each question, one JSON object on each line, instead of the prompt's own",
+    )
     parser.add_argument("--param", action="append", default=[], type=_param, metavar="NAME=VALUE",
                         help="a field of the requests, such as max_tokens=64, for rows that do not set it; "
                         "VALUE is JSON or a text; may be repeated")  # fmt: skip
@@ -82,10 +91,18 @@ def run(args: argparse.Namespace) -> int:
     import uvloop
 
     from gateway.cli.running.output import OutputFile
-    from gateway.cli.running.rows import RowForm, survey
+    from gateway.cli.running.rows import RowForm, read_examples, survey
 
+    if args.examples is not None and args.prompt is None:
+        raise CommandError("--examples are for a dataset prompt; give --prompt, or leave them out")
     form = RowForm(
-        model=args.model, prompt=args.prompt, infer=args.infer, params=dict(args.param), keep=tuple(args.keep)
+        model=args.model,
+        prompt=args.prompt,
+        infer=args.infer,
+        turns=args.turns,
+        examples=() if args.examples is None else read_examples(args.examples),
+        params=dict(args.param),
+        keep=tuple(args.keep),
     )
     found = survey(args.data, form)
     with OutputFile(args.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -165,8 +182,9 @@ def _report(out: Path, rows: int, results: dict[str, Any]) -> None:
     print(f"{results['answered']} of {rows} rows answered, {results['failed']} failed{missing}: "
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
     for name, model in results["models"].items():
-        if len(model["templates"].keys() - {"none"}) > 1:
-            print(f"note: the template of {name} changed: {', '.join(model['templates'])}", file=sys.stderr)
+        for kind in ("templates", "prompts"):
+            if len(model[kind].keys() - {"none"}) > 1:
+                print(f"note: the {kind} of {name} differ between rows: {', '.join(model[kind])}", file=sys.stderr)
 
 
 def _param(text: str) -> tuple[str, Any]:

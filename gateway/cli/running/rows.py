@@ -50,6 +50,10 @@ class RowForm:
     """The id of a dataset prompt, which gets the line as variables. None: the line is a request."""
     infer: str = "gen"
     """A key of ``INFER``."""
+    turns: str = "every"
+    """For ``multiturn``: the history of a turn, a value of ``gateway.turns.mode``."""
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """The examples before the question, instead of those that the prompt chooses itself."""
     params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Fields of the request for lines that do not set them."""
     keep: tuple[str, ...] = ()
@@ -64,8 +68,9 @@ class RowForm:
             raise RowProblem("custom_id must be a text that is not empty")
         kept = {name: value[name] for name in self.keep if name in value}
         url, body = INFER[self.infer](self, value)
-        if self.prompt is not None and (clash := self.params.keys() & body.keys()):
-            raise RowProblem(f"--param {min(clash)} is a field that --prompt fills; leave one of them out")
+        made = self.prompt is not None or self.infer == "multiturn"
+        if made and (clash := self.params.keys() & body.keys()):
+            raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer fills; leave it out")
         body = {**self.params, **body}
         if self.model is not None and body.setdefault("model", self.model) != self.model:
             raise RowProblem(f"the line names another model than --model {self.model}; leave one of them out")
@@ -96,15 +101,30 @@ def _score(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return LOGLIKELIHOOD, _bare(form, value)
 
 
+def _multiturn(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return URL and body of a request for all answers of a dialogue."""
+    turns: dict[str, Any] = {"mode": form.turns}
+    if form.prompt is not None:
+        return CHAT, {"gateway": {"prompt": _prompt(form, value), "turns": turns}}
+    body = _bare(form, value)
+    turns |= {name: body.pop(name) for name in ("questions", "answers") if name in body}
+    extension = body.get("gateway", {})
+    if not isinstance(extension, dict):
+        raise RowProblem('"gateway" must be an object')
+    return CHAT, {**body, "gateway": {**extension, "turns": turns}}
+
+
 INFER: Mapping[str, Callable[[RowForm, dict[str, Any]], tuple[str, dict[str, Any]]]] = {
     "gen": _generate,
     "ppl": _score,
+    "multiturn": _multiturn,
 }
 """Kind of inference → the function that makes URL and body of a line."""
 
 
 def _prompt(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
-    return {"id": form.prompt, "variables": value}
+    examples = {"examples": list(form.examples)} if form.examples else {}
+    return {"id": form.prompt, "variables": value, **examples}
 
 
 def _bare(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
@@ -182,6 +202,22 @@ def _parse(form: RowForm, number: int, line: bytes) -> DataRow | None:
     except orjson.JSONDecodeError as error:
         raise RowProblem(f"the line is not JSON: {error}") from None
     return form.row(number, value)
+
+
+def read_examples(path: Path) -> tuple[Mapping[str, Any], ...]:
+    """Return the rows of a file of examples. Raises ``CommandError``."""
+    examples: list[Mapping[str, Any]] = []
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                example = orjson.loads(line) if line.strip() else None
+            except orjson.JSONDecodeError as error:
+                raise CommandError(f"{path}:{number}: the line is not JSON: {error}") from None
+            if isinstance(example, dict):
+                examples.append(example)
+            elif line.strip():
+                raise CommandError(f"{path}:{number}: the line must hold a JSON object")
+    return tuple(examples)
 
 
 def _open(path: Path) -> BinaryIO:

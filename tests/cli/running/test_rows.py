@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.options import CommandError
-from gateway.cli.running.rows import DataRow, RowForm, RowProblem, read_rows, survey
+from gateway.cli.running.rows import DataRow, RowForm, RowProblem, read_examples, read_rows, survey
 
 ASK = [{"role": "user", "content": "1+1=?"}]
 PLAIN = RowForm(model="m")
@@ -39,6 +39,22 @@ ROWS: dict[str, tuple[RowForm, dict[str, Any], str, dict[str, Any]]] = {
     "candidates": (
         RowForm(model="m", infer="ppl"), {"custom_id": "a", "candidates": {"A": "yes", "B": "no"}},
         "/v1/loglikelihood", {"candidates": {"A": "yes", "B": "no"}, "model": "m"},
+    ),
+    "questions of a dialogue": (
+        RowForm(model="m", infer="multiturn", turns="every_with_gt"),
+        {"questions": ["1+1=?", "2+2=?"], "answers": ["2"], "gateway": {"explain": True}}, "/v1/chat/completions",
+        {"gateway": {"explain": True, "turns": {"mode": "every_with_gt", "questions": ["1+1=?", "2+2=?"],
+                                                "answers": ["2"]}}, "model": "m"},
+    ),
+    "a dialogue of a prompt": (
+        RowForm(model="m", prompt="sums", infer="multiturn"), {"question": ["1+1=?"]}, "/v1/chat/completions",
+        {"gateway": {"prompt": {"id": "sums", "variables": {"question": ["1+1=?"]}}, "turns": {"mode": "every"}},
+         "model": "m"},
+    ),
+    "examples of a prompt": (
+        RowForm(model="m", prompt="sums", examples=({"question": "a"},)), {"question": "b"}, "/v1/chat/completions",
+        {"gateway": {"prompt": {"id": "sums", "variables": {"question": "b"}, "examples": [{"question": "a"}]}},
+         "model": "m"},
     ),
     "fields for all rows": (
         RowForm(model="m", params={"max_tokens": 8, "seed": 1}), {"messages": ASK, "seed": 2}, "/v1/chat/completions",
@@ -79,6 +95,8 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
     "a batch line without a body": (PLAIN, {"url": "/v1/embeddings"}, '"body" must be an object'),
     "a batch line with a column": (PLAIN, {"url": "/v1/x", "body": {}, "answer": 2}, '"answer" is not a key'),
     "a field that the prompt fills": (RowForm(model="m", prompt="p", params={"gateway": {}}), {}, "--param gateway"),
+    "a field that the turns fill": (RowForm(infer="multiturn", params={"gateway": {}}), {}, "--param gateway"),
+    "options that are a text": (RowForm(infer="multiturn"), {"gateway": "x"}, '"gateway" must be an object'),
 }
 
 
@@ -125,3 +143,16 @@ def test_a_file_without_rows_is_refused(lines: list[str], tmp_path: Path) -> Non
 
 def test_rows_are_equal_values() -> None:
     assert PLAIN.row(1, {"prompt": "x"}) == DataRow("line-1", 1, "/v1/completions", {"prompt": "x", "model": "m"})
+
+
+def test_examples_are_read_from_their_lines(tmp_path: Path) -> None:
+    assert read_examples(write(tmp_path, {"question": "a"}, "", {"question": "b"})) == (
+        {"question": "a"},
+        {"question": "b"},
+    )
+
+
+@pytest.mark.parametrize("line", ["{", "[]"])
+def test_a_wrong_example_is_named_by_its_line(line: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"data\.jsonl:2: "):
+        read_examples(write(tmp_path, {}, line))
