@@ -134,18 +134,19 @@ async def _run(args: argparse.Namespace, form: RowForm, found: DataSurvey, outpu
                 bar.row(answered)
 
             rows = (row for row in read_rows(args.data, form) if row.custom_id not in output.done)
-            started = time.monotonic()
+            started, complete = time.monotonic(), False
             try:
                 if args.engine == "ray":
                     ask_with_ray(source, rows, limits, args.concurrency, write)
                 else:
                     await ask_all(gateway, rows, limits, args.concurrency, write)
+                complete = True
             finally:
                 seconds = time.monotonic() - started
                 bar.end()
                 output.sync()
-                results = manifest.end(found.rows, seconds)
-                _report(args.out, found.rows, results)
+                results = manifest.end(seconds, complete=complete)
+                _report(args.out, results, 0 if complete else found.rows - results["rows"])
     except GatewayUnreachable as error:
         raise CommandError(str(error), 1) from None
     except OSError as error:
@@ -174,12 +175,12 @@ def _key(source: str | None) -> str | None:
     return os.environ[name]
 
 
-def _report(out: Path, rows: int, results: dict[str, Any]) -> None:
-    """Print the result of the run on standard error."""
+def _report(out: Path, results: dict[str, Any], missing: int) -> None:
+    """Print the result of the run on standard error. ``missing``: the number of rows that were not asked for."""
     from gateway.cli.running.output import manifest_path
 
-    missing = f", {rows - results['rows']} not asked yet" if rows > results["rows"] else ""
-    print(f"{results['answered']} of {rows} rows answered, {results['failed']} failed{missing}: "
+    left = f", {missing} not asked yet" if missing else ""
+    print(f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}: "
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
     for name, model in results["models"].items():
         for kind in ("templates", "prompts"):

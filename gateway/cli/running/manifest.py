@@ -58,15 +58,15 @@ class Manifest:
         })  # fmt: skip
         self._write("running", None)
 
-    def end(self, rows: int, seconds: float) -> dict[str, Any]:
-        """Write the manifest with the results of ``rows`` rows, and return the results.
+    def end(self, seconds: float, *, complete: bool) -> dict[str, Any]:
+        """Write the manifest with the results of all runs, and return the results.
 
-        ``seconds``: the time in which this run asked for its rows.
+        ``seconds``: the time in which this run asked for its rows. ``complete``: no row is left.
         """
         results = summarise(complete_lines(self._output))
         run = self._runs[-1]
         run |= {"ended": _now(), "rows": results["rows"] - run["rows_before"], "seconds": round(seconds, 3)}
-        self._write("complete" if results["rows"] >= rows else "incomplete", results)
+        self._write("complete" if complete else "incomplete", results)
         return results
 
     def _read(self) -> dict[str, Any] | None:
