@@ -39,6 +39,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "numpy": ("backend/embedded/",),
     "transformers": ("template/huggingface/transformers_reference.py",),
     "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
+    "ray": ("cli/running/ray_data.py",),
     "starlette": ("edge/asgi.py", "server/application.py"),
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),

@@ -1,14 +1,13 @@
 """The command line: ``gateway VERB``. Each verb is a module, imported when it is used.
 
-``check`` ``diff`` ``import`` ``keys`` ``models`` ``parity`` ``render`` ``serve``  the verbs
+``check`` ``diff`` ``import`` ``keys`` ``models`` ``parity`` ``render`` ``run`` ``serve``  the verbs
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``terminal``            tables, colours, escaped text and differences between texts
 ``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
-``parity_comparison``   the inputs of ``parity``: the template, its reference and the tokenizer
-``engine_bos``          the BOS that engines add to prompts
-``parity_report``       the result of ``parity`` as text or JSON
+``comparing/``          the steps of ``parity``
 ``importing/``          the steps of ``import``
+``running/``            the steps of ``run``
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ VERBS = {
     "render": "show the exact prompt that a model receives",
     "diff": "show where the prompts of two templates differ",
     "parity": "compare a template with a reference over a matrix of conversations",
+    "run": "send every row of a file to a model, and go on after an interruption",
     "import": "convert a template from another format",
     "models": "list the configured models",
     "keys": "make a client key",
@@ -40,6 +40,7 @@ EPILOG = """examples:
   gateway diff demo demo-wrong-template -m "user:1+1=?"
   gateway parity demo                             compare with the model's own chat template
   gateway import models/my-chat-7b                convert the model's own chat template
+  gateway run questions.jsonl --model demo --out answers.jsonl
   gateway VERB --help                             options and examples of a verb
 """
 

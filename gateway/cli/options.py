@@ -24,7 +24,7 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
+def add_config(parser: argparse.ArgumentParser | argparse._MutuallyExclusiveGroup) -> None:
     """Add the option ``--config``."""
     parser.add_argument("--config", type=Path, default=Path("gateway.yaml"), metavar="FILE",
                         help="the configuration (default: ./gateway.yaml)")  # fmt: skip

@@ -68,8 +68,8 @@ def _count(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Compare the template with its reference and print the report."""
-    from gateway.cli.parity_comparison import compare_templates
-    from gateway.cli.parity_report import as_json, as_text, is_equal
+    from gateway.cli.comparing.comparison import compare_templates
+    from gateway.cli.comparing.report import as_json, as_text, is_equal
 
     # --template needs no configuration, but its reference may be a configured model.
     snapshot = load_snapshot(args.config) if args.template is None or args.config.exists() else None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.backend.tokenizer import Tokenizer
-from gateway.cli.engine_bos import EngineBos, describe_bos, engine_bos_of, tokenizer_bos
+from gateway.cli.comparing.engine_bos import EngineBos, describe_bos, engine_bos_of, tokenizer_bos
 from gateway.config.sections.templates import CHAT
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.prompt import Bos

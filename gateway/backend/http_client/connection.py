@@ -174,6 +174,10 @@ class Connection(asyncio.Protocol):
         """The first value of a header, which must not be passed on to clients. ``name`` is in lower case."""
         return self._read_headers().get(name)
 
+    def headers(self) -> list[tuple[str, str]]:
+        """All header fields in order; the names are in lower case."""
+        return self._read_headers().items()
+
     def close(self) -> None:
         """Close at once."""
         if self._transport is not None:

@@ -50,6 +50,10 @@ class ResponseHeaders:
                 return value.decode("latin-1")
         return None
 
+    def items(self) -> list[tuple[str, str]]:
+        """All header fields in order; the names are in lower case."""
+        return [(name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in self._fields]
+
     @property
     def is_delimited(self) -> bool:
         """True: the headers define the end of the body, so that the connection need not end."""

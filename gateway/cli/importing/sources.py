@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.chat_folders import TEMPLATES, chat_template_in, read_chat_folder
+from gateway.cli.comparing.comparison import chat_template_renderer
 from gateway.cli.options import CommandError
-from gateway.cli.parity_comparison import chat_template_renderer
 from gateway.config.files import yaml
 from gateway.config.schema.names import FILE_NAME, quote
 from gateway.config.sections.templates import CHAT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.backend.tokenizer import Tokenizer
 from gateway.cli.chat_folders import TEMPLATES, chat_template_in, folder_of, read_chat_folder
-from gateway.cli.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
+from gateway.cli.comparing.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
 from gateway.config.schema.backend_kinds import BACKEND_KINDS

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gateway.cli.parity_comparison import Comparison
+from gateway.cli.comparing.comparison import Comparison
 from gateway.cli.terminal import (
     GREEN,
     RED,

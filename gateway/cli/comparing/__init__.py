@@ -1,0 +1,6 @@
+"""The steps of ``gateway parity``.
+
+comparison  the inputs: the template, its reference and the tokenizer
+engine_bos  the BOS that engines add to prompts
+report      the result as text or JSON
+"""

@@ -1,0 +1,156 @@
+"""Asks the gateway for rows, a bounded number at once, and makes the output line of each row.
+
+The gateway itself repeats a call that failed before its first content. The repetitions here are for a gateway that is
+busy, is restarted or limits the rate, which may take longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from gateway.cli.running.gateways import PREFIX, GatewayClient, GatewayUnreachable, HttpAnswer, NoAnswer
+from gateway.cli.running.rows import DataRow
+
+MOST_RETRY_AFTER = 60.0
+"""The most seconds of a ``retry-after`` that are waited."""
+
+REPEATED = frozenset({408, 429, 503})
+"""Statuses after which a request is repeated. After other statuses from 500 on, it is repeated unless the gateway
+advises against it (``x-should-retry``)."""
+NUMBERS: dict[str, Callable[[str], float]] = {"attempts": int, "overhead_ms": float}
+"""Provenance that is a number in the output line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """The repetitions of a row."""
+
+    retries: int
+    """The most repetitions of one row."""
+    timeout: float
+    """Seconds for one request."""
+    first_delay: float = 0.5
+    """Seconds before the first repetition; each further delay is twice the one before."""
+    most_delay: float = 8.0
+    """The most seconds before any repetition, unless the gateway asks for more (``retry-after``)."""
+
+
+async def ask_all(
+    gateway: GatewayClient,
+    rows: Iterator[DataRow],
+    limits: RetryLimits,
+    concurrency: int,
+    write: Callable[[bytes, bool], None],
+) -> None:
+    """Ask for all rows, and call ``write`` with each output line and whether it holds an answer.
+
+    Raises ``GatewayUnreachable`` and the errors of ``write``; the requests under way are then cancelled.
+    """
+
+    async def work() -> None:
+        for row in rows:
+            write(*await ask(gateway, row, limits))
+
+    workers = [asyncio.create_task(work(), name="row") for _ in range(concurrency)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tuple[bytes, bool]:
+    """Return the output line of a row, and whether it holds an answer. Raises ``GatewayUnreachable``."""
+    body = orjson.dumps(row.body)
+    retries = 0
+    while True:
+        started = time.monotonic()
+        outcome = await send(gateway, row.url, body, limits.timeout)
+        seconds = time.monotonic() - started
+        if retries == limits.retries or not should_repeat(outcome):
+            break
+        await asyncio.sleep(delay(outcome, retries, limits))
+        retries += 1
+    if isinstance(outcome, GatewayUnreachable):
+        raise outcome
+    return output_line(row, outcome, seconds, retries), isinstance(outcome, HttpAnswer) and outcome.status == 200
+
+
+Outcome = HttpAnswer | NoAnswer | GatewayUnreachable
+
+
+async def send(gateway: GatewayClient, url: str, body: bytes, seconds: float) -> Outcome:
+    """Send one request within ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await gateway.post(url, body)
+    except TimeoutError:
+        return NoAnswer("timeout", f"no answer within {seconds:g} s")
+    except (NoAnswer, GatewayUnreachable) as error:
+        return error
+
+
+def should_repeat(outcome: Outcome) -> bool:
+    """Return whether a request that ended so may succeed later."""
+    if not isinstance(outcome, HttpAnswer):
+        return True
+    if outcome.status < 500:
+        return outcome.status in REPEATED
+    return outcome.status in REPEATED or outcome.headers.get("x-should-retry") != "false"
+
+
+def delay(outcome: Outcome, retries: int, limits: RetryLimits) -> float:
+    """Return the seconds to wait before the next repetition, with a random part, so that rows do not repeat at once."""
+    after = outcome.headers.get("retry-after", "") if isinstance(outcome, HttpAnswer) else ""
+    if after.isdigit():
+        return min(float(after), MOST_RETRY_AFTER) + random.random() * limits.first_delay
+    return min(limits.first_delay * 2.0**retries, limits.most_delay) * (0.75 + random.random() / 2)
+
+
+def output_line(row: DataRow, outcome: HttpAnswer | NoAnswer, seconds: float, retries: int) -> bytes:
+    """Return a line of OpenAI's batch output, with the row's provenance under ``gateway``."""
+    response, error, provenance, request_id = None, None, dict[str, Any](), ""
+    if isinstance(outcome, HttpAnswer):
+        request_id = outcome.headers.get("x-request-id", "")
+        response = {"status_code": outcome.status, "request_id": request_id, "body": _body(outcome.body)}
+        provenance = _provenance(outcome)
+    else:
+        error = {"code": outcome.code, "message": str(outcome)}
+    value = {
+        "id": f"batch_req_{request_id.removeprefix('req_') or row.line}",
+        "custom_id": row.custom_id,
+        "response": response,
+        "error": error,
+        "gateway": {"line": row.line, "seconds": round(seconds, 6), "retries": retries, **provenance},
+    }
+    if row.kept:
+        value["row"] = dict(row.kept)
+    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _body(body: bytes) -> Any:
+    """Return the body as JSON; the body of a proxy's error page is a text."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return body.decode("utf-8", "replace")
+
+
+def _provenance(answer: HttpAnswer) -> dict[str, Any]:
+    """Return the ``x-gateway-*`` headers: ``x-gateway-prompt-sha256`` becomes ``prompt_sha256``."""
+    found: dict[str, Any] = {}
+    for header, value in answer.headers.items():
+        if header.startswith(PREFIX):
+            name = header.removeprefix(PREFIX).replace("-", "_")
+            found[name] = NUMBERS[name](value) if name in NUMBERS else value
+    if "notice" in found:
+        found["notices"] = found.pop("notice").split("; ")
+    return found

@@ -1,0 +1,198 @@
+"""Sends requests to a gateway: the one in this process, or a running one.
+
+In this process the requests go to the same application that ``gateway serve`` runs, with all delivery layers, but
+without sockets. So no port is opened, and no client key is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.upstream_request import read_body
+from gateway.config.snapshot import Snapshot
+from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
+from gateway.edge.app import App
+from gateway.edge.http_request import HttpRequest, body_too_large
+from gateway.server.reload import ConfigLoader
+from gateway.server.runtime import Runtime
+
+PREFIX = "x-gateway-"
+NEEDED = ("x-request-id", "x-should-retry", "retry-after")
+"""The headers of an answer that are read, beside those that begin with ``PREFIX``."""
+NEVER_CONNECTED = (UpstreamUnreachable, UpstreamDnsError, UpstreamConnectTimeout)
+
+
+class NoAnswer(Exception):
+    """The gateway was reached, but sent no whole answer. ``code`` is the code in the output line."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class GatewayUnreachable(Exception):
+    """There is no gateway at the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """The answer to one request."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Lower-case names; at least ``NEEDED`` and those that begin with ``PREFIX``."""
+    body: bytes
+
+
+class GatewayClient(ABC):
+    """Sends requests to a gateway."""
+
+    @abstractmethod
+    async def post(self, path: str, body: bytes) -> HttpAnswer:
+        """POST a JSON body. Raises ``NoAnswer`` and ``GatewayUnreachable``."""
+
+
+# ---------------------------------------------------------------- in this process
+
+
+class LocalGateway(GatewayClient):
+    """The gateway in this process."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def post(self, path: str, body: bytes) -> HttpAnswer:
+        """See ``GatewayClient``."""
+        request = LocalRequest(path, body)
+        await self._app(request)
+        if not request.complete:
+            raise NoAnswer("no_answer", "the gateway ended the call without an answer")
+        headers = {"x-request-id": request.request_id}
+        for line in request.head.decode("latin-1").split("\r\n")[:-1]:
+            name, _, value = line.partition(": ")
+            headers[name] = value
+        return HttpAnswer(request.status, headers, b"".join(request.parts))
+
+
+class LocalRequest(HttpRequest):
+    """One request from this process. The answer is kept instead of sent."""
+
+    __slots__ = ("head", "parts")
+
+    def __init__(self, path: str, body: bytes) -> None:
+        super().__init__("POST", path, {b"host": b"localhost", b"content-type": b"application/json"})
+        self.buffered_body = body
+        self.task = asyncio.current_task()
+        self.head = b""
+        self.parts: list[bytes] = []
+
+    async def body(self, limit: int) -> bytes:
+        """See ``HttpRequest``. Called only if ``buffered_body`` is too long."""
+        raise body_too_large(limit)
+
+    def reply(self, status: int, headers: bytes, body: bytes) -> None:
+        """See ``HttpRequest``."""
+        self.start(status, headers)
+        self.end(body)
+
+    def start(self, status: int, headers: bytes) -> None:
+        """See ``HttpRequest``."""
+        self.status, self.head = status, headers
+
+    async def write(self, frames: bytes, seconds: float) -> None:
+        """See ``HttpRequest``."""
+        self.parts.append(frames)
+
+    def end(self, last: bytes = b"") -> None:
+        """See ``HttpRequest``."""
+        self.parts.append(last)
+        self.complete = True
+
+    def abort(self) -> None:
+        """See ``HttpRequest``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSource:
+    """The configuration of a gateway in this process. Edited files are not loaded again during the run."""
+
+    config: Path
+    snapshot: Snapshot
+
+    @asynccontextmanager
+    async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
+        """Build the configured models, and close them at the end.
+
+        ``concurrency``: the number of concurrent calls, which a lower ``max_in_flight`` does not limit.
+        """
+        server = self.snapshot.server
+        most = max(server.max_in_flight, concurrency)
+        server = replace(server, max_in_flight=most, allowed_hosts=("localhost",))
+        runtime = Runtime(ConfigLoader(self.config))
+        await asyncio.to_thread(runtime.open, replace(self.snapshot, server=server, keys=()))
+        try:
+            yield LocalGateway(App(runtime.state))
+        finally:
+            await runtime.stop()
+
+
+# ---------------------------------------------------------------- over HTTP
+
+
+class RemoteGateway(GatewayClient):
+    """A running gateway."""
+
+    def __init__(self, base_url: str, key: str | None) -> None:
+        """See ``RemoteSource``."""
+        self.base_url = base_url
+        self._root = base_url.rstrip("/").removesuffix("/v1")
+        self._headers = {"content-type": "application/json"}
+        if key is not None:
+            self._headers["authorization"] = f"Bearer {key}"
+        self.client = HttpClient()
+        self._endpoint = cache(lambda path: self.client.endpoint(self._root + path, self._headers))
+
+    async def post(self, path: str, body: bytes) -> HttpAnswer:
+        """See ``GatewayClient``."""
+        try:
+            http = await self._endpoint(path).post_idempotent(body)
+            try:
+                return HttpAnswer(http.status, _chosen(http.headers()), await read_body(http))
+            finally:
+                http.release()
+        except NEVER_CONNECTED:
+            raise GatewayUnreachable(f"no gateway answers at {self.base_url}; start it, then run this again") from None
+        except UpstreamError as error:
+            raise NoAnswer("no_answer", f"the connection to the gateway failed ({error.code})") from None
+
+
+def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in headers if name.startswith(PREFIX) or name in NEEDED}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSource:
+    """The address of a running gateway, with ``/v1`` at its end as OpenAI's SDK takes it."""
+
+    base_url: str
+    key: str | None = field(repr=False)
+    """The client key."""
+
+    @asynccontextmanager
+    async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
+        """Yield a client of the gateway; its connections are closed at the end. ``concurrency`` does not matter."""
+        gateway = RemoteGateway(self.base_url, self.key)
+        try:
+            yield gateway
+        finally:
+            await gateway.client.aclose()
+
+
+GatewaySource = LocalSource | RemoteSource

@@ -1,0 +1,70 @@
+"""Describes a run: the data, the options, and what the gateway makes of the first row for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from gateway.cli.options import CommandError
+from gateway.cli.running.ask import RetryLimits, ask
+from gateway.cli.running.gateways import GatewayClient
+from gateway.cli.running.rows import CHAT, DataRow, DataSurvey, RowForm
+
+RENDER = "/v1/render"
+DESCRIBED = (
+    "template", "dataset_prompt", "policy", "params", "stop", "stop_token_ids", "bos", "n", "notices", "prompt_sha256",
+)  # fmt: skip
+"""The fields of a rendering that belong to the identity of a run."""
+ANY_MESSAGES = [{"role": "user", "content": "hello"}]
+"""Rendered for models that get no chat rows, to learn their template and policy."""
+REFUSED_FOR_ALL_ROWS = (401, 404)
+
+
+async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, limits: RetryLimits) -> dict[str, Any]:
+    """Return what must not change between two runs on one output file.
+
+    The first chat row of each model is rendered. Its prompt hash changes with the template, the dataset prompt and the
+    examples. Raises ``CommandError`` if a row cannot be rendered, since most other rows would then fail as well.
+    """
+    models: dict[str, Any] = {}
+    for (url, model), row in sorted(survey.first.items(), key=lambda item: item[0][0] != CHAT):
+        if url == CHAT:
+            models[model] = await _render(gateway, row, row.body, limits)
+        elif model not in models:
+            body = {"model": model, "messages": ANY_MESSAGES}
+            models[model] = await _render(gateway, row, body, limits, required=False)
+    return {
+        "data_sha256": survey.sha256,
+        "rows": survey.rows,
+        "model": form.model,
+        "prompt": form.prompt,
+        "infer": form.infer,
+        "turns": form.turns if form.infer == "multiturn" else None,
+        "examples_sha256": sha256(orjson.dumps(form.examples)).hexdigest() if form.examples else None,
+        "params": dict(form.params),
+        "keep": list(form.keep),
+        "models": models,
+    }
+
+
+async def _render(
+    gateway: GatewayClient, row: DataRow, body: Mapping[str, Any], limits: RetryLimits, *, required: bool = True
+) -> dict[str, Any]:
+    """Return ``DESCRIBED`` for a body of a chat request; ``row`` is named in errors.
+
+    ``required``: False if the model need not accept chat requests; the result is then the error's code.
+    """
+    line, answered = await ask(gateway, replace(row, url=RENDER, body=body), limits)
+    value = orjson.loads(line)
+    response = value["response"] or {"status_code": 0, "body": value}
+    if answered:
+        return {name: response["body"].get(name) for name in DESCRIBED}
+    error = (response["body"].get("error") if isinstance(response["body"], dict) else None) or {}
+    if required or response["status_code"] in REFUSED_FOR_ALL_ROWS:
+        reason = f"{error['code']}: {error['message']}" if error else f"status {response['status_code']}"
+        raise CommandError(f"line {row.line} cannot be rendered: {reason}", 1)
+    return {"not_rendered": error.get("code")}

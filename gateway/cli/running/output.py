@@ -1,0 +1,125 @@
+"""The output file: one line for each answered row, in the order in which the answers arrive.
+
+A killed process leaves whole lines and at most one partial line at the end, which the next run removes. So a row is
+either in the file once, or is asked again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import orjson
+
+from gateway.cli.options import CommandError
+
+
+class OutputFile:
+    """The output file, open for appending and locked against a second run; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file and read it. Raises ``CommandError``."""
+        self.path = path
+        self._replaced: list[BinaryIO] = []
+        """Files that ``drop_failed`` has replaced. They stay open, because they hold the locks of this run."""
+        try:
+            self._file = _open_locked(path)
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}") from None
+        try:
+            if path.stat().st_size and not manifest_path(path).exists():
+                raise CommandError(f"{path} exists without {manifest_path(path)}; choose another --out")
+            self.done = self._read_done()
+            """The ``custom_id`` of every row in the file."""
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> OutputFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for file in (self._file, *self._replaced):
+            file.close()
+
+    def append(self, line: bytes) -> None:
+        """Write a line, which survives the death of this process. Raises ``OSError``."""
+        self._file.write(line)
+        self._file.flush()
+
+    def sync(self) -> None:
+        """Write everything to the disk."""
+        os.fsync(self._file.fileno())
+
+    def drop_failed(self) -> int:
+        """Remove the lines of failed rows, so that these rows are asked again. Returns their number."""
+        draft = self.path.with_name(f"{self.path.name}.partial")
+        dropped = 0
+        draft.unlink(missing_ok=True)
+        kept = _open_locked(draft)
+        for line in complete_lines(self.path):
+            value = orjson.loads(line)
+            if is_answered(value):
+                kept.write(line)
+            else:
+                dropped += 1
+                self.done.discard(value["custom_id"])
+        kept.flush()
+        os.fsync(kept.fileno())
+        draft.replace(self.path)
+        self._replaced.append(self._file)
+        self._file = kept
+        return dropped
+
+    def _read_done(self) -> set[str]:
+        """Return the ids of all rows in the file, after removing a partial last line."""
+        done: set[str] = set()
+        size = 0
+        for number, line in enumerate(complete_lines(self.path), 1):
+            try:
+                custom_id = orjson.loads(line)["custom_id"]
+            except (ValueError, TypeError, KeyError):
+                custom_id = None
+            if not isinstance(custom_id, str):
+                raise CommandError(
+                    f"{self.path}:{number}: not a line of `gateway run`; delete it, and its row is asked again"
+                )
+            if custom_id in done:
+                raise CommandError(f'{self.path}:{number}: a second line of row "{custom_id}"; delete one of them')
+            done.add(custom_id)
+            size += len(line)
+        self._file.truncate(size)
+        return done
+
+
+def manifest_path(output: Path) -> Path:
+    """Return the path of an output file's manifest: ``a.manifest.json`` for ``a.jsonl``."""
+    return output.with_name(f"{output.name.removesuffix('.jsonl')}.manifest.json")
+
+
+def complete_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, each with its line end. A last line without a line end is left out."""
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def is_answered(value: dict[str, Any]) -> bool:
+    """Return whether an output line holds an answer, not a failure."""
+    response = value["response"]
+    return response is not None and response["status_code"] == 200
+
+
+def _open_locked(path: Path) -> BinaryIO:
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise CommandError(f"{path}: another `gateway run` writes to this file", 1) from None
+    return file

@@ -1,0 +1,88 @@
+"""Asks for rows on several machines, with Ray Data (``--engine ray``).
+
+Ray distributes blocks of rows over actors, one on each machine; each actor asks its own gateway. Ray repeats nothing:
+rows are repeated by ``ask``, and a run that ends early goes on like any other. Ray is imported here only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import uvloop
+
+from gateway.cli.options import CommandError
+from gateway.cli.running.ask import RetryLimits, ask_all
+from gateway.cli.running.gateways import GatewaySource
+from gateway.cli.running.rows import DataRow
+
+ROWS_PER_BLOCK = 256
+"""Rows that an actor asks for before their lines reach the output. If the run is killed, they are asked again."""
+NO_RETRIES = {"max_restarts": 0, "max_task_retries": 0}
+"""Options of the actors. By default Ray restarts an actor that ended, and repeats its block of rows."""
+
+
+class RayAsker:
+    """One actor: asks the gateway of its machine for blocks of rows."""
+
+    def __init__(self, source: GatewaySource, limits: RetryLimits, concurrency: int) -> None:
+        self._limits = limits
+        self._concurrency = concurrency
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        self._gateway = self._runner.run(AsyncExitStack().enter_async_context(source.open(concurrency)))
+
+    def __call__(self, batch: Mapping[str, Sequence[bytes]]) -> dict[str, list[Any]]:
+        """Return the output lines of pickled rows."""
+        rows: list[DataRow] = [pickle.loads(row) for row in batch["row"]]
+        found: list[tuple[bytes, bool]] = []
+        self._runner.run(
+            ask_all(
+                self._gateway,
+                iter(rows),
+                self._limits,
+                self._concurrency,
+                lambda line, answered: found.append((line, answered)),
+            )
+        )
+        return {"line": [line for line, _ in found], "answered": [answered for _, answered in found]}
+
+
+def ask_with_ray(
+    source: GatewaySource,
+    rows: Iterator[DataRow],
+    limits: RetryLimits,
+    concurrency: int,
+    write: Callable[[bytes, bool], None],
+) -> None:
+    """Ask for all rows on the machines of the Ray cluster, or on this one if there is no cluster.
+
+    ``concurrency``: requests under way at once on each machine. Raises ``CommandError``, and the errors of ``write``.
+    """
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise CommandError('--engine ray needs Ray: pip install "ray[data]"') from None
+    items = [{"row": pickle.dumps(row)} for row in rows]
+    if not items:
+        return
+    ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    machines = sum(bool(node["Alive"]) for node in ray.nodes())
+    try:
+        lines = ray.data.from_items(items, override_num_blocks=-(-len(items) // ROWS_PER_BLOCK)).map_batches(
+            RayAsker,
+            fn_constructor_args=(source, limits, concurrency),
+            batch_size=ROWS_PER_BLOCK,
+            batch_format="numpy",
+            compute=ray.data.ActorPoolStrategy(size=machines),
+            **NO_RETRIES,
+        )
+        for row in lines.iter_rows():
+            write(bytes(row["line"]), bool(row["answered"]))
+    except (ray.exceptions.RayError, ray.data.exceptions.UserCodeException) as error:
+        reason = str(error).strip().splitlines()[-1].partition(". ")[0]
+        raise CommandError(f"the run on Ray ended early ({reason}); the same command goes on from here", 1) from None

@@ -1,0 +1,227 @@
+"""Reads DATA.jsonl. Each line that is not blank becomes one request to the gateway."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from gateway.cli.options import CommandError
+from gateway.core.dialogue import EMPTY_MAPPING
+
+CHAT, COMPLETIONS, LOGLIKELIHOOD = "/v1/chat/completions", "/v1/completions", "/v1/loglikelihood"
+
+BATCH_KEYS = {"custom_id", "method", "url", "body"}
+"""The keys of a line of OpenAI's batch files."""
+MOST_PROBLEMS = 10
+"""The number of problems that are listed; the others are only counted."""
+
+
+class RowProblem(ValueError):
+    """Raised for a line that does not become a request. The message is one sentence without the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataRow:
+    """One line as a request."""
+
+    custom_id: str
+    """The line's own ``custom_id``, or ``line-N``."""
+    line: int
+    """The number of the line, from 1."""
+    url: str
+    """The path of the endpoint, such as ``/v1/chat/completions``."""
+    body: Mapping[str, Any]
+    kept: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    """The columns that are copied to the output line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """How a line becomes a request: the options of the command line."""
+
+    model: str | None = None
+    """None: each line names its model."""
+    prompt: str | None = None
+    """The id of a dataset prompt, which gets the line as variables. None: the line is a request."""
+    infer: str = "gen"
+    """A key of ``INFER``."""
+    turns: str = "every"
+    """For ``multiturn``: the history of a turn, a value of ``gateway.turns.mode``."""
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """The examples before the question, instead of those that the prompt chooses itself."""
+    params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    """Fields of the request for lines that do not set them."""
+    keep: tuple[str, ...] = ()
+    """Columns that are copied to the output line. A line that is a request is sent without them."""
+
+    def row(self, number: int, value: Any) -> DataRow:
+        """Return line ``number`` as a request. Raises ``RowProblem``."""
+        if not isinstance(value, dict):
+            raise RowProblem("the line must hold a JSON object")
+        custom_id = value.get("custom_id", f"line-{number}")
+        if not isinstance(custom_id, str) or not custom_id:
+            raise RowProblem("custom_id must be a text that is not empty")
+        kept = {name: value[name] for name in self.keep if name in value}
+        url, body = INFER[self.infer](self, value)
+        made = self.prompt is not None or self.infer == "multiturn"
+        if made and (clash := self.params.keys() & body.keys()):
+            raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer fills; leave it out")
+        body = {**self.params, **body}
+        if self.model is not None and body.setdefault("model", self.model) != self.model:
+            raise RowProblem(f"the line names another model than --model {self.model}; leave one of them out")
+        if not isinstance(body.get("model"), str):
+            raise RowProblem("no model: give --model, or write a model into the line")
+        if body.get("stream"):
+            raise RowProblem('a row cannot be streamed; leave "stream" out')
+        return DataRow(custom_id=custom_id, line=number, url=url, body=body, kept=kept)
+
+
+def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return URL and body of a request for an answer."""
+    if form.prompt is not None:
+        return CHAT, {"gateway": {"prompt": _prompt(form, value)}}
+    if "url" in value:
+        return _batch_line(form, value)
+    if "messages" in value:
+        return CHAT, _bare(form, value)
+    if "prompt" in value:
+        return COMPLETIONS, _bare(form, value)
+    raise RowProblem('expected "messages", "prompt" or a batch line ("url" and "body"); or give --prompt')
+
+
+def _score(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return URL and body of a request for the likelihood of each candidate."""
+    if form.prompt is not None:
+        return LOGLIKELIHOOD, {"prompt": _prompt(form, value)}
+    return LOGLIKELIHOOD, _bare(form, value)
+
+
+def _multiturn(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return URL and body of a request for all answers of a dialogue."""
+    turns: dict[str, Any] = {"mode": form.turns}
+    if form.prompt is not None:
+        return CHAT, {"gateway": {"prompt": _prompt(form, value), "turns": turns}}
+    body = _bare(form, value)
+    turns |= {name: body.pop(name) for name in ("questions", "answers") if name in body}
+    extension = body.get("gateway", {})
+    if not isinstance(extension, dict):
+        raise RowProblem('"gateway" must be an object')
+    return CHAT, {**body, "gateway": {**extension, "turns": turns}}
+
+
+INFER: Mapping[str, Callable[[RowForm, dict[str, Any]], tuple[str, dict[str, Any]]]] = {
+    "gen": _generate,
+    "ppl": _score,
+    "multiturn": _multiturn,
+}
+"""Kind of inference → the function that makes URL and body of a line."""
+
+
+def _prompt(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
+    examples = {"examples": list(form.examples)} if form.examples else {}
+    return {"id": form.prompt, "variables": value, **examples}
+
+
+def _bare(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
+    """Return a line that is itself the body of a request, without the columns that are not sent."""
+    return {name: field for name, field in value.items() if name != "custom_id" and name not in form.keep}
+
+
+def _batch_line(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    unknown = value.keys() - BATCH_KEYS - set(form.keep)
+    if unknown:
+        raise RowProblem(
+            f'"{min(unknown)}" is not a key of a batch line; drop it, or copy it to the output with --keep'
+        )
+    url, body = value["url"], value.get("body")
+    if value.get("method", "POST") != "POST":
+        raise RowProblem('"method" must be "POST"')
+    if not isinstance(url, str) or not url.startswith("/v1/"):
+        raise RowProblem('"url" must be a path that begins with "/v1/"')
+    if not isinstance(body, dict):
+        raise RowProblem('"body" must be an object')
+    return url, dict(body)
+
+
+@dataclass(frozen=True, slots=True)
+class DataSurvey:
+    """A whole data file, read once before the run."""
+
+    rows: int
+    sha256: str
+    first: Mapping[tuple[str, str], DataRow]
+    """(URL, model) → the first row for them."""
+
+
+def survey(path: Path, form: RowForm) -> DataSurvey:
+    """Read and check a whole data file. Raises ``CommandError`` with the problems found."""
+    digest, lines, first = hashlib.sha256(), dict[str, int](), dict[tuple[str, str], DataRow]()
+    problems: list[str] = []
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            digest.update(line)
+            try:
+                row = _parse(form, number, line)
+                if row is None:
+                    continue
+                if row.custom_id in lines:
+                    raise RowProblem(f'custom_id "{row.custom_id}" is also that of line {lines[row.custom_id]}')
+            except RowProblem as problem:
+                problems.append(f"{path}:{number}: {problem}")
+                continue
+            lines[row.custom_id] = number
+            first.setdefault((row.url, row.body["model"]), row)
+    if problems:
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+        raise CommandError("\n".join([*problems[:MOST_PROBLEMS], count]))
+    if not lines:
+        raise CommandError(f"{path}: the file has no rows")
+    return DataSurvey(rows=len(lines), sha256=digest.hexdigest(), first=first)
+
+
+def read_rows(path: Path, form: RowForm) -> Iterator[DataRow]:
+    """Yield the rows of a file that ``survey`` has checked."""
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            row = _parse(form, number, line)
+            if row is not None:
+                yield row
+
+
+def _parse(form: RowForm, number: int, line: bytes) -> DataRow | None:
+    """Return the row of a line; None: the line is blank."""
+    if line.isspace():
+        return None
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise RowProblem(f"the line is not JSON: {error}") from None
+    return form.row(number, value)
+
+
+def read_examples(path: Path) -> tuple[Mapping[str, Any], ...]:
+    """Return the rows of a file of examples. Raises ``CommandError``."""
+    examples: list[Mapping[str, Any]] = []
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                example = orjson.loads(line) if line.strip() else None
+            except orjson.JSONDecodeError as error:
+                raise CommandError(f"{path}:{number}: the line is not JSON: {error}") from None
+            if isinstance(example, dict):
+                examples.append(example)
+            elif line.strip():
+                raise CommandError(f"{path}:{number}: the line must hold a JSON object")
+    return tuple(examples)
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None

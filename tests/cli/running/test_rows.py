@@ -1,0 +1,158 @@
+"""Lines of a data file become requests, or are refused with their place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.options import CommandError
+from gateway.cli.running.rows import DataRow, RowForm, RowProblem, read_examples, read_rows, survey
+
+ASK = [{"role": "user", "content": "1+1=?"}]
+PLAIN = RowForm(model="m")
+PROMPT = RowForm(model="m", prompt="sums")
+
+ROWS: dict[str, tuple[RowForm, dict[str, Any], str, dict[str, Any]]] = {
+    # options, line, URL, body
+    "messages": (PLAIN, {"messages": ASK, "seed": 1}, "/v1/chat/completions",
+                 {"messages": ASK, "seed": 1, "model": "m"}),
+    "a text": (PLAIN, {"prompt": "1+1="}, "/v1/completions", {"prompt": "1+1=", "model": "m"}),
+    "its own model": (RowForm(), {"messages": ASK, "model": "x"}, "/v1/chat/completions",
+                      {"messages": ASK, "model": "x"}),
+    "a batch line": (
+        RowForm(),
+        {"custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": {"model": "e", "input": "hi"}},
+        "/v1/embeddings", {"model": "e", "input": "hi"},
+    ),
+    "variables of a prompt": (
+        PROMPT, {"question": "1+1=?", "url": "http://x", "messages": 3}, "/v1/chat/completions",
+        {"gateway": {"prompt": {"id": "sums", "variables": {"question": "1+1=?", "url": "http://x", "messages": 3}}},
+         "model": "m"},
+    ),
+    "candidates of a prompt": (
+        RowForm(model="m", prompt="sums", infer="ppl"), {"question": "1+1=?"}, "/v1/loglikelihood",
+        {"prompt": {"id": "sums", "variables": {"question": "1+1=?"}}, "model": "m"},
+    ),
+    "candidates": (
+        RowForm(model="m", infer="ppl"), {"custom_id": "a", "candidates": {"A": "yes", "B": "no"}},
+        "/v1/loglikelihood", {"candidates": {"A": "yes", "B": "no"}, "model": "m"},
+    ),
+    "questions of a dialogue": (
+        RowForm(model="m", infer="multiturn", turns="every_with_gt"),
+        {"questions": ["1+1=?", "2+2=?"], "answers": ["2"], "gateway": {"explain": True}}, "/v1/chat/completions",
+        {"gateway": {"explain": True, "turns": {"mode": "every_with_gt", "questions": ["1+1=?", "2+2=?"],
+                                                "answers": ["2"]}}, "model": "m"},
+    ),
+    "a dialogue of a prompt": (
+        RowForm(model="m", prompt="sums", infer="multiturn"), {"question": ["1+1=?"]}, "/v1/chat/completions",
+        {"gateway": {"prompt": {"id": "sums", "variables": {"question": ["1+1=?"]}}, "turns": {"mode": "every"}},
+         "model": "m"},
+    ),
+    "examples of a prompt": (
+        RowForm(model="m", prompt="sums", examples=({"question": "a"},)), {"question": "b"}, "/v1/chat/completions",
+        {"gateway": {"prompt": {"id": "sums", "variables": {"question": "b"}, "examples": [{"question": "a"}]}},
+         "model": "m"},
+    ),
+    "fields for all rows": (
+        RowForm(model="m", params={"max_tokens": 8, "seed": 1}), {"messages": ASK, "seed": 2}, "/v1/chat/completions",
+        {"max_tokens": 8, "seed": 2, "messages": ASK, "model": "m"},
+    ),
+    "columns that are not sent": (RowForm(model="m", keep=("answer",)), {"messages": ASK, "answer": "2"},
+                                  "/v1/chat/completions", {"messages": ASK, "model": "m"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "line", "url", "body"), ROWS.values(), ids=ROWS)
+def test_a_line_becomes_a_request(form: RowForm, line: dict[str, Any], url: str, body: dict[str, Any]) -> None:
+    row = form.row(7, line)
+    assert (row.url, row.body) == (url, body)
+
+
+def test_a_row_has_its_own_id_or_that_of_its_line() -> None:
+    assert PLAIN.row(7, {"custom_id": "a", "messages": ASK}).custom_id == "a"
+    assert PLAIN.row(7, {"messages": ASK}).custom_id == "line-7"
+
+
+def test_a_kept_column_of_a_prompt_is_also_a_variable() -> None:
+    row = RowForm(model="m", prompt="sums", keep=("answer", "absent")).row(1, {"question": "1+1=?", "answer": "2"})
+    assert row.kept == {"answer": "2"}
+    assert row.body["gateway"]["prompt"]["variables"] == {"question": "1+1=?", "answer": "2"}
+
+
+REFUSED: dict[str, tuple[RowForm, Any, str]] = {
+    "a list": (PLAIN, ASK, "must hold a JSON object"),
+    "no known shape": (PLAIN, {"question": "1+1=?"}, 'expected "messages", "prompt" or a batch line'),
+    "no model": (RowForm(), {"messages": ASK}, "give --model"),
+    "two models": (PLAIN, {"messages": ASK, "model": "x"}, "another model than --model m"),
+    "an empty id": (PLAIN, {"messages": ASK, "custom_id": ""}, "custom_id must be a text"),
+    "a number as id": (PLAIN, {"messages": ASK, "custom_id": 5}, "custom_id must be a text"),
+    "a stream": (PLAIN, {"messages": ASK, "stream": True}, "cannot be streamed"),
+    "a batch line with GET": (PLAIN, {"url": "/v1/models", "method": "GET", "body": {}}, '"method" must be "POST"'),
+    "a batch line with a host": (PLAIN, {"url": "http://x/v1/y", "body": {}}, '"url" must be a path'),
+    "a batch line without a body": (PLAIN, {"url": "/v1/embeddings"}, '"body" must be an object'),
+    "a batch line with a column": (PLAIN, {"url": "/v1/x", "body": {}, "answer": 2}, '"answer" is not a key'),
+    "a field that the prompt fills": (RowForm(model="m", prompt="p", params={"gateway": {}}), {}, "--param gateway"),
+    "a field that the turns fill": (RowForm(infer="multiturn", params={"gateway": {}}), {}, "--param gateway"),
+    "options that are a text": (RowForm(infer="multiturn"), {"gateway": "x"}, '"gateway" must be an object'),
+}
+
+
+@pytest.mark.parametrize(("form", "line", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_line_that_is_no_request_is_refused(form: RowForm, line: Any, message: str) -> None:
+    with pytest.raises(RowProblem) as refused:
+        form.row(1, line)
+    assert message in str(refused.value)
+
+
+def write(folder: Path, *lines: object) -> Path:
+    path = folder / "data.jsonl"
+    path.write_text("".join([f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines]))
+    return path
+
+
+def test_a_survey_counts_rows_and_has_the_first_of_each_model(tmp_path: Path) -> None:
+    lines = [{"messages": ASK, "model": model} for model in ("a", "b", "a")]
+    path = write(tmp_path, *lines, "", {"prompt": "x", "model": "a"}, "  ")
+    found = survey(path, RowForm())
+    chat, text = "/v1/chat/completions", "/v1/completions"
+    assert found.rows == 4
+    assert {key: row.line for key, row in found.first.items()} == {(chat, "a"): 1, (chat, "b"): 2, (text, "a"): 5}
+    assert [row.custom_id for row in read_rows(path, RowForm())] == ["line-1", "line-2", "line-3", "line-5"]
+
+
+def test_a_survey_lists_every_problem_with_its_line(tmp_path: Path) -> None:
+    row = {"custom_id": "a", "messages": ASK}
+    path = write(tmp_path, row, "{", row, {"custom_id": "line-9", "messages": ASK}, 5)
+    with pytest.raises(CommandError) as refused:
+        survey(path, PLAIN)
+    first, second, third, count = str(refused.value).splitlines()
+    assert first.startswith(f"{path}:2: the line is not JSON: ")
+    assert second == f'{path}:3: custom_id "a" is also that of line 1'
+    assert third == f"{path}:5: the line must hold a JSON object"
+    assert count == "3 problems"
+
+
+@pytest.mark.parametrize("lines", [[], ["", " "]], ids=["empty", "blank lines"])
+def test_a_file_without_rows_is_refused(lines: list[str], tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no rows"):
+        survey(write(tmp_path, *lines), PLAIN)
+
+
+def test_rows_are_equal_values() -> None:
+    assert PLAIN.row(1, {"prompt": "x"}) == DataRow("line-1", 1, "/v1/completions", {"prompt": "x", "model": "m"})
+
+
+def test_examples_are_read_from_their_lines(tmp_path: Path) -> None:
+    assert read_examples(write(tmp_path, {"question": "a"}, "", {"question": "b"})) == (
+        {"question": "a"},
+        {"question": "b"},
+    )
+
+
+@pytest.mark.parametrize("line", ["{", "[]"])
+def test_a_wrong_example_is_named_by_its_line(line: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"data\.jsonl:2: "):
+        read_examples(write(tmp_path, {}, line))

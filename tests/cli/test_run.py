@@ -1,0 +1,241 @@
+"""``gateway run``: the verb in this process, against models in this process and a running gateway."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import command
+from tests.serving import ROOT, Gateway, gateway
+
+CONFIG = """\
+keys: {file: keys.yaml}
+models:
+  talk:
+    template: sft-demo
+    targets: [{speaks: scripted, script: hello.yaml}]
+  broken:
+    template: chat
+    policy: once
+    targets: [{speaks: scripted, script: error.yaml}]
+"""
+FILES = {
+    "gateway.yaml": CONFIG,
+    "keys.yaml": f'ci: {{sha256: "{"0" * 64}"}}\n',
+    "hello.yaml": "[Hello, {finish: stop}, {usage: [7, 2]}]\n",
+    "error.yaml": "[{error: upstream_error}]\n",
+    "policies/once.yaml": "delivery: {retry: {attempts: 1}}\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "policies").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def write_rows(folder: Path, number: int, model: str = "talk") -> list[str]:
+    """Write ``data.jsonl``; returns the ids."""
+    ids = [f"row-{n}" for n in range(number)]
+    messages = [{"role": "user", "content": "hi"}]
+    lines = [json.dumps({"custom_id": one, "model": model, "messages": messages}) for one in ids]
+    (folder / "data.jsonl").write_text("\n".join(lines))
+    return ids
+
+
+def output(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "out.jsonl").read_bytes().splitlines()]
+
+
+def manifest(folder: Path) -> Any:
+    return json.loads((folder / "out.manifest.json").read_bytes())
+
+
+RUN = ("run", "data.jsonl", "--out", "out.jsonl")
+
+
+def test_every_row_has_one_line_with_answer_and_provenance(folder: Path) -> None:
+    ids = write_rows(folder, 20)
+    ended = command(folder, *RUN)
+    assert (ended.returncode, ended.stdout) == (0, b""), ended.stderr
+    assert ended.stderr == b"20 of 20 rows answered, 0 failed: out.jsonl, out.manifest.json\n"
+    lines = output(folder)
+    assert sorted(line["custom_id"] for line in lines) == sorted(ids)
+    assert {line["response"]["body"]["choices"][0]["message"]["content"] for line in lines} == {"Hello"}
+    assert {line["gateway"]["target"] for line in lines} == {"talk/0"}
+    results = manifest(folder)["results"]
+    assert (results["answered"], results["tokens"]["total_tokens"]) == (20, 180)
+    assert manifest(folder)["state"] == "complete"
+    (template,) = results["models"]["talk"]["templates"]
+    assert manifest(folder)["identity"]["models"]["talk"]["template"] == template
+
+
+def test_a_second_run_asks_only_for_missing_rows(folder: Path) -> None:
+    write_rows(folder, 6)
+    command(folder, *RUN)
+    lines = (folder / "out.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "out.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:40])  # as a killed run leaves it
+    ended = command(folder, *RUN)
+    assert ended.returncode == 0, ended.stderr
+    assert (folder / "out.jsonl").read_bytes().startswith(b"".join(lines[:3]))
+    assert sorted(line["custom_id"] for line in output(folder)) == [f"row-{n}" for n in range(6)]
+    assert [(run["rows_before"], run["rows"]) for run in manifest(folder)["runs"]] == [(0, 6), (3, 3)]
+
+
+CHANGES: dict[str, tuple[dict[str, tuple[str, str]], list[str], str]] = {
+    # file → (text, replacement), further arguments, the change that is reported
+    "the data": ({"data.jsonl": ("hi", "ho")}, [], "data_sha256: "),
+    "a template": ({"gateway.yaml": ("sft-demo", "chatml")}, [], 'models.talk.template: "sft-demo@sha256:'),
+    "a policy": ({"policies/default.yaml": ("", "params: {max_tokens: 9}")}, [], "models.talk.params.max_tokens: 2048"),
+    "a field": ({}, ["--param", "seed=1"], "params.seed: null → 1"),
+}
+
+
+@pytest.mark.parametrize(("edits", "arguments", "change"), CHANGES.values(), ids=CHANGES)
+def test_a_changed_run_is_refused(
+    edits: dict[str, tuple[str, str]], arguments: list[str], change: str, folder: Path
+) -> None:
+    write_rows(folder, 2)
+    command(folder, *RUN)
+    before = (folder / "out.jsonl").read_bytes()
+    for name, (old, new) in edits.items():
+        path = folder / name
+        path.write_text(path.read_text().replace(old, new) if path.exists() else new)
+    ended = command(folder, *RUN, *arguments)
+    assert ended.returncode == 2
+    assert f"out.jsonl has 2 rows of a run with other settings:\n  {change}" in ended.stderr.decode()
+    assert (folder / "out.jsonl").read_bytes() == before
+    ended = command(folder, *RUN, *arguments, "--allow-changes")
+    assert ended.returncode == 0
+    assert change in manifest(folder)["runs"][-1]["changes"][0]
+    assert (folder / "out.jsonl").read_bytes() == before
+
+
+def test_a_failed_row_is_written_once_and_asked_again_on_request(folder: Path) -> None:
+    write_rows(folder, 2, "broken")
+    ended = command(folder, *RUN, "--retries", "0")
+    assert (ended.returncode, ended.stderr[:29]) == (1, b"0 of 2 rows answered, 2 faile")
+    assert manifest(folder)["results"]["errors"] == {"upstream_error": 2}
+    (folder / "error.yaml").write_text("[Hi, {finish: stop}]\n")
+    assert command(folder, *RUN).returncode == 1
+    assert len(output(folder)) == 2
+    assert command(folder, *RUN, "--retry-failed").returncode == 0
+    assert [line["response"]["status_code"] for line in output(folder)] == [200, 200]
+
+
+def test_batch_lines_may_ask_several_endpoints(folder: Path) -> None:
+    bodies = {
+        "/v1/chat/completions": {"model": "talk", "messages": [{"role": "user", "content": "hi"}]},
+        "/v1/completions": {"model": "talk", "prompt": "hi"},
+        "/v1/nowhere": {"model": "talk"},
+    }
+    rows = [{"custom_id": url, "method": "POST", "url": url, "body": body} for url, body in bodies.items()]
+    (folder / "data.jsonl").write_text("".join([f"{json.dumps(row)}\n" for row in rows]))
+    assert command(folder, *RUN).returncode == 1
+    found = {line["custom_id"]: line["response"] for line in output(folder)}
+    assert [found[url]["status_code"] for url in bodies] == [200, 200, 404]
+    assert found["/v1/completions"]["body"]["object"] == "text_completion"
+    assert found["/v1/nowhere"]["body"]["error"]["code"] == "route_not_found"
+
+
+REFUSED = {
+    "a model that does not exist": (["--model", "main"], 1, "line 1 cannot be rendered: model_not_found: "),
+    "an unknown role": (["--model", "talk"], 1, "line 1 cannot be rendered: role_not_supported: "),
+    "no such file": (["--model", "talk", "--config", "x.yaml"], 3, "x.yaml"),
+    "a key without an address": (["--model", "talk", "--key", "env:PATH"], 2, "--key is for --base-url"),
+    "a key that is not set": (["--base-url", "http://x/v1", "--key", "env:NONE", "--model", "a"], 2, "give env:NAME"),
+    "no address": (["--base-url", "localhost:8000", "--model", "a"], 2, "such as http://127.0.0.1:8000/v1"),
+    "no gateway": (["--base-url", "http://127.0.0.1:1/v1", "--retries", "0", "--model", "a"], 1, "no gateway answers"),
+    "a field without a value": (["--param", "seed"], 2, "expected NAME=VALUE"),
+    "no requests at once": (["--concurrency", "0"], 2, "expected a number from 1"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_run_that_cannot_work_is_refused_before_its_first_row(
+    arguments: list[str], code: int, message: str, folder: Path
+) -> None:
+    (folder / "data.jsonl").write_text('{"messages": [{"role": "emperor", "content": "hi"}]}')
+    ended = command(folder, *RUN, *arguments)
+    assert ended.returncode == code, ended.stderr
+    assert message in ended.stderr.decode()
+    assert not (folder / "out.jsonl").exists() or not (folder / "out.jsonl").read_bytes()
+
+
+def test_the_data_file_is_never_the_output(folder: Path) -> None:
+    write_rows(folder, 1)
+    before = (folder / "data.jsonl").read_bytes()
+    assert command(folder, "run", "data.jsonl", "--out", "data.jsonl").returncode == 2
+    assert (folder / "data.jsonl").read_bytes() == before
+
+
+# ---------------------------------------------------------------- over HTTP
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "hello.yaml").write_text(FILES["hello.yaml"])
+    with gateway(folder, CONFIG.partition("  broken:")[0].removeprefix("keys: {file: keys.yaml}\n")) as one:
+        yield one
+
+
+def test_a_running_gateway_gives_the_same_lines(folder: Path, served: Gateway) -> None:
+    write_rows(folder, 20)
+    command(folder, *RUN)
+    local = output(folder)
+    (folder / "out.jsonl").unlink()
+    ended = command(folder, *RUN, "--base-url", served.url)
+    assert ended.returncode == 0, ended.stderr
+    remote = output(folder)
+
+    def comparable(lines: list[dict[str, Any]]) -> list[Any]:
+        for line in lines:
+            line["gateway"] |= {"seconds": 0, "overhead_ms": 0}
+            line["id"] = line["response"]["request_id"] = ""
+            line["response"]["body"] |= {"id": "", "created": 0}
+        return sorted(lines, key=lambda line: line["gateway"]["line"])
+
+    assert comparable(remote) == comparable(local)
+    assert served.metric("gateway_requests_total", endpoint="chat", model="talk", outcome="ok") == 20
+
+
+def test_a_key_is_sent(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = tmp_path_factory.mktemp("keyed")
+    digest = "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"  # of "key"
+    (place / "keys.yaml").write_text(f'ci: {{sha256: "{digest}"}}\n')
+    (place / "hello.yaml").write_text(FILES["hello.yaml"])
+    write_rows(folder, 2)
+    with gateway(place, CONFIG.partition("  broken:")[0]) as keyed:
+        assert b"invalid_api_key" in command(folder, *RUN, "--base-url", keyed.url).stderr
+        assert command(folder, *RUN, "--base-url", keyed.url, "--key", "env:KEY", KEY="key").returncode == 0
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
+    (tmp_path / "gateway.yaml").write_text((ROOT / "gateway.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "demo").symlink_to(ROOT / "demo")
+    blocks = [block.partition("```")[0] for block in page.split("```console\n")[1:]]
+    steps = [step.partition("\n") for block in blocks for step in block.split("$ ")[1:]]
+    with gateway(tmp_path, (ROOT / "gateway.yaml").read_text(encoding="utf-8")) as running:
+        for line, _, shown in steps:
+            verb, *arguments = line.replace("http://127.0.0.1:8000/v1", running.url).split()
+            if verb == "pip" or "ray" in arguments:  # tests/cli/running/test_ray_data.py
+                continue
+            if verb == "cat":
+                (tmp_path / arguments[0]).write_text(shown)
+                continue
+            printed = command(tmp_path, *arguments).stderr.decode()
+            start, _, end = shown.partition("…\n")
+            assert printed.startswith(start), line
+            assert printed.endswith(end), line
+    assert len(steps) == 8

@@ -1,0 +1,78 @@
+"""``gateway run``, killed with SIGKILL on its way: every row is in the output once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import command
+from tests.journeys.process import environment
+from tests.serving import WAIT_SECONDS, eventually, gateway
+
+ROWS = 400
+CONFIG = "models: {slow: {template: sft-demo, targets: [{speaks: scripted, script: slow.yaml}]}}\n"
+SLOW = "[{pause: 0.005}, Hello, {finish: stop}]\n"
+
+
+RUN = ("run", "data.jsonl", "--out", "out.jsonl", "--concurrency", "4", "--retries", "1")
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "gateway", *RUN, *arguments]
+    return subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    messages = [{"role": "user", "content": "hi"}]
+    lines = [json.dumps({"custom_id": str(n), "model": "slow", "messages": messages}) for n in range(ROWS)]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    (tmp_path / "slow.yaml").write_text(SLOW)
+    (tmp_path / "gateway.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def wait_for_rows(folder: Path, number: int) -> None:
+    out = folder / "out.jsonl"
+    assert eventually(lambda: out.exists() and out.read_bytes().count(b"\n") >= number)
+
+
+def assert_each_row_once(folder: Path) -> None:
+    ids = Counter(json.loads(line)["custom_id"] for line in (folder / "out.jsonl").read_bytes().splitlines())
+    assert ids == Counter(str(n) for n in range(ROWS))
+
+
+def test_each_row_is_in_the_output_once_after_three_kills(folder: Path) -> None:
+    for kill in range(3):
+        with start(folder) as process:
+            try:
+                wait_for_rows(folder, ROWS * (kill + 1) // 5)
+            finally:
+                process.kill()
+        assert process.returncode == -signal.SIGKILL
+        with (folder / "out.jsonl").open("ab") as file:
+            file.write(b'{"id": "batch_req_1", "custom_id": "0"'[: kill * 20])  # a partial line, as a kill may leave it
+    assert command(folder, *RUN).returncode == 0
+    assert_each_row_once(folder)
+    runs = json.loads((folder / "out.manifest.json").read_bytes())["runs"]
+    assert [run["ended"] is None for run in runs] == [True, True, True, False]
+    assert 0 < runs[1]["rows_before"] < runs[2]["rows_before"] < runs[3]["rows_before"] < ROWS
+
+
+def test_a_run_ends_without_its_gateway_and_goes_on_with_another(folder: Path) -> None:
+    with gateway(folder, CONFIG) as first:
+        process = start(folder, "--base-url", first.url)
+        wait_for_rows(folder, 40)
+    _, printed = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 1
+    assert b" not asked yet: " in printed
+    assert f"no gateway answers at {first.url}; start it, then run this again\n".encode() in printed
+    with gateway(folder, CONFIG) as second:
+        assert command(folder, *RUN, "--base-url", second.url, "--retry-failed").returncode == 0
+    assert_each_row_once(folder)
