@@ -20,7 +20,7 @@ class Job:
     """The address, ``…/v1``."""
     model: str
     tokenizer: str
-    """The folder with the demo model's tokenizer."""
+    """The folder with the demo model's tokenizer and a chat template."""
     bin: str
     """The folder with the programs of the client's environment."""
 
@@ -30,9 +30,7 @@ class Job:
             "BASE_URL": self.base_url,
             "MODEL": self.model,
             "TOKENIZER": self.tokenizer,
-            "BIN": self.bin,
             "OPENAI_API_KEY": "none",
-            "OPENAI_BASE_URL": self.base_url,
         }
 
 
@@ -42,6 +40,8 @@ class Client:
 
     name: str
     title: str
+    guide: str
+    """The page in docs/harnesses that shows the command and the files."""
     packages: Packages
     command: Callable[[Job], list[str]]
     """The command line, run in a folder that holds ``sums.jsonl`` and ``files``."""
@@ -57,8 +57,18 @@ class Client:
     """Time limit of a run in seconds."""
     needs: frozenset[str] = frozenset()
     """Engine features that the client needs; without one the gateway must refuse it by name (``Engine.refusals``)."""
+    own_format: bool = False
+    """The client writes the model's format into its prompts itself, so the gateway's template does not change them."""
+    reads: tuple[str, ...] = ()
+    """Names of the job's variables that the command or its files read."""
     variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of its own."""
 
     @property
     def folder(self) -> str:
         return self.environment or self.name
+
+    def environment_of(self, job: Job) -> dict[str, str]:
+        """The environment variables for a job."""
+        given = job.variables()
+        return {name: given[name] for name in self.reads} | dict(self.variables)

@@ -1,10 +1,13 @@
-"""The questions of the harnesses: the same sums for every client."""
+"""The questions of the harnesses: the same sums for every client, as a question and as a choice of four."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Iterator
+
+MORE = (0, 1, 10, 11)
+"""What the four choices of a sum add to it."""
 
 
 def sums(count: int) -> Iterator[tuple[int, int]]:
@@ -17,8 +20,11 @@ def sums(count: int) -> Iterator[tuple[int, int]]:
 def rows(count: int) -> str:
     """The sums as JSON lines, with question and answer under the field names of every client's dataset."""
     lines = []
+    order = random.Random(4)
     for a, b in sums(count):
-        question, answer, wrong = f"{a}+{b}=?", str(a + b), str(a + b + 11)
+        question, answer = f"{a}+{b}=?", str(a + b)
+        choices = [str(a + b + more) for more in MORE]
+        order.shuffle(choices)
         row = {
             "question": question,
             "query": question,
@@ -27,7 +33,8 @@ def rows(count: int) -> str:
             "response": answer,
             "target": answer,
             "prompt": f"<HUMAN>: {question}<eoh>\n<BOT>: ",
-            "choices": [answer, wrong],
+            "choices": choices,
+            "gold": choices.index(answer),
             "vars": {"question": question, "answer": answer},
         }
         lines.append(json.dumps(row))

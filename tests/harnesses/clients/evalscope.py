@@ -32,6 +32,7 @@ CLIENTS = (
     Client(
         name="evalscope",
         title="EvalScope",
+        guide="evalscope",
         packages=Packages(("torch==2.13.0", "evalscope==1.14.1")),
         command=command,
         score=score,

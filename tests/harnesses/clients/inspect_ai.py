@@ -29,9 +29,11 @@ CLIENTS = (
     Client(
         name="inspect-ai",
         title="inspect-ai",
+        guide="inspect-ai",
         packages=Packages(("inspect-ai==0.3.285", "openai==3.54.0")),
         command=command,
         files=("inspect_sums.py",),
+        reads=("OPENAI_API_KEY",),
         score=score,
     ),
 )

@@ -10,9 +10,11 @@ CLIENTS = (
     Client(
         name="langchain",
         title="LangChain",
+        guide="langchain",
         packages=Packages(("langchain-openai==1.7.3",)),
         command=lambda job: [f"{job.bin}/python", "langchain_sums.py"],
         files=("langchain_sums.py",),
+        reads=("BASE_URL", "MODEL"),
         score=printed,
     ),
 )

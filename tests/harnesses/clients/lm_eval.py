@@ -1,4 +1,8 @@
-"""lm-evaluation-harness: generation over chat, and log-likelihoods over raw completions."""
+"""lm-evaluation-harness: generation over chat, and log-likelihoods over raw completions.
+
+Raw completions are not templated by the gateway: the task's text holds the model's format, or lm-eval applies the chat
+template of a tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,18 @@ def loglikelihood(job: Job) -> list[str]:
     ]
 
 
+def chat_template(job: Job) -> list[str]:
+    arguments = (
+        f"model={job.model},base_url={job.base_url}/completions,num_concurrent=4,max_retries=1,"
+        f"tokenizer_backend=huggingface,tokenizer={job.tokenizer}"
+    )
+    return [
+        *(f"{job.bin}/lm-eval", "run", "--model", "local-completions", "--model_args", arguments),
+        *("--apply_chat_template", "--tasks", "sums_choice_chat", "--include_path", "lm_eval_tasks"),
+        *("--output_path", "out"),
+    ]
+
+
 def score_of(task: str, metric: str) -> Callable[[Path, str], float]:
     """Read one metric of one task from the newest results."""
 
@@ -46,20 +62,37 @@ CLIENTS = (
     Client(
         name="lm-eval-chat",
         title="lm-eval, chat",
+        guide="lm-eval",
         environment="lm-eval",
         packages=PACKAGES,
         command=chat,
         files=("lm_eval_tasks/sums.yaml",),
+        reads=("OPENAI_API_KEY",),
         score=score_of("sums", "exact_match"),
     ),
     Client(
         name="lm-eval-loglikelihood",
         title="lm-eval, log-likelihood",
+        guide="lm-eval",
         environment="lm-eval",
         packages=PACKAGES,
         command=loglikelihood,
         files=("lm_eval_tasks/sums_choice.yaml",),
+        reads=("OPENAI_API_KEY",),
         score=score_of("sums_choice", "acc"),
         needs=frozenset({"logprobs", "completions"}),
+        own_format=True,
+    ),
+    Client(
+        name="lm-eval-chat-template",
+        title="lm-eval, log-likelihood with chat template",
+        guide="lm-eval",
+        environment="lm-eval",
+        packages=PACKAGES,
+        command=chat_template,
+        files=("lm_eval_tasks/sums_choice_chat.yaml",),
+        reads=("OPENAI_API_KEY",),
+        score=score_of("sums_choice_chat", "acc"),
+        needs=frozenset({"logprobs", "completions", "token_ids"}),
     ),
 )

@@ -10,9 +10,11 @@ CLIENTS = (
     Client(
         name="openai-node",
         title="openai (Node)",
+        guide="openai-sdk",
         packages=Packages(("openai@6.49.0",), node=True),
         command=lambda job: ["node", "openai_node.mjs"],
         files=("openai_node.mjs",),
+        reads=("BASE_URL", "MODEL"),
         score=printed,
     ),
 )

@@ -10,9 +10,11 @@ CLIENTS = (
     Client(
         name="openai-python",
         title="openai (Python)",
+        guide="openai-sdk",
         packages=Packages(("openai==3.51.0",)),
         command=lambda job: [f"{job.bin}/python", "openai_python.py"],
         files=("openai_python.py",),
+        reads=("BASE_URL", "MODEL"),
         score=printed,
     ),
 )

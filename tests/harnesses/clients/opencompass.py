@@ -24,9 +24,11 @@ CLIENTS = (
     Client(
         name="opencompass",
         title="OpenCompass",
+        guide="opencompass",
         packages=Packages(("torch==2.13.0", "opencompass==0.5.4", "pyarrow<21")),
         command=command,
         files=("opencompass_sums.py",),
+        reads=("BASE_URL", "MODEL", "TOKENIZER"),
         score=score,
         seconds=600,
     ),

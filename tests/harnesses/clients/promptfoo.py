@@ -25,10 +25,16 @@ CLIENTS = (
     Client(
         name="promptfoo",
         title="promptfoo",
+        guide="promptfoo",
         packages=Packages(("promptfoo@0.121.20",), node=True),
         command=command,
         files=("promptfooconfig.yaml",),
+        reads=("BASE_URL", "MODEL"),
         score=score,
-        variables={"PROMPTFOO_DISABLE_TELEMETRY": "1", "PROMPTFOO_DISABLE_UPDATE": "1"},
+        variables={
+            "PROMPTFOO_DISABLE_TELEMETRY": "1",
+            "PROMPTFOO_DISABLE_UPDATE": "1",
+            "PROMPTFOO_FAILED_TEST_EXIT_CODE": "0",  # wrong answers are a score, no failure
+        },
     ),
 )

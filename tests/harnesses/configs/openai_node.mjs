@@ -1,8 +1,7 @@
 // Ask every sum with the openai package for Node: the even ones whole, the odd ones as a stream.
 import fs from "node:fs";
-import { createRequire } from "node:module";
+import OpenAI from "openai";
 
-const { OpenAI } = createRequire(`${process.env.BIN}/`)("openai");
 const client = new OpenAI({ baseURL: process.env.BASE_URL, apiKey: "none", maxRetries: 0, timeout: 60_000 });
 const model = process.env.MODEL;
 const lines = fs.readFileSync("sums.jsonl", "utf8").trim().split("\n");
