@@ -48,7 +48,7 @@ def _whole_stops(value: str | list[str]) -> str | list[str]:
     return value
 
 
-def at_most(limit: int) -> BeforeValidator:
+def _at_most(limit: int) -> BeforeValidator:
     """Refuse an object with more items before the items are checked, since each error takes some microseconds."""
 
     def short(value: Any) -> Any:
@@ -61,7 +61,7 @@ def at_most(limit: int) -> BeforeValidator:
 
 
 Stops = Annotated[str | Annotated[list[str], Field(fail_fast=True)], AfterValidator(_whole_stops)]
-Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], at_most(1024)]
+Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], _at_most(1024)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -122,7 +122,7 @@ class Sampling(Strict):
     logit_bias: Bias | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     stream: bool | None = None
-    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
+    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
 class Shared(Sampling):
@@ -200,7 +200,7 @@ class EmbeddingRequest(Strict):
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
-    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
+    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
 FOREIGN: dict[str, dict[str, str]] = {

@@ -25,6 +25,7 @@ from gateway.wire.responses_api.fields import (
     ImageContent,
     MessageItem,
     ReasoningItem,
+    ReasoningText,
     RefusalContent,
     TextContent,
 )
@@ -128,7 +129,10 @@ class ItemReader:
         self._messages.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
 
     def _add_reasoning(self, item: ReasoningItem, where: str) -> None:
-        text = "".join([piece.text for piece in item.content or item.summary or ()])
+        field, pieces = ("content", item.content) if item.content else ("summary", item.summary or ())
+        text = "".join(
+            [checked(ReasoningText, piece, f"{where}.{field}[{number}]").text for number, piece in enumerate(pieces)]
+        )
         if not text and item.encrypted_content:
             raise UnsupportedParameter(
                 f"{where}.encrypted_content can be read by the server that wrote it only; leave this item out",

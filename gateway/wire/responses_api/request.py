@@ -10,16 +10,20 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.call import Call
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
-from gateway.wire.error_object import quoted
+from gateway.wire.error_object import plain, quoted
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
+    MAX_LABEL,
     OTHER_NAMES,
     REFUSED,
     SAME,
     FunctionChoice,
     FunctionTool,
+    ObfuscationOption,
+    ReasoningOptions,
     ResponsesRequest,
     TextFormat,
     TextOptions,
@@ -38,8 +42,11 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
     known = fields.known
     _refuse_others(known, fields.unknown)
     tools = [_tool(raw, f"tools[{number}]") for number, raw in enumerate(known.get("tools") or ())]
-    text = TextOptions.model_validate(known.get("text") or {})
-    reasoning: Mapping[str, Any] = known.get("reasoning") or {}
+    text = checked(TextOptions, known.get("text", EMPTY_MAPPING), "text")
+    format_ = None if text.format is None else checked(TextFormat, text.format, "text.format")
+    reasoning = checked(ReasoningOptions, known.get("reasoning", EMPTY_MAPPING), "reasoning")
+    checked(ObfuscationOption, known.get("stream_options", EMPTY_MAPPING), "stream_options")
+    _check_labels(known.get("metadata") or EMPTY_MAPPING)
     include = known.get("include") or ()
     top_logprobs = known.get("top_logprobs") or 0
     chat: dict[str, Any] = {
@@ -47,8 +54,8 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
         **{name: known[name] for name in SAME if name in known},
         "messages": read_input(known["input"], known.get("instructions")),
         "max_completion_tokens": known.get("max_output_tokens"),
-        "reasoning_effort": reasoning.get("effort"),
-        "response_format": None if text.format is None else _response_format(text.format),
+        "reasoning_effort": reasoning.effort,
+        "response_format": None if format_ is None else _response_format(format_),
         "verbosity": text.verbosity,
     }
     if tools:
@@ -58,7 +65,7 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
     if top_logprobs or LOGPROBS in include:
         chat |= {"logprobs": True, "top_logprobs": top_logprobs}
     notices = [Notice("ignored_field", f"reasoning.{name}") for name in ("summary", "generate_summary")
-               if reasoning.get(name) is not None]  # fmt: skip
+               if getattr(reasoning, name) is not None]  # fmt: skip
     if ENCRYPTED in include:
         notices.append(Notice("ignored_field", f"include {ENCRYPTED}"))
     call = read_chat(
@@ -75,6 +82,13 @@ def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None
     for name in unknown:
         if name in OTHER_NAMES:
             raise InvalidValue(f"this endpoint has no field {name}; send {OTHER_NAMES[name]}", param=name)
+
+
+def _check_labels(metadata: Mapping[str, Any]) -> None:
+    for name, label in metadata.items():
+        if not isinstance(label, str) or len(label) > MAX_LABEL:
+            param = f"metadata.{plain(name)}"
+            raise InvalidValue(f"{param} must be a text of at most {MAX_LABEL} characters", param=param)
 
 
 def _tool(raw: Mapping[str, Any], where: str) -> FunctionTool:
