@@ -83,6 +83,7 @@ class PromptOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    version: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
     examples: Annotated[list[dict[str, Any]], Field(max_length=MAX_EXAMPLES)] | None = None
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, Sampling
+from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, MAX_VARIABLES, Sampling
 
 MAX_ITEMS = 4096
 """The most items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
@@ -55,6 +55,14 @@ class ReasoningOptions(Closed):
     generate_summary: str | None = None
 
 
+class StoredPrompt(Closed):
+    """``prompt``: a dataset prompt. A variable is any JSON value, or a content part."""
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    version: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
+
+
 class FunctionTool(Closed):
     """A function that the client runs."""
 
@@ -84,8 +92,10 @@ Include = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
 class ResponsesRequest(Sampling):
     """``POST /v1/responses``. Objects with a class of their own are checked later, one by one."""
 
-    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ITEMS)]
+    input: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)] | None = None
+    """Required unless a dataset prompt takes its place."""
     instructions: str | None = None
+    prompt: dict[str, Any] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
@@ -106,7 +116,6 @@ class ResponsesRequest(Sampling):
     truncation: Literal["auto", "disabled"] | None = None
     previous_response_id: Any = None
     conversation: Any = None
-    prompt: Any = None
     max_tool_calls: Any = None
     context_management: Any = None
     moderation: Any = None
@@ -129,7 +138,6 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "truncation": ("disabled", "the gateway drops no items of a conversation; leave it out"),
     "previous_response_id": (None, STATELESS),
     "conversation": (None, STATELESS),
-    "prompt": (None, "the gateway has no stored prompts; send input"),
     "max_tool_calls": (None, "it limits tools that the server runs, and the gateway runs none; leave it out"),
     "context_management": (None, "the gateway drops no items of a conversation; leave it out"),
     "moderation": (None, "the gateway moderates nothing; leave it out"),

@@ -166,6 +166,18 @@ class ItemReader:
         self._turn, self._reasoning_at = None, ""
 
 
+def variable(value: Any, where: str) -> Any:
+    """The value of a prompt's variable: of a content part the text or the address, any other value unchanged."""
+    if not isinstance(value, Mapping) or value.get("type") not in PARTS:
+        return value
+    part = _part(value, where)
+    if part["type"] == "text":
+        return part["text"]
+    if part["type"] == "image_url":
+        return part["image_url"]["url"]
+    raise UnsupportedParameter(f"{where}: a variable may be text, an image or any JSON value", param=where)
+
+
 def _content(value: str | Sequence[Mapping[str, Any]], where: str) -> Any:
     """Chat's content: a string, or a list of parts. A single text part becomes a string."""
     if isinstance(value, str):

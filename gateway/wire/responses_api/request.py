@@ -25,13 +25,14 @@ from gateway.wire.responses_api.fields import (
     ObfuscationOption,
     ReasoningOptions,
     ResponsesRequest,
+    StoredPrompt,
     TextFormat,
     TextOptions,
 )
-from gateway.wire.responses_api.items import checked, read_input
+from gateway.wire.responses_api.items import checked, read_input, variable
 from gateway.wire.validation import body_schema, split_fields
 
-SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m", "input": ""})
+SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m"})
 CHOICES = ("none", "auto", "required")
 ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
 
@@ -52,7 +53,7 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
     chat: dict[str, Any] = {
         **fields.unknown,
         **{name: known[name] for name in SAME if name in known},
-        "messages": read_input(known["input"], known.get("instructions")),
+        **_conversation(known),
         "max_completion_tokens": known.get("max_output_tokens"),
         "reasoning_effort": reasoning.effort,
         "response_format": None if format_ is None else _response_format(format_),
@@ -72,6 +73,33 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
         {name: value for name, value in chat.items() if value is not None}, request_id=request_id, received=received
     )
     return replace(call, echo=_echo(known, tools, text), notices=tuple(notices))
+
+
+def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Chat's ``messages``, or its field ``gateway`` with the dataset prompt that takes their place."""
+    extension: Mapping[str, Any] = known.get("gateway") or {}
+    if extension.get("turns") is not None:
+        raise UnsupportedParameter(
+            "a dialogue of several turns has several answers; send gateway.turns to /v1/chat/completions",
+            param="gateway.turns",
+        )
+    prompt = known.get("prompt")
+    if prompt is None and extension.get("prompt") is None:
+        if known.get("input") in (None, []):
+            raise InvalidValue("input is missing or empty", param="input")
+        return {"messages": read_input(known["input"], known.get("instructions"))}
+    for name in ("input", "instructions"):
+        if known.get(name):  # the SDK's ``responses.stream`` needs an input, which may be empty
+            raise InvalidValue(f"a prompt takes the place of {name}; send one of them", param=name)
+    if prompt is None:
+        return {}
+    if extension.get("prompt") is not None:
+        raise InvalidValue("prompt and gateway.prompt are the same field; send one of them", param="gateway.prompt")
+    stored = checked(StoredPrompt, prompt, "prompt")
+    values = {
+        name: variable(value, f"prompt.variables.{plain(name)}") for name, value in (stored.variables or {}).items()
+    }
+    return {"gateway": {**extension, "prompt": {"id": stored.id, "version": stored.version, "variables": values}}}
 
 
 def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
@@ -138,6 +166,7 @@ def _echo(known: Mapping[str, Any], tools: list[FunctionTool], text: TextOptions
     """The fields of the request that every response object has; the writer adds those that a policy may change."""
     return {
         "instructions": known.get("instructions"),
+        "prompt": known.get("prompt"),
         "metadata": known.get("metadata") or {},
         "tools": [tool.model_dump() for tool in tools],
         "tool_choice": known.get("tool_choice", "auto"),
