@@ -127,7 +127,7 @@ def test_a_prompt_is_a_dataset_prompt() -> None:
     assert read(input=None, gateway={"prompt": {"id": "sums"}}).prompt == PromptReference(id="sums")
 
 
-SCHEMA = {"type": "object", "properties": {}}
+SCHEMA = {"type": "object", "properties": {"a": {"default": None}}}
 FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fields of a chat request
     "sampling": (dict.fromkeys(("temperature", "top_p"), 0.5), dict.fromkeys(("temperature", "top_p"), 0.5)),
     "a limit": ({"max_output_tokens": 9}, {"max_completion_tokens": 9}),
