@@ -41,12 +41,17 @@ def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
 
 
 def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
-    """The prompt with the id of the reference. Raises ``InvalidValue`` for an unknown id."""
+    """The prompt with the id of the reference. Raises ``InvalidValue`` for an unknown id or another version."""
     prompt = route.prompts.get(reference.id)
     if prompt is None:
         raise InvalidValue(
             f"no prompt {quoted(reference.id)} in prompts/{suggest(reference.id, route.prompts)}",
             param=f"{DATASET_PARAM}.id",
+        )
+    if reference.version and reference.version.removeprefix("sha256:") != prompt.spec.digest:
+        raise InvalidValue(
+            f"prompt {prompt.spec.name} has the version {prompt.spec.digest}, not {quoted(reference.version)}",
+            param=f"{DATASET_PARAM}.version",
         )
     return prompt
 

@@ -51,7 +51,7 @@ def _whole_stops(value: str | list[str]) -> str | list[str]:
     return value
 
 
-def at_most(limit: int) -> BeforeValidator:
+def _at_most(limit: int) -> BeforeValidator:
     """Refuse an object with more items before the items are checked, since each error takes some microseconds."""
 
     def short(value: Any) -> Any:
@@ -64,7 +64,7 @@ def at_most(limit: int) -> BeforeValidator:
 
 
 Stops = Annotated[str | Annotated[list[str], Field(fail_fast=True)], AfterValidator(_whole_stops)]
-Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], at_most(1024)]
+Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], _at_most(1024)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -86,6 +86,7 @@ class PromptOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    version: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
     examples: Annotated[list[dict[str, Any]], Field(max_length=MAX_EXAMPLES)] | None = None
 
@@ -125,7 +126,7 @@ class Sampling(Strict):
     logit_bias: Bias | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     stream: bool | None = None
-    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
+    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
 class Shared(Sampling):
@@ -203,7 +204,7 @@ class EmbeddingRequest(Strict):
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None
-    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
+    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
 Conversation = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]

@@ -246,6 +246,7 @@ def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
         examples = raw_prompt.get("examples")
         reference = PromptReference(
             id=raw_prompt["id"],
+            version=raw_prompt.get("version") or "",
             variables=raw_prompt.get("variables") or EMPTY_MAPPING,
             examples=None if examples is None else tuple(examples),
         )

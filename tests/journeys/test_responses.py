@@ -79,6 +79,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder: Path = tmp_path_factory.mktemp("responses")
     for name, script in SCRIPTS.items():
         (folder / f"{name}.yaml").write_text(script, encoding="utf-8")
+    (folder / "prompts").symlink_to(ROOT / "prompts")
     (folder / "meta_templates").mkdir()
     (folder / "meta_templates" / "thinks.yaml").write_text(THINKS, encoding="utf-8")
     http = openai.DefaultHttpxClient(trust_env=False)
@@ -229,6 +230,22 @@ def test_a_chat_target_receives_the_fields_of_a_chat_request(world: World) -> No
         "response_format": {"type": "json_schema",
                             "json_schema": {"name": "sum", "schema": {"type": "object"}, "strict": True}},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_prompt_is_a_dataset_prompt(world: World, stream: bool) -> None:
+    prompt: Any = {"id": "sums-few-shot", "variables": {"question": "12+34=?"}}
+    answer = world.client.responses.with_raw_response.create(model="demo", prompt=prompt)
+    assert answer.parse().output_text == "46"
+    name, _, version = answer.headers["x-gateway-prompt-id"].partition("@sha256:")
+    assert name == "sums-few-shot"
+    pinned = {**prompt, "version": version}
+    ask = streamed if stream else (lambda client, **asked: client.responses.create(**asked))
+    response = ask(world.client, model="demo", prompt=pinned, input="")
+    assert (response.output_text, response.prompt.to_dict()) == ("46", pinned)
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(world.client, model="demo", prompt={**prompt, "version": "0" * 12}, input=[])
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "gateway.prompt.version")
 
 
 class Sum(BaseModel):

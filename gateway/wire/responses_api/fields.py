@@ -10,13 +10,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, Sampling, at_most
+from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, MAX_VARIABLES, Sampling
 
 MAX_ITEMS = 4096
 """The most items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
 
 MAX_KEYS = 64
 """The most keys of an object whose keys are listed here. Each key that is not listed costs some microseconds."""
+MAX_LABEL = 512
+"""The most characters of a value of ``metadata``."""
 
 
 class Closed(BaseModel):
@@ -41,7 +43,7 @@ class TextFormat(Closed):
 class TextOptions(Closed):
     """``text``."""
 
-    format: Annotated[TextFormat, at_most(MAX_KEYS)] | None = None
+    format: dict[str, Any] | None = None
     verbosity: str | None = None
 
 
@@ -51,6 +53,14 @@ class ReasoningOptions(Closed):
     effort: str | None = None
     summary: str | None = None
     generate_summary: str | None = None
+
+
+class StoredPrompt(Closed):
+    """``prompt``: a dataset prompt. A variable is any JSON value, or a content part."""
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    version: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
 
 
 class FunctionTool(Closed):
@@ -77,24 +87,25 @@ class ObfuscationOption(Closed):
 
 
 Include = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
-Label = Annotated[str, Field(max_length=512)]
 
 
 class ResponsesRequest(Sampling):
-    """``POST /v1/responses``. Objects with a class of their own are checked one by one, for better messages."""
+    """``POST /v1/responses``. Objects with a class of their own are checked later, one by one."""
 
-    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ITEMS)]
+    input: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)] | None = None
+    """Required unless a dataset prompt takes its place."""
     instructions: str | None = None
+    prompt: dict[str, Any] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    text: Annotated[TextOptions, at_most(MAX_KEYS)] | None = None
-    reasoning: Annotated[ReasoningOptions, at_most(MAX_KEYS)] | None = None
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
     include: Annotated[list[Include], Field(max_length=16, fail_fast=True)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    stream_options: Annotated[ObfuscationOption, at_most(MAX_KEYS)] | None = None
-    metadata: Annotated[dict[str, Label], at_most(16)] | None = None
+    stream_options: dict[str, Any] | None = None
+    metadata: Annotated[dict[str, Any], Field(max_length=16)] | None = None
     """Returned with the answer, and never sent to a target. Forbidden at the other endpoints."""
     service_tier: str | None = None
     prompt_cache_key: str | None = None
@@ -105,7 +116,6 @@ class ResponsesRequest(Sampling):
     truncation: Literal["auto", "disabled"] | None = None
     previous_response_id: Any = None
     conversation: Any = None
-    prompt: Any = None
     max_tool_calls: Any = None
     context_management: Any = None
     moderation: Any = None
@@ -128,7 +138,6 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "truncation": ("disabled", "the gateway drops no items of a conversation; leave it out"),
     "previous_response_id": (None, STATELESS),
     "conversation": (None, STATELESS),
-    "prompt": (None, "the gateway has no stored prompts; send input"),
     "max_tool_calls": (None, "it limits tools that the server runs, and the gateway runs none; leave it out"),
     "context_management": (None, "the gateway drops no items of a conversation; leave it out"),
     "moderation": (None, "the gateway moderates nothing; leave it out"),
@@ -198,14 +207,11 @@ class ReasoningText(Closed):
     text: str
 
 
-ReasoningTexts = Annotated[list[Annotated[ReasoningText, at_most(MAX_KEYS)]], Field(max_length=1024, fail_fast=True)]
-
-
 class ReasoningItem(Item):
     """Reasoning that a model wrote before its message or call."""
 
-    summary: ReasoningTexts | None = None
-    content: ReasoningTexts | None = None
+    summary: Annotated[list[dict[str, Any]], Field(max_length=1024, fail_fast=True)] | None = None
+    content: Annotated[list[dict[str, Any]], Field(max_length=1024, fail_fast=True)] | None = None
     encrypted_content: str | None = None
 
 

@@ -25,6 +25,7 @@ from gateway.wire.responses_api.fields import (
     ImageContent,
     MessageItem,
     ReasoningItem,
+    ReasoningText,
     RefusalContent,
     TextContent,
 )
@@ -128,7 +129,10 @@ class ItemReader:
         self._messages.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
 
     def _add_reasoning(self, item: ReasoningItem, where: str) -> None:
-        text = "".join([piece.text for piece in item.content or item.summary or ()])
+        field, pieces = ("content", item.content) if item.content else ("summary", item.summary or ())
+        text = "".join(
+            [checked(ReasoningText, piece, f"{where}.{field}[{number}]").text for number, piece in enumerate(pieces)]
+        )
         if not text and item.encrypted_content:
             raise UnsupportedParameter(
                 f"{where}.encrypted_content can be read by the server that wrote it only; leave this item out",
@@ -160,6 +164,18 @@ class ItemReader:
                 param=self._reasoning_at,
             )
         self._turn, self._reasoning_at = None, ""
+
+
+def variable(value: Any, where: str) -> Any:
+    """The value of a prompt's variable: of a content part the text or the address, any other value unchanged."""
+    if not isinstance(value, Mapping) or value.get("type") not in PARTS:
+        return value
+    part = _part(value, where)
+    if part["type"] == "text":
+        return part["text"]
+    if part["type"] == "image_url":
+        return part["image_url"]["url"]
+    raise UnsupportedParameter(f"{where}: a variable may be text, an image or any JSON value", param=where)
 
 
 def _content(value: str | Sequence[Mapping[str, Any]], where: str) -> Any:

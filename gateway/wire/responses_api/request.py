@@ -10,24 +10,29 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.call import Call
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
-from gateway.wire.error_object import quoted
+from gateway.wire.error_object import plain, quoted
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
+    MAX_LABEL,
     OTHER_NAMES,
     REFUSED,
     SAME,
     FunctionChoice,
     FunctionTool,
+    ObfuscationOption,
+    ReasoningOptions,
     ResponsesRequest,
+    StoredPrompt,
     TextFormat,
     TextOptions,
 )
-from gateway.wire.responses_api.items import checked, read_input
+from gateway.wire.responses_api.items import checked, read_input, variable
 from gateway.wire.validation import body_schema, split_fields
 
-SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m", "input": ""})
+SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m"})
 CHOICES = ("none", "auto", "required")
 ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
 
@@ -38,17 +43,20 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
     known = fields.known
     _refuse_others(known, fields.unknown)
     tools = [_tool(raw, f"tools[{number}]") for number, raw in enumerate(known.get("tools") or ())]
-    text = TextOptions.model_validate(known.get("text") or {})
-    reasoning: Mapping[str, Any] = known.get("reasoning") or {}
+    text = checked(TextOptions, known.get("text", EMPTY_MAPPING), "text")
+    format_ = None if text.format is None else checked(TextFormat, text.format, "text.format")
+    reasoning = checked(ReasoningOptions, known.get("reasoning", EMPTY_MAPPING), "reasoning")
+    checked(ObfuscationOption, known.get("stream_options", EMPTY_MAPPING), "stream_options")
+    _check_labels(known.get("metadata") or EMPTY_MAPPING)
     include = known.get("include") or ()
     top_logprobs = known.get("top_logprobs") or 0
     chat: dict[str, Any] = {
         **fields.unknown,
         **{name: known[name] for name in SAME if name in known},
-        "messages": read_input(known["input"], known.get("instructions")),
+        **_conversation(known),
         "max_completion_tokens": known.get("max_output_tokens"),
-        "reasoning_effort": reasoning.get("effort"),
-        "response_format": None if text.format is None else _response_format(text.format),
+        "reasoning_effort": reasoning.effort,
+        "response_format": None if format_ is None else _response_format(format_),
         "verbosity": text.verbosity,
     }
     if tools:
@@ -58,13 +66,40 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
     if top_logprobs or LOGPROBS in include:
         chat |= {"logprobs": True, "top_logprobs": top_logprobs}
     notices = [Notice("ignored_field", f"reasoning.{name}") for name in ("summary", "generate_summary")
-               if reasoning.get(name) is not None]  # fmt: skip
+               if getattr(reasoning, name) is not None]  # fmt: skip
     if ENCRYPTED in include:
         notices.append(Notice("ignored_field", f"include {ENCRYPTED}"))
     call = read_chat(
         {name: value for name, value in chat.items() if value is not None}, request_id=request_id, received=received
     )
     return replace(call, echo=_echo(known, tools, text), notices=tuple(notices))
+
+
+def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Chat's ``messages``, or its field ``gateway`` with the dataset prompt that takes their place."""
+    extension: Mapping[str, Any] = known.get("gateway") or {}
+    if extension.get("turns") is not None:
+        raise UnsupportedParameter(
+            "a dialogue of several turns has several answers; send gateway.turns to /v1/chat/completions",
+            param="gateway.turns",
+        )
+    prompt = known.get("prompt")
+    if prompt is None and extension.get("prompt") is None:
+        if known.get("input") in (None, []):
+            raise InvalidValue("input is missing or empty", param="input")
+        return {"messages": read_input(known["input"], known.get("instructions"))}
+    for name in ("input", "instructions"):
+        if known.get(name):  # the SDK's ``responses.stream`` needs an input, which may be empty
+            raise InvalidValue(f"a prompt takes the place of {name}; send one of them", param=name)
+    if prompt is None:
+        return {}
+    if extension.get("prompt") is not None:
+        raise InvalidValue("prompt and gateway.prompt are the same field; send one of them", param="gateway.prompt")
+    stored = checked(StoredPrompt, prompt, "prompt")
+    values = {
+        name: variable(value, f"prompt.variables.{plain(name)}") for name, value in (stored.variables or {}).items()
+    }
+    return {"gateway": {**extension, "prompt": {"id": stored.id, "version": stored.version, "variables": values}}}
 
 
 def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
@@ -75,6 +110,13 @@ def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None
     for name in unknown:
         if name in OTHER_NAMES:
             raise InvalidValue(f"this endpoint has no field {name}; send {OTHER_NAMES[name]}", param=name)
+
+
+def _check_labels(metadata: Mapping[str, Any]) -> None:
+    for name, label in metadata.items():
+        if not isinstance(label, str) or len(label) > MAX_LABEL:
+            param = f"metadata.{plain(name)}"
+            raise InvalidValue(f"{param} must be a text of at most {MAX_LABEL} characters", param=param)
 
 
 def _tool(raw: Mapping[str, Any], where: str) -> FunctionTool:
@@ -124,6 +166,7 @@ def _echo(known: Mapping[str, Any], tools: list[FunctionTool], text: TextOptions
     """The fields of the request that every response object has; the writer adds those that a policy may change."""
     return {
         "instructions": known.get("instructions"),
+        "prompt": known.get("prompt"),
         "metadata": known.get("metadata") or {},
         "tools": [tool.model_dump() for tool in tools],
         "tool_choice": known.get("tool_choice", "auto"),

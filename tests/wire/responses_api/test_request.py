@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.call import Call
+from gateway.core.call import Call, PromptReference
 from gateway.core.errors import RequestError
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.request import read_response
@@ -112,7 +112,22 @@ def test_instructions_are_a_system_message_at_the_start() -> None:
     assert messages("hi", instructions="Be short.") == [{"role": "system", "content": "Be short."}, USER]
 
 
-SCHEMA = {"type": "object", "properties": {}}
+VARIABLES = {
+    "text": "a", "number": 3, "rows": [{"x": 1}], "part": {"type": "input_text", "text": "b"},
+    "image": {"type": "input_image", "image_url": "https://example.com/a.png"},
+}  # fmt: skip
+
+
+def test_a_prompt_is_a_dataset_prompt() -> None:
+    call = read(input=None, prompt={"id": "sums", "version": "0123456789ab", "variables": VARIABLES})
+    values = {**VARIABLES, "part": "b", "image": "https://example.com/a.png"}
+    assert call.prompt == PromptReference(id="sums", version="0123456789ab", variables=values)
+    assert call.dialogue is not None
+    assert list(call.dialogue.messages) == []
+    assert read(input=None, gateway={"prompt": {"id": "sums"}}).prompt == PromptReference(id="sums")
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"default": None}}}
 FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fields of a chat request
     "sampling": (dict.fromkeys(("temperature", "top_p"), 0.5), dict.fromkeys(("temperature", "top_p"), 0.5)),
     "a limit": ({"max_output_tokens": 9}, {"max_completion_tokens": 9}),
@@ -167,7 +182,17 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {  # fields, code, param
     "background": ({"background": True}, "unsupported_parameter", "background"),
     "an earlier response": ({"previous_response_id": "resp_1"}, "unsupported_parameter", "previous_response_id"),
     "a conversation": ({"conversation": {"id": "c"}}, "unsupported_parameter", "conversation"),
-    "a prompt": ({"prompt": {"id": "p"}}, "unsupported_parameter", "prompt"),
+    "a prompt and input": ({"prompt": {"id": "p"}}, "invalid_value", "input"),
+    "a prompt and instructions": ({"prompt": {"id": "p"}, "input": None, "instructions": "x"},
+                                  "invalid_value", "instructions"),
+    "two prompts": ({"prompt": {"id": "p"}, "input": None, "gateway": {"prompt": {"id": "p"}}},
+                    "invalid_value", "gateway.prompt"),
+    "a prompt without id": ({"prompt": {}, "input": None}, "invalid_value", "prompt.id"),
+    "a file as a variable": (
+        {"prompt": {"id": "p", "variables": {"a": {"type": "input_file", "file_data": "x"}}}, "input": None},
+        "unsupported_parameter", "prompt.variables.a",
+    ),
+    "several turns": ({"gateway": {"turns": {"questions": ["x"]}}}, "unsupported_parameter", "gateway.turns"),
     "truncation": ({"truncation": "auto"}, "unsupported_parameter", "truncation"),
     "a limit of calls": ({"max_tool_calls": 3}, "unsupported_parameter", "max_tool_calls"),
     "a hosted tool": ({"tools": [TOOL, {"type": "web_search"}]}, "unsupported_parameter", "tools[1].type"),
