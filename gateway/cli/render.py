@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from gateway.cli.rendering import conversation_segments, explain, find_model, render
 
     if args.json and args.whole:
-        raise CommandError("--json shows what a model receives, which is never a whole conversation: leave one out")
+        raise CommandError("--json shows the request to a model, --whole a text that needs no model: leave one out")
     snapshot = load_snapshot(args.config) if args.template is None else None
     body = read_conversation(args.message)
     model = find_model(args.model, args.template, snapshot, generates=not args.whole)
