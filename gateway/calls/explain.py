@@ -9,6 +9,7 @@ from gateway.backend.tokenizer import token_ids
 from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
+from gateway.calls.token_data import tokenizes_special
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import DeferredSegments, Segment
@@ -62,7 +63,7 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
         ready = not isinstance(prompt.source, DeferredSegments | Dialogue)
         segments = prompt.segments if ready else await asyncio.to_thread(lambda: prompt.segments)
     if prompt is not None and segments is not None and route.tokens is not None:
-        ids = await token_ids(route.tokens, prompt.text, special=prompt.metadata.bos != "text")
+        ids = await token_ids(route.tokens, prompt.text, special=tokenizes_special(route, prepared.exchange))
     return prepared, explanation(route, prepared, segments=segments, token_ids=ids)
 
 

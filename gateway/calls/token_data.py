@@ -9,7 +9,7 @@ answer arrives, and adds the values that the gateway makes itself. The names and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
@@ -63,7 +63,7 @@ def token_request(
             )
         if "add_generation_prompt" not in call.given:
             notices.append(Notice("whole_conversation", "add_generation_prompt=false"))
-        notices += _one_token(params)
+        notices += _one_token(params, route.spec.omit)
         if exchange.messages:
             _check_whole(route)
             params["add_generation_prompt"] = False
@@ -81,13 +81,18 @@ def token_request(
     return exchange, None if request == TokenRequest() else request, tuple(notices)
 
 
-def _one_token(params: dict[str, Any]) -> list[Notice]:
-    """Limit the answer to one token, the least that every engine accepts: nothing can follow a whole conversation."""
+def _one_token(params: dict[str, Any], omitted: Collection[str]) -> list[Notice]:
+    """Limit the answer to one token, the least that every engine accepts: nothing can follow a whole conversation.
+
+    ``omitted``: parameters that the targets refuse.
+    """
     given = [name for name in LIMITS if name in params]
     changed = [name for name in given if params[name] != 1]
-    params.update(dict.fromkeys(given or ("max_tokens",), 1))
+    params.update(dict.fromkeys(given, 1))
     if not given:
-        return [Notice("default_parameter", "max_tokens=1")]
+        name = "max_completion_tokens" if "max_tokens" in omitted else "max_tokens"
+        params[name] = 1
+        return [Notice("default_parameter", f"{name}=1")]
     return [Notice("clamped_parameter", f"{name}=1") for name in changed]
 
 

@@ -75,7 +75,13 @@ def prompt_text(model: ModelSpec, body: dict[str, Any]) -> str:
 
 def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segment, ...]:
     """Return the segments of the complete conversation, with no turn left open."""
-    return full_segments(model.template, _dialogue(model, body))
+    dialogue = _dialogue(model, {**body, "add_generation_prompt": False})
+    if model.template.kind == "meta" and model.template.generating is None:  # such a template renders nothing else
+        return full_segments(model.template, dialogue)
+    segments = route_of(model).template.render(dialogue).segments
+    if segments is None:
+        raise CommandError(f"{model.template.name} makes messages; the server of the model writes the conversation")
+    return segments
 
 
 def _call(model: ModelSpec, body: dict[str, Any]) -> Call:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.prompt import Bos, Prompt
 from gateway.template.base import Template
-from gateway.template.opencompass.renderer import full_segments
 
 
 @runtime_checkable
@@ -70,7 +69,7 @@ def side_of(
     elif spec.kind in ("meta", "base"):
 
         def whole(dialogue: Dialogue) -> str:
-            return "".join([segment.text for segment in full_segments(spec, dialogue)])
+            return renderer.render(Dialogue(dialogue.messages, replace(dialogue.options, whole=True))).text
 
     return Side(renderer.render, whole, spec.bos, adds_bos, adds_bos_on_request)
 

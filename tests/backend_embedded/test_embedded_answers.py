@@ -179,3 +179,34 @@ def test_a_seed_gives_the_same_choices_again_and_each_its_own(ask: Ask) -> None:
     assert len(set(texts(5))) == 3
     assert texts(5) != texts(6)
     assert texts(-1) == texts(-1)
+
+
+LONG = RIGHT.format("1+1") * 20  # more than one chunk of a prompt
+
+
+def test_prompt_logprobs_are_those_of_an_echo(ask: Ask) -> None:
+    heard = ask(LONG, prompt_logprobs=1, echo=True, logprobs=1, max_tokens=1, return_token_ids=True)
+    first = next(event for event in heard.events if isinstance(event, Delta))
+    ids, entries = first.extras["prompt_token_ids"], first.extras["prompt_logprobs"]
+    assert len(ids) == len(entries) == heard.usage.prompt > 128
+    echoed = heard.logprobs()[1 : len(ids) - 1]  # an echo has no BOS, and no value for its first token
+    own = [entry[str(token)] for token, entry in zip(ids[2:], entries[2:], strict=True)]
+    assert [score["logprob"] for score in own] == [one.logprob for one in echoed]
+    assert all(next(iter(entry)) == str(token) for token, entry in zip(ids[1:], entries[1:], strict=True))
+    assert all(score["rank"] == 1 or len(entry) == 2 for score, entry in zip(own, entries[2:], strict=True))
+
+
+def test_token_ids_are_those_of_every_choice_and_of_the_token_that_ended_it(ask: Ask) -> None:
+    heard = ask(RIGHT.format("20+21"), RIGHT.format("1+1"), stops=["<eob>"], n=2, temperature=0, return_token_ids=True)
+    deltas = [event for event in heard.events if isinstance(event, Delta)]
+    for index in range(4):
+        extras = [delta.extras for delta in deltas if delta.index == index]
+        ids = [token for one in extras for token in one.get("token_ids", ())]
+        assert ids == ([23, 20, 384] if index < 2 else [21, 384])
+        assert [one for one in extras if "prompt_token_ids" in one] == extras[:1]
+
+
+def test_prompt_logprobs_need_no_answer(ask: Ask) -> None:
+    heard = ask(RIGHT.format("1+1"), prompt_logprobs=0, max_tokens=0)
+    assert (heard.text(), heard.usage.completion) == ("", 0)
+    assert heard.finish().reason == "length"
