@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--retries", type=int, default=5, metavar="N",
                         help="repetitions of a row while the gateway is busy or restarted (default: 5)")  # fmt: skip
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS",
-                        help="the longest time of one request (default: 3600)")  # fmt: skip
+                        help="the longest time of one request to --base-url (default: 3600)")  # fmt: skip
     parser.add_argument(
         "--retry-failed", action="store_true", help="ask again for the rows that failed in earlier runs"
     )
@@ -118,7 +118,7 @@ async def _run(args: argparse.Namespace, form: RowForm, found: DataSurvey, outpu
     from gateway.cli.running.ray_data import ask_with_ray
     from gateway.cli.running.rows import read_rows
 
-    limits = RetryLimits(retries=args.retries, timeout=args.timeout)
+    limits = RetryLimits(retries=args.retries)
     source = _source(args)
     try:
         async with source.open(args.concurrency) as gateway:
@@ -163,7 +163,7 @@ def _source(args: argparse.Namespace) -> GatewaySource:
         return LocalSource(args.config, load_snapshot(args.config))
     if not args.base_url.startswith(("http://", "https://")):
         raise CommandError(f"--base-url {args.base_url}: give an address such as http://127.0.0.1:8000/v1")
-    return RemoteSource(args.base_url, _key(args.key))
+    return RemoteSource(args.base_url, _key(args.key), args.timeout)
 
 
 def _key(source: str | None) -> str | None:

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import orjson
@@ -34,8 +35,6 @@ class RetryLimits:
 
     retries: int
     """The most repetitions of one row."""
-    timeout: float
-    """Seconds for one request."""
     first_delay: float = 0.5
     """Seconds before the first repetition; each further delay is twice the one before."""
     most_delay: float = 8.0
@@ -73,7 +72,7 @@ async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tupl
     retries = 0
     while True:
         started = time.monotonic()
-        outcome = await send(gateway, row.url, body, limits.timeout)
+        outcome = await send(gateway, row.url, body)
         seconds = time.monotonic() - started
         if retries == limits.retries or not should_repeat(outcome):
             break
@@ -87,13 +86,10 @@ async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tupl
 Outcome = HttpAnswer | NoAnswer | GatewayUnreachable
 
 
-async def send(gateway: GatewayClient, url: str, body: bytes, seconds: float) -> Outcome:
-    """Send one request within ``seconds``."""
+async def send(gateway: GatewayClient, url: str, body: bytes) -> Outcome:
+    """Send one request."""
     try:
-        async with asyncio.timeout(seconds):
-            return await gateway.post(url, body)
-    except TimeoutError:
-        return NoAnswer("timeout", f"no answer within {seconds:g} s")
+        return await gateway.post(url, body)
     except (NoAnswer, GatewayUnreachable) as error:
         return error
 
@@ -144,12 +140,18 @@ def _body(body: bytes) -> Any:
         return body.decode("utf-8", "replace")
 
 
+@cache
+def _provenance_name(header: str) -> str | None:
+    """Return the name under which a header is written; None: it is no provenance. Cached for every row."""
+    return header.removeprefix(PREFIX).replace("-", "_") if header.startswith(PREFIX) else None
+
+
 def _provenance(answer: HttpAnswer) -> dict[str, Any]:
     """Return the ``x-gateway-*`` headers: ``x-gateway-prompt-sha256`` becomes ``prompt_sha256``."""
     found: dict[str, Any] = {}
     for header, value in answer.headers.items():
-        if header.startswith(PREFIX):
-            name = header.removeprefix(PREFIX).replace("-", "_")
+        name = _provenance_name(header)
+        if name is not None:
             found[name] = NUMBERS[name](value) if name in NUMBERS else value
     if "notice" in found:
         found["notices"] = found.pop("notice").split("; ")

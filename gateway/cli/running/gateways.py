@@ -149,9 +149,10 @@ class LocalSource:
 class RemoteGateway(GatewayClient):
     """A running gateway."""
 
-    def __init__(self, base_url: str, key: str | None) -> None:
+    def __init__(self, base_url: str, key: str | None, timeout: float) -> None:
         """See ``RemoteSource``."""
         self.base_url = base_url
+        self._timeout = timeout
         self._root = base_url.rstrip("/").removesuffix("/v1")
         self._headers = {"content-type": "application/json"}
         if key is not None:
@@ -162,15 +163,21 @@ class RemoteGateway(GatewayClient):
     async def post(self, path: str, body: bytes) -> HttpAnswer:
         """See ``GatewayClient``."""
         try:
-            http = await self._endpoint(path).post_idempotent(body)
-            try:
-                return HttpAnswer(http.status, _chosen(http.headers()), await read_body(http))
-            finally:
-                http.release()
+            async with asyncio.timeout(self._timeout):
+                return await self._post(path, body)
+        except TimeoutError:
+            raise NoAnswer("timeout", f"no answer within {self._timeout:g} s") from None
         except NEVER_CONNECTED:
             raise GatewayUnreachable(f"no gateway answers at {self.base_url}; start it, then run this again") from None
         except UpstreamError as error:
             raise NoAnswer("no_answer", f"the connection to the gateway failed ({error.code})") from None
+
+    async def _post(self, path: str, body: bytes) -> HttpAnswer:
+        http = await self._endpoint(path).post_idempotent(body)
+        try:
+            return HttpAnswer(http.status, _chosen(http.headers()), await read_body(http))
+        finally:
+            http.release()
 
 
 def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -184,11 +191,13 @@ class RemoteSource:
     base_url: str
     key: str | None = field(repr=False)
     """The client key."""
+    timeout: float
+    """Seconds for one request."""
 
     @asynccontextmanager
     async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
         """Yield a client of the gateway; its connections are closed at the end. ``concurrency`` does not matter."""
-        gateway = RemoteGateway(self.base_url, self.key)
+        gateway = RemoteGateway(self.base_url, self.key, self.timeout)
         try:
             yield gateway
         finally:
