@@ -132,9 +132,6 @@ models:
   equipped-text:
     template: equipped
     targets: [{{speaks: scripted, script: call.yaml}}]
-  provider:
-    template: lazyllm-qwen
-    targets: [{{speaks: litellm, model: openai/tiny, url: "{url}", key: "env:KEY"}}]
 """
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
 
@@ -155,26 +152,19 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FaultyUpstre
     (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
     (folder / "meta_templates" / "equipped.yaml").write_text(EQUIPPED, encoding="utf-8")
     (folder / "call.yaml").write_text(CALL, encoding="utf-8")
-    with FaultyUpstream() as up, gateway(folder, API_CONFIG.format(url=up.url("ok")), {"KEY": "k"}) as running:
+    with FaultyUpstream() as up, gateway(folder, API_CONFIG.format(url=up.url("ok"))) as running:
         yield up, running
 
 
-@pytest.mark.parametrize(
-    ("model", "system", "variables"),
-    [
-        ("api-rag", "You are a helpful assistant.\nAnswer from this context only: 12 m.\n\n", {"context": "12 m."}),
-        ("provider", "You are a helpful assistant.", {}),
-    ],
-)
-def test_an_api_model_gets_messages_and_native_tools(
-    api: tuple[FaultyUpstream, Gateway], model: str, system: str, variables: dict[str, str]
-) -> None:
+def test_an_api_model_gets_messages_and_native_tools(api: tuple[FaultyUpstream, Gateway]) -> None:
     up, served = api
     history = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
-    body = {"model": model, "messages": [*history, *ASKED["messages"]], "gateway": {"variables": variables}}
+    variables = {"variables": {"context": "12 m."}}
+    body = {"model": "api-rag", "messages": [*history, *ASKED["messages"]], "gateway": variables}
     answer = served.http.post("/v1/chat/completions", json={**body, "tools": TOOLS})
     assert answer.status_code == 200, answer.text
     received = up.requests[-1].body
+    system = "You are a helpful assistant.\nAnswer from this context only: 12 m.\n\n"
     sent = [{"role": "system", "content": system}, *history, *ASKED["messages"]]
     assert (received["messages"], received["tools"], "stop" in received) == (sent, TOOLS, False)
 

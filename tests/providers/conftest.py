@@ -32,11 +32,13 @@ OTHERS = """\
     targets: [{{speaks: litellm, model: openai/gpt-5, url: "{url}", key: "env:KEY"}}]}}
   default-only: {{template: chat, policy: once,
     targets: [{{speaks: litellm, model: openai/tiny, url: "{url}", key: "env:KEY"}}]}}
+  prompted: {{template: lazyllm-qwen, policy: once,
+    targets: [{{speaks: litellm, model: openai/tiny, url: "{url}", key: "env:KEY"}}]}}
   lacks-a-package: {{template: chat,
     targets: [{{speaks: litellm, model: vertex_ai/tiny, options: {{vertex_project: p, vertex_location: l}}}}]}}
 """
-"""Models that refuse a temperature, by LiteLLM's list and by the provider's own reply, and one whose dialect LiteLLM
-speaks with a package that it does not require."""
+"""Models that refuse a temperature, by LiteLLM's list and by the provider's own reply, one behind a prompter, and one
+whose dialect LiteLLM speaks with a package that it does not require."""
 
 KEY = "sk-up-0123456789"
 

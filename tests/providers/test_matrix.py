@@ -311,6 +311,15 @@ def test_a_parameter_that_a_model_refuses_can_be_left_out_of_every_call(served: 
 
 
 @pytest.mark.skipif(find_spec("google") is not None, reason="the package that has to be missing is installed")
+def test_a_prompter_writes_the_messages_and_leaves_the_tools_as_they_are(served: Gateway, providers: Providers) -> None:
+    assert served.chat("prompted", "hi", tools=TOOLS).status_code == 200
+    body = providers.received[-1].body
+    assert body["messages"] == [
+        {"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": "hi"},
+    ]  # fmt: skip
+    assert (body["tools"], "stop" in body) == (TOOLS, False)
+
+
 def test_a_package_that_litellm_lacks_is_a_failure_of_the_gateway(
     served: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.dialogue import Dialogue, RenderOptions
@@ -137,6 +137,7 @@ def test_the_messages_are_those_of_lazyllm(name: str) -> None:
 TALK = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["{a}", "{{", "\n", "<!lazyllm-spliter!>"])
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(TALK, TALK), max_size=2), TALK, TALK, st.booleans())
 def test_random_requests_are_sent_as_by_the_reference(
     pairs: list[tuple[str, str]], question: str, value: str, exact: bool
@@ -151,6 +152,7 @@ def test_random_requests_are_sent_as_by_the_reference(
     assert sent(raw, said) == expected["messages"]
 
 
+@settings(max_examples=50)
 @given(TALK, st.sampled_from(["openai", None]))
 def test_random_single_turns_are_sent_as_by_the_reference(question: str, form: str | None) -> None:
     reference = alpaca("Add {sum}").generate_prompt(question, return_dict=True, format=form)
