@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gateway.calls.dataset_prompts import dataset_prompt, written
 from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
 from gateway.calls.route import Route
-from gateway.core.call import Call, Candidates
-from gateway.core.dialogue import Dialogue, Message
+from gateway.core.call import Call, Candidates, PromptReference
+from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
@@ -51,25 +52,32 @@ class PreparedCandidates:
 
 async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
     """Check and render the candidates. Raises a ``RequestError`` if this model cannot do what the client requests."""
-    candidates = call.candidates
-    assert candidates is not None
-    _check_form(route, candidates)
+    assert call.candidates is not None
+    _check_form(route, call, call.candidates)
     params, notices = _parameters(route, call)
     started = time.perf_counter()
-    prompts = await _prompts(route, candidates)
+    prompt_id = ""
+    if call.prompt is None:
+        prompts = await _prompts(route, call.candidates)
+    else:
+        prompts, prompt_id = await _dataset_prompts(route, call.prompt)
+    for prompt in prompts.values():
+        if len(prompt.text) > MAX_PROMPT:
+            raise too_long(len(prompt.text), "candidates")
     rendered = time.perf_counter() - started
     texts = tuple([_scored_text(route, call, label, prompt, params) for label, prompt in prompts.items()])
     rewrites = tuple(dict.fromkeys([notice for prompt in prompts.values() for notice in prompt.metadata.notices]))
     prepared = Prepared(
         exchange=_together(texts),
-        prompt=Prompt(metadata=PromptMetadata(notices=rewrites)) if _dialogues(candidates) else None,
+        prompt=Prompt(metadata=PromptMetadata(notices=rewrites)) if _has_template(call) else None,
         notices=rewrites + notices,
         render_seconds=rendered,
+        prompt_id=prompt_id,
     )
     return PreparedCandidates(prepared, texts)
 
 
-def _check_form(route: Route, candidates: Candidates) -> None:
+def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
     """Raise ``InvalidValue`` for a model, or a form of candidates, whose log probabilities cannot be had."""
     name = route.spec.name
     if route.prompt_logprobs is None:
@@ -80,7 +88,7 @@ def _check_form(route: Route, candidates: Candidates) -> None:
         )
     if route.form == "text":
         return
-    if not _dialogues(candidates) or isinstance(candidates.context, str):
+    if not _has_template(call) or isinstance(candidates.context, str):
         raise InvalidValue(
             f"model {name} takes messages only; send them as candidates, or as context with the answers as candidates",
             param="candidates" if candidates.context is None else "context",
@@ -93,9 +101,12 @@ def _check_form(route: Route, candidates: Candidates) -> None:
         )
 
 
-def _dialogues(candidates: Candidates) -> bool:
-    """True if a template renders the context or the candidates."""
-    return any(isinstance(value, Dialogue) for value in (candidates.context, *candidates.labelled.values()))
+def _has_template(call: Call) -> bool:
+    """True if the model's template renders the context or the candidates."""
+    candidates = call.candidates
+    assert candidates is not None
+    values = (candidates.context, *candidates.labelled.values())
+    return call.prompt is not None or any(isinstance(value, Dialogue) for value in values)
 
 
 def _parameters(route: Route, call: Call) -> tuple[Mapping[str, Any], tuple[Notice, ...]]:
@@ -136,10 +147,26 @@ async def _prompts(route: Route, candidates: Candidates) -> dict[str | None, Pro
                 prompts[label] = await _rendered(route, Dialogue(messages, options))
             else:
                 prompts[label] = replace(before, text=before.text + answer, source=Pieces())
-    for prompt in prompts.values():
-        if len(prompt.text) > MAX_PROMPT:
-            raise too_long(len(prompt.text), "candidates")
     return prompts
+
+
+async def _dataset_prompts(route: Route, reference: PromptReference) -> tuple[dict[str | None, Prompt], str]:
+    """The complete prompt of each label of a dataset prompt, and the dataset prompt's name and hash."""
+    prompts: dict[str | None, Prompt] = {}
+    prompt_id = ""
+    try:
+        dataset = dataset_prompt(route, reference)
+        for label, items in dataset.candidates(reference.variables, reference.examples).items():
+            made = written(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
+            if route.form == "messages":
+                route.media.check(made.dialogue.messages)
+            prompt = made.prompt or await _rendered(route, made.dialogue)
+            metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
+            prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
+    except InvalidValue as error:  # other endpoints have the dataset prompt in ``gateway``
+        error.param = (error.param or "prompt").removeprefix("gateway.")
+        raise
+    return prompts, prompt_id
 
 
 async def _rendered(route: Route, dialogue: Dialogue) -> Prompt:
@@ -154,7 +181,7 @@ def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, pa
     text = route.form == "text"
     if not text and label is not None:
         params = {**params, **(COMPLETE if candidates.context is None else CONTINUE_FINAL)}
-    candidate = None if label is None else candidates.labelled[label]
+    candidate = candidates.labelled.get(label) if label is not None else None
     exchange = Exchange(
         endpoint="completions" if text else "chat",
         request_id=call.request_id,

@@ -47,7 +47,8 @@ class Candidates:
     """The labelled texts of a log-likelihood request."""
 
     labelled: Mapping[str, str | Dialogue]
-    """Label → a string, which is sent unchanged, or a complete conversation. All values have the same type."""
+    """Label → a string, which is sent unchanged, or a complete conversation. All values have the same type. Empty if
+    the call names a dataset prompt."""
     context: str | Dialogue | None = None
     """The text, or the conversation, before each candidate; not scored. With a context the candidates are strings."""
     normalize: Unit = "tokens"

@@ -214,11 +214,15 @@ class LoglikelihoodRequest(Strict):
     """``POST /v1/loglikelihood``."""
 
     model: Annotated[str, Field(min_length=1)]
-    candidates: Annotated[
-        dict[Annotated[str, Field(max_length=MAX_NAME)], str | Conversation],
-        at_most(MAX_CANDIDATES),
-        Field(min_length=1),
-    ]
+    candidates: (
+        Annotated[
+            dict[Annotated[str, Field(max_length=MAX_NAME)], str | Conversation],
+            at_most(MAX_CANDIDATES),
+            Field(min_length=1),
+        ]
+        | None
+    ) = None
+    prompt: Annotated[PromptOptions, at_most(8)] | None = None
     context: str | Conversation | None = None
     normalize: Unit | None = None
     gateway: Annotated[GatewayOptions, at_most(64)] | None = None

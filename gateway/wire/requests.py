@@ -104,12 +104,18 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float
         name = plain(min(fields.unknown))
         known = ", ".join(LoglikelihoodRequest.model_fields)
         raise UnsupportedParameter(f"this endpoint has no field {name}; it takes {known}", param=name)
+    _refuse_dataset(body)
     options = replace(DEFAULT_OPTIONS, variables=variables) if (variables := _variables(body)) else DEFAULT_OPTIONS
+    raw_candidates, raw_prompt, raw = body.get("candidates"), body.get("prompt"), body.get("context")
+    if (raw_candidates is None) == (raw_prompt is None) or (raw_prompt is not None and raw is not None):
+        raise InvalidValue(
+            "send either candidates, with or without a context, or a dataset prompt with a template for each label",
+            param="candidates",
+        )
     labelled = {
-        label: _text_or_dialogue(raw, f"candidates.{plain(label)}", options)
-        for label, raw in body["candidates"].items()
+        label: _text_or_dialogue(candidate, f"candidates.{plain(label)}", options)
+        for label, candidate in (raw_candidates or {}).items()
     }
-    raw = body.get("context")
     context = None if raw is None else _text_or_dialogue(raw, "context", options)
     kinds = set(map(type, labelled.values()))
     if len(kinds) > 1:
@@ -130,6 +136,7 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float
         request_id=request_id,
         received=received,
         given=fields.given,
+        prompt=None if raw_prompt is None else _prompt_reference(raw_prompt, "prompt"),
         candidates=Candidates(labelled, context, body.get("normalize") or "tokens"),
         explain=_explains(body),
     )
@@ -242,17 +249,31 @@ def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
         if call.dialogue is not None and body.get("echo"):
             raise InvalidValue("echo repeats the last message, and a dataset prompt has none; leave it out",
                                param="echo")  # fmt: skip
-        refuse_lost_digits(raw_prompt, "gateway.prompt")
-        examples = raw_prompt.get("examples")
-        reference = PromptReference(
-            id=raw_prompt["id"],
-            version=raw_prompt.get("version") or "",
-            variables=raw_prompt.get("variables") or EMPTY_MAPPING,
-            examples=None if examples is None else tuple(examples),
-        )
+        reference = _prompt_reference(raw_prompt, "gateway.prompt")
     if raw_turns is not None:
         turns = _turns(call, raw_turns, has_prompt=reference is not None)
     return call if reference is None and turns is None else replace(call, prompt=reference, turns=turns)
+
+
+def _prompt_reference(raw: Mapping[str, Any], param: str) -> PromptReference:
+    refuse_lost_digits(raw, param)
+    examples = raw.get("examples")
+    return PromptReference(
+        id=raw["id"],
+        version=raw.get("version") or "",
+        variables=raw.get("variables") or EMPTY_MAPPING,
+        examples=None if examples is None else tuple(examples),
+    )
+
+
+def _refuse_dataset(body: Mapping[str, Any]) -> None:
+    """Raise ``InvalidValue`` for a dataset prompt or turns in the extension field of a log-likelihood request."""
+    extension = body.get("gateway") or EMPTY_MAPPING
+    for name in ("prompt", "turns"):
+        if extension.get(name) is not None:
+            raise InvalidValue(
+                "this endpoint takes a dataset prompt in its field prompt, and no turns", param=f"gateway.{name}"
+            )
 
 
 def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnRequests:

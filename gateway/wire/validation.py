@@ -155,6 +155,4 @@ def body_schema(model: type[Strict], structural: frozenset[str], required: Mappi
 CHAT = body_schema(ChatRequest, STRUCTURAL, {"model": "m", "messages": [{"role": "user", "content": ""}]})
 COMPLETION = body_schema(CompletionRequest, STRUCTURAL, {"model": "m", "prompt": ""})
 EMBEDDING = body_schema(EmbeddingRequest, frozenset({"model", "gateway"}), {"model": "m", "input": ""})
-LOGLIKELIHOOD = body_schema(
-    LoglikelihoodRequest, frozenset(LoglikelihoodRequest.model_fields), {"model": "m", "candidates": {"a": "b"}}
-)
+LOGLIKELIHOOD = body_schema(LoglikelihoodRequest, frozenset(LoglikelihoodRequest.model_fields), {"model": "m"})

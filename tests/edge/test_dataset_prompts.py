@@ -56,6 +56,14 @@ def test_a_streamed_answer_is_the_same(served: Gateway) -> None:
     assert '"content":"46"' in text or '"content":"4"' in text
 
 
+def test_the_label_with_the_right_sum_is_the_likeliest(served: Gateway) -> None:
+    variables = {"question": "12+34=?", "A": "45", "B": "46", "C": "56", "D": "47"}
+    body = {"model": "demo", "prompt": {"id": "sums-choice", "variables": variables}}
+    answer = served.http.post("/v1/loglikelihood", json=body)
+    assert answer.json()["prediction"] == "B", answer.text
+    assert answer.headers["x-gateway-prompt-id"].startswith("sums-choice@sha256:")
+
+
 QUESTIONS = ["1+2=?", "3+4=?"]
 TURNS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "a dataset prompt": (

@@ -52,6 +52,25 @@ TARGETS: dict[str, tuple[str, str, dict[str, Any]]] = {  # model: (template, the
 MODES = {"failing": "503", "silent": "hang-headers"}
 """The modes of the upstream other than ``scores``."""
 ECHOES = ("shown", "hidden", "no-bos", "end-token", "end-not-listed")
+PROMPTS = {
+    "choice": """
+input_columns: [question, A, B]
+prompt_template:
+  template:
+    A: {round: [{role: HUMAN, prompt: "{question}"}, {role: BOT, prompt: "{A}"}]}
+    B: {round: [{role: HUMAN, prompt: "{question}"}, {role: BOT, prompt: "{B}"}]}
+""",
+    "texts": """
+input_columns: [question]
+ice_template: {template: {"yes": "Q {question} yes", "no": "Q {question} no"}}
+prompt_template: {template: {"yes": "</E>{question}? yes", "no": "</E>{question}? no"}, ice_token: "</E>"}
+output_column: answer
+""",
+    "one": """
+input_columns: [question]
+prompt_template: {template: "{question}"}
+""",
+}
 POLICIES = {"forcing": "params: {force: {max_tokens: 9}}", "refusing": "params: {forbid: [logprobs]}"}
 
 TEXTS = {"a": "1+1=2", "b": "1+1=11"}
@@ -69,7 +88,8 @@ class World:
     up: FaultyUpstream
 
     def ask(self, model: str, **fields: Any) -> httpx.Response:
-        return self.served.http.post(PATH, json={"model": model, "candidates": TEXTS, **fields})
+        candidates = {} if "prompt" in fields else {"candidates": TEXTS}
+        return self.served.http.post(PATH, json={"model": model, **candidates, **fields})
 
     def scores(self, model: str, **fields: Any) -> Any:
         answer = self.ask(model, **fields)
@@ -89,6 +109,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (folder / "meta_templates" / "marked.yaml").write_text(MARKED)
     for name, text in POLICIES.items():
         (folder / "policies" / f"{name}.yaml").write_text(text)
+    (folder / "prompts").mkdir()
+    for name, text in PROMPTS.items():
+        (folder / "prompts" / f"{name}.yaml").write_text(text)
     with FaultyUpstream() as up:
         lines = ["models:"]
         for model, (template, target, options) in TARGETS.items():
@@ -203,6 +226,28 @@ def test_the_prediction_depends_on_the_normalization(world: World, normalize: st
     assert (body["prediction"], body["normalize"]) == (prediction, normalize)
 
 
+# ---------------------------------------------------------------- dataset prompts
+
+CHOICE = {"id": "choice", "variables": {"question": "1+1=?", "A": "2", "B": "11"}}
+
+
+@pytest.mark.parametrize("model", ["no-bos", "vllm", "vllm-chat"])
+def test_the_labels_of_a_dataset_prompt_are_candidates(world: World, model: str) -> None:
+    answer = world.ask(model, prompt=CHOICE)
+    assert answer.status_code == 200, answer.text
+    own = world.scores(model, candidates={"A": TALKS["a"], "B": TALKS["b"]})
+    assert answer.json()["candidates"] == own["candidates"]
+    assert answer.headers["x-gateway-prompt-id"].startswith("choice@sha256:")
+    assert answer.headers["x-gateway-template"] != "none"
+
+
+def test_a_dataset_prompt_with_examples_may_be_text(world: World) -> None:
+    examples = [{"question": "a", "answer": "yes"}]
+    body = world.scores("no-bos", prompt={"id": "texts", "variables": {"question": "b"}, "examples": examples})
+    assert {one["prompt"] for one in world.sent(2)} == {"Q a yes\nb? yes", "Q a yes\nb? no"}
+    assert list(body["candidates"]) == ["yes", "no"]
+
+
 # ---------------------------------------------------------------- the answer around the scores
 
 
@@ -293,6 +338,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
         "no-bos", {"candidates": {"a": [{"role": "user"}]}}, "candidates.a[0].content", "is missing"),
     "two forms": ("no-bos", {"candidates": {**TEXTS, "c": TALKS["a"]}}, "candidates", "all strings or all lists"),
     "conversations after a context": ("no-bos", {"context": "a", "candidates": TALKS}, "candidates", "are strings"),
+    "candidates and a dataset prompt": ("no-bos", {"prompt": CHOICE, "candidates": TEXTS}, "candidates", "either"),
+    "a context and a dataset prompt": ("no-bos", {"prompt": CHOICE, "context": "a"}, "candidates", "either"),
+    "an unknown dataset prompt": ("no-bos", {"prompt": {"id": "choise"}}, "prompt.id", "choice"),
+    "a dataset prompt without labels": (
+        "no-bos", {"prompt": {"id": "one", "variables": {"question": "a"}}}, "prompt.id", "each label"),
+    "a missing variable": ("no-bos", {"prompt": {"id": "choice"}}, "prompt.variables", "lacks question, A, B"),
+    "a dataset prompt elsewhere": ("no-bos", {"gateway": {"prompt": CHOICE}}, "gateway.prompt", "field prompt"),
     "too many candidates": (
         "no-bos", {"candidates": dict.fromkeys(map(str, range(129)), "ab")}, "candidates", "at most 128"),
     "an unknown unit": ("no-bos", {"normalize": "words"}, "normalize", "'characters'"),
