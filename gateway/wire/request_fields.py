@@ -109,8 +109,8 @@ class GatewayOptions(BaseModel):
     explain: bool = False
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
     """Values for the slots of the model's template."""
-    prompt: Annotated[PromptOptions, at_most(8)] | None = None
-    turns: Annotated[TurnOptions, at_most(8)] | None = None
+    prompt: Annotated[PromptOptions, _at_most(8)] | None = None
+    turns: Annotated[TurnOptions, _at_most(8)] | None = None
 
 
 class Sampling(Strict):
@@ -217,15 +217,15 @@ class LoglikelihoodRequest(Strict):
     candidates: (
         Annotated[
             dict[Annotated[str, Field(max_length=MAX_NAME)], str | Conversation],
-            at_most(MAX_CANDIDATES),
+            _at_most(MAX_CANDIDATES),
             Field(min_length=1),
         ]
         | None
     ) = None
-    prompt: Annotated[PromptOptions, at_most(8)] | None = None
+    prompt: Annotated[PromptOptions, _at_most(8)] | None = None
     context: str | Conversation | None = None
     normalize: Unit | None = None
-    gateway: Annotated[GatewayOptions, at_most(64)] | None = None
+    gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
 FOREIGN: dict[str, dict[str, str]] = {
