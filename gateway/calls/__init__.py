@@ -7,6 +7,7 @@
 ``loglikelihood``    the scores of the candidates
 ``run``              the call while its backend is open
 ``response``         the events on their way to the client
+``cut_answers``      the choices that are empty or cut off
 ``turns``            the requests of a dialogue with several turns
 ``explain``          the explanation of a call: prompt, parameters, notices
 ``token_data``       vLLM's additions to an answer: log probabilities of the prompt, token ids, echo

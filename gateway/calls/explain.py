@@ -44,7 +44,7 @@ def explanation(
         body["target"] = timeline.target
         body["attempts"] = timeline.attempts
         body["overhead_ms"] = round(timeline.overhead() * 1000, 3)
-        body["notices"] += timeline.delivery_notices
+        body["notices"] += timeline.notices()
     if segments is not None:
         body["segments"] = [
             {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in segments

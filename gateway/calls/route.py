@@ -42,7 +42,7 @@ class Route:
     tokens: Tokenizer | None = None
     """The model's tokenizer; None when the gateway has no copy of it."""
     max_model_len: int | None = None
-    """The context length in tokens; None when unknown."""
+    """The configured context length in tokens, or that of a loaded model; None when unknown."""
     engine_tokenizer: EngineTokenizer | None = None
     """Counts tokens at the engine; None if the gateway counts itself, or if the engine cannot count."""
     tokenizer_client: TokenizerClient | None = None
@@ -59,3 +59,8 @@ class Route:
     """The tools that targets of messages get with a request without tools. String templates write such tools."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
     """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""
+
+    @property
+    def context_length(self) -> int | None:
+        """The context length in tokens, also if only the engine knows it; None when unknown."""
+        return self.max_model_len if self.engine_tokenizer is None else self.engine_tokenizer.length

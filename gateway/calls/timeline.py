@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from operator import sub
 
+from gateway.calls.cut_answers import CutAnswers
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
@@ -16,8 +17,8 @@ class CallTimeline:
 
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_written", "admission", "attempt_log",
-        "bos_anomaly", "cut_by_gateway", "delivery_notices", "endpoint", "kind", "model", "render", "request_id",
-        "role_rewrites", "stop_cuts", "stream", "template", "tool_parse_failures", "tool_parser", "usage",
+        "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "kind", "model", "render",
+        "request_id", "role_rewrites", "stop_cuts", "stream", "template", "tool_parse_failures", "tool_parser", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +38,8 @@ class CallTimeline:
         self.template = self.kind = self.tool_parser = ""
         self.tool_parse_failures = 0
         self.stream = self.cut_by_gateway = self.bos_anomaly = False
+        self.cut_answers = CutAnswers()
+        """Replaced when the exchange has been created."""
         self.attempt_log = AttemptLog()
         """Replaced by the log of the exchange when the exchange has been created."""
         self.admission: float | None = None
@@ -72,11 +75,15 @@ class CallTimeline:
 
     def events_received(self, events: Sequence[Event]) -> None:
         """Call before a batch of the upstream, already cut and parsed, is sent to the client."""
+        without_content = self.cut_answers.without_content
         for event in events:
             if type(event) is Delta:
-                if self._upstream_first is None and (event.text or is_content(event)):
-                    self._upstream_first = self._now()
+                if without_content:
+                    self.cut_answers.read(event)
+                    if self._upstream_first is None and (event.text or is_content(event)):
+                        self._upstream_first = self._now()
             elif type(event) is Finish:
+                self.cut_answers.end(event)
                 if event.reason == "stop":
                     self.stop_cuts.append(event.source)
                     self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
@@ -88,6 +95,13 @@ class CallTimeline:
                     self.bos_anomaly = self.bos_anomaly or notice.startswith("bos:")
             elif self._upstream_first is None:  # a ``Document``: a whole answer
                 self._upstream_first = self._now()
+
+    def notices(self) -> list[str]:
+        """The notices of the delivery, and of the answers so far that are empty or end at the context's end."""
+        cut = self.cut_answers.reasons(self.usage)
+        return self.delivery_notices + [
+            f"answer_cut: choices[{index}]={reason}" for index, reason in sorted(cut.items()) if reason != "length"
+        ]
 
     @property
     def target(self) -> str:
@@ -147,6 +161,7 @@ class CallTimeline:
             completion_tokens=usage.completion if usage is not None else None,
             usage_source=usage.source if usage is not None else "",
             stop_cuts=tuple(self.stop_cuts),
+            answers_cut=tuple(self.cut_answers.reasons(usage).values()),
             role_rewrites=self.role_rewrites,
             bos_anomaly=self.bos_anomaly,
             gone_phase=gone_phase,

@@ -39,6 +39,8 @@ class Record:
     usage_source: str = ""
     stop_cuts: tuple[str, ...] = ()
     """Who ended each choice that finished with ``stop``: ``gateway`` or ``engine``."""
+    answers_cut: tuple[str, ...] = ()
+    """For each choice that is empty or cut off: ``thinking``, ``empty``, ``context`` or ``length``."""
     role_rewrites: tuple[str, ...] = ()
     """The ``rule`` of each notice that the template made."""
     bos_anomaly: bool = False

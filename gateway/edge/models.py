@@ -44,7 +44,6 @@ class Models:
         }
         if route.spec.description:
             card["description"] = route.spec.description
-        length = route.engine_tokenizer.length if route.engine_tokenizer is not None else route.max_model_len
-        if length is not None:
-            card["max_model_len"] = length
+        if route.context_length is not None:
+            card["max_model_len"] = route.context_length
         return card

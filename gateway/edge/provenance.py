@@ -37,7 +37,7 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
             route_headers, hashed.encode("ascii"), _target_value(timeline.target), timeline.attempts, overhead * 1000,
             round(elapsed * 1000),
         )  # fmt: skip
-        notices += timeline.delivery_notices
+        notices += timeline.notices()
     if prepared.prompt_id:
         rows += b"x-gateway-prompt-id: %b\r\n" % header_value(prepared.prompt_id).encode("ascii")
     if notices:

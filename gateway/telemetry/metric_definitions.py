@@ -35,6 +35,7 @@ LABEL_VALUES = {
     "source (stop cuts)": ("engine", "gateway"),
     "reason (shed)": ("in_flight", "draining"),
     "reason (param rejections)": ("invalid_value", "unsupported_parameter", "forbidden_parameter"),
+    "reason (answers cut)": ("thinking", "empty", "context", "length"),
     "phase": ("before_first", "mid_stream", "stalled"),
     "result": ("ok", "error"),
 }
@@ -88,6 +89,8 @@ METRICS = (
            "Choices that ended at a stop; source is engine (the engine stopped) or gateway (it cut the text)."),
     Metric("gateway_stop_leaks_total", "counter", ("model",),
            "Answers in which an engine did not stop at a stop string; the gateway cut the text."),
+    Metric("gateway_answers_cut_total", "counter", ("model", "reason"),
+           "Choices that are empty or cut off; reason is thinking, empty, context or length."),
     Metric("gateway_bos_anomalies_total", "counter", ("model",),
            "Prompts that may reach the model with two BOS tokens, or none."),
     Metric("gateway_role_rewrites_total", "counter", ("template", "rule"),

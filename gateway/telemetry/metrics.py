@@ -198,6 +198,8 @@ class Metrics:
             numbers[CUTS[source]].value += 1
             if source == "gateway":
                 numbers["gateway_stop_leaks_total"].value += 1
+        for reason in record.answers_cut:
+            self.count("gateway_answers_cut_total", record.model, reason)
         if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly or record.tool_parse_failures:
             self._record_rare(record)
 

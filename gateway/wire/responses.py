@@ -126,8 +126,8 @@ class ChoicesWriter(ResponseWriter):
         self._frame_end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
         """The end of every frame, after its choices."""
         self._top_logprobs = top_logprobs
-        self._role_sent: set[int] = set()
-        """The choices of a chat whose role has been sent."""
+        self._sent: dict[int, set[str]] = {}
+        """Choice of a chat → the keys of the choice's message that have been sent; no entry before the role."""
         self._prompt_fields: Mapping[str, Any] = EMPTY_MAPPING
         """``PROMPT_FIELDS`` that the next chunk has at its top."""
         self._prompt_sent = False
@@ -245,9 +245,11 @@ class ChatWriter(ChoicesWriter):
 
     def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
         before, after = super()._fast_around_text(index)
-        if index in self._role_sent:
+        sent = self._sent.get(index)
+        if sent is not None:
+            sent.add("content")
             return before, after
-        self._role_sent.add(index)
+        self._sent[index] = {"content"}
         return self._frame_start + self.first_text_start % index, after
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
@@ -262,10 +264,11 @@ class ChatWriter(ChoicesWriter):
         }
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
-        body = self._role(delta.index)
-        if delta.text or not delta.fields:
+        body, sent = self._role(delta.index), self._sent[delta.index]
+        if delta.text or (not delta.fields and "content" in sent):
             body["content"] = delta.text
         body.update(delta.fields)
+        sent.update(body)
         return {
             "index": delta.index,
             "delta": body,
@@ -275,8 +278,8 @@ class ChatWriter(ChoicesWriter):
         }
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
-        body = self._role(finish.index)
-        if body:  # an empty answer still has a content
+        body, sent = self._role(finish.index), self._sent[finish.index]
+        if sent.isdisjoint(("content", "tool_calls")):  # as in ``_choice``: an answer without text has a content
             body["content"] = ""
         choice = {"index": finish.index, "delta": body, "logprobs": None, "finish_reason": finish.reason}
         return {**choice, **finish.extras}
@@ -295,9 +298,9 @@ class ChatWriter(ChoicesWriter):
 
     def _role(self, index: int) -> dict[str, Any]:
         """The role in the first frame of a choice; empty for later frames."""
-        if index in self._role_sent:
+        if index in self._sent:
             return {}
-        self._role_sent.add(index)
+        self._sent[index] = set()
         return {"role": "assistant"}
 
 

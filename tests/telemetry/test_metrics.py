@@ -86,6 +86,9 @@ MOVES: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it 
         "gateway_stop_cuts_total{m,engine}": 2, "gateway_stop_cuts_total{m,gateway}": 1,
         "gateway_stop_leaks_total{m}": 1,
     }),
+    "answers without an end": (replace(BARE, answers_cut=("thinking", "length", "length")), {
+        "gateway_answers_cut_total{m,thinking}": 1, "gateway_answers_cut_total{m,length}": 2,
+    }),
     "a doubtful BOS": (replace(BARE, bos_anomaly=True), {"gateway_bos_anomalies_total{m}": 1}),
 }  # fmt: skip
 

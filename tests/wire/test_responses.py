@@ -51,6 +51,14 @@ DELTAS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
         [Delta(0, fields={"tool_calls": [{"index": 0}]}), Finish(0, "tool_calls")],
         [{"role": "assistant", "tool_calls": [{"index": 0}]}, {}],
     ),
+    "reasoning alone has an empty content at its end": (
+        [Delta(0, fields={"reasoning_content": "r"}), Finish(0, "length")],
+        [{"role": "assistant", "reasoning_content": "r"}, {"content": ""}],
+    ),
+    "scores before a call have no content": (
+        [Delta(0, logprobs=(TOKEN,)), Delta(0, fields={"tool_calls": [{"index": 0}]}), Finish(0, "tool_calls")],
+        [{"role": "assistant"}, {"tool_calls": [{"index": 0}]}, {}],
+    ),
     "reasoning and text in one": (
         [Delta(0, "a", fields={"reasoning_content": "r"})],
         [{"role": "assistant", "content": "a", "reasoning_content": "r"}],

@@ -1,0 +1,78 @@
+"""Finds the answers of a call that are empty or cut off. Such answers are sent as they are, and are never retried.
+
+The reasons (``docs/http.md``, "Answers that are cut off"):
+
+- ``thinking``  the token limit was reached inside the reasoning, so the answer has no content
+- ``empty``     the answer has no content for another reason; not counted if the engine reports ``content_filter``
+- ``context``   the answer was cut before it had the requested number of tokens, or at the end of the model's context
+- ``length``    the answer was cut at the requested number of tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from gateway.core.answer_markers import ReasoningField
+from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.events import Delta, Finish, Usage
+
+REASONING = frozenset(get_args(ReasoningField))
+CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio", "images"})
+"""The keys of a chat message that are an answer without a text."""
+
+
+class CutAnswers:
+    """The choices of one call that have no content, and the choices that were cut off."""
+
+    __slots__ = ("_choices", "_context", "_params", "_reasoning", "_reasons", "without_content")
+
+    def __init__(self, choices: int = 1, params: Mapping[str, Any] = EMPTY_MAPPING, context: int | None = None) -> None:
+        """``params``: as in ``Exchange``. ``context``: the length of the model's context in tokens, if it is known."""
+        self._choices = choices
+        self._params = params
+        self._context = context
+        self._reasoning: set[int] = set()
+        self._reasons: dict[int, str] = {}
+        self.without_content = set(range(choices))
+        """The choices of which no content has arrived."""
+
+    def read(self, delta: Delta) -> None:
+        """Add a delta. Not needed once ``without_content`` is empty."""
+        if delta.text or not CONTENT.isdisjoint(delta.fields):
+            self.without_content.discard(delta.index)
+        elif not REASONING.isdisjoint(delta.fields):
+            self._reasoning.add(delta.index)
+
+    def end(self, finish: Finish) -> None:
+        """Add the end of a choice, after the deltas of the choice."""
+        if finish.index in self.without_content:
+            if finish.reason != "content_filter":
+                thinking = finish.reason == "length" and finish.index in self._reasoning
+                self._reasons[finish.index] = "thinking" if thinking else "empty"
+        elif finish.reason == "length":
+            self._reasons[finish.index] = "length"
+
+    def reasons(self, usage: Usage | None) -> dict[int, str]:
+        """Choice → reason, for the choices that have ended. ``usage``: the token counts, which come last.
+
+        Empty for calls that ask for log probabilities of the prompt, because the answers of such calls are not read.
+        """
+        params = self._params
+        if not self._reasons or params.get("echo") or params.get("prompt_logprobs") is not None:
+            return {}
+        if self._at_context_end(usage):
+            return {index: "context" if reason == "length" else reason for index, reason in self._reasons.items()}
+        return self._reasons
+
+    def _at_context_end(self, usage: Usage | None) -> bool:
+        """True if the token counts show that no choice was cut at the requested limit.
+
+        The counts are those of all choices together. Counts by the gateway's own tokenizer are not exact enough.
+        """
+        if usage is None or usage.source != "upstream":
+            return False
+        limit = self._params.get("max_tokens") or self._params.get("max_completion_tokens")
+        if isinstance(limit, int) and 0 < usage.completion < limit:
+            return True
+        return self._choices == 1 and self._context is not None and usage.prompt + usage.completion >= self._context

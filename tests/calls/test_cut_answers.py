@@ -1,0 +1,130 @@
+"""An answer that is empty or cut off is sent as it is, once, named and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from gateway.calls.cut_answers import CutAnswers
+from gateway.core.events import Delta, Finish, Usage
+from gateway.telemetry.metric_definitions import LABEL_VALUES
+from tests.serving import Gateway, gateway
+
+THOUGHT = Delta(0, fields={"reasoning_content": "hm"})
+TEXT = Delta(0, "a")
+STOP, LENGTH, FILTER = (Finish(0, reason) for reason in ("stop", "length", "content_filter"))
+TEN: dict[str, Any] = {"max_tokens": 10}
+
+CASES: dict[str, tuple[Sequence[Delta | Finish], dict[str, Any], Usage | None, int | None, str]] = {
+    # name: (events, parameters, token counts, length of the context, reason)
+    "an answer": ([TEXT, STOP], TEN, Usage(5, 1), None, ""),
+    "an answer after a thought": ([THOUGHT, TEXT, STOP], TEN, Usage(5, 1), None, ""),
+    "a call": ([Delta(0, fields={"tool_calls": [{}]}), Finish(0, "tool_calls")], TEN, Usage(5, 1), None, ""),
+    "a refusal": ([Delta(0, fields={"refusal": "no"}), STOP], TEN, Usage(5, 1), None, ""),
+    "nothing": ([STOP], TEN, Usage(5, 1), None, "empty"),
+    "a role and no more": ([Delta(0), STOP], TEN, Usage(5, 1), None, "empty"),
+    "no tokens": ([LENGTH], {"max_tokens": 0}, Usage(5, 0), None, "empty"),
+    "filtered": ([FILTER], TEN, Usage(5, 1), None, ""),
+    "a thought that ends": ([THOUGHT, STOP], TEN, Usage(5, 1), None, "empty"),
+    "a thought that does not end": ([THOUGHT, LENGTH], TEN, Usage(5, 10), None, "thinking"),
+    "a thought at the end of the context": ([THOUGHT, LENGTH], TEN, Usage(5, 3), 8, "thinking"),
+    "the limit": ([TEXT, LENGTH], TEN, Usage(5, 10), None, "length"),
+    "the limit, by its other name": ([TEXT, LENGTH], {"max_completion_tokens": 10}, Usage(5, 10), 16, "length"),
+    "before the limit": ([TEXT, LENGTH], TEN, Usage(5, 9), None, "context"),
+    "a limit that was lowered to the context": ([TEXT, LENGTH], TEN, Usage(6, 10), 16, "context"),
+    "no counts": ([TEXT, LENGTH], TEN, None, 16, "length"),
+    "counts by the gateway": ([TEXT, LENGTH], TEN, Usage(6, 9, source="estimated"), 16, "length"),
+    "counts of nothing": ([TEXT, LENGTH], TEN, Usage(0, 0), None, "length"),
+    "scores of the prompt": ([STOP], {"prompt_logprobs": 0}, Usage(5, 1), None, ""),
+    "the prompt itself": ([TEXT, LENGTH], {"echo": True, "max_tokens": 1}, Usage(5, 1), None, ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_end_of_a_choice_has_its_reason(name: str) -> None:
+    events, params, usage, context, expected = CASES[name]
+    cut = CutAnswers(1, params, context)
+    for event in events:
+        if isinstance(event, Delta):
+            cut.read(event)
+        else:
+            cut.end(event)
+    assert cut.reasons(usage) == ({0: expected} if expected else {})
+    assert expected in ("", *LABEL_VALUES["reason (answers cut)"])
+
+
+def test_each_choice_has_its_own_reason() -> None:
+    cut = CutAnswers(3, TEN, 8)
+    cut.read(Delta(1, "a"))
+    assert cut.without_content == {0, 2}
+    for finish in (Finish(1, "length"), STOP):
+        cut.end(finish)
+    assert cut.reasons(Usage(5, 20)) == {1: "length", 0: "empty"}  # the counts are those of all choices
+    assert cut.reasons(Usage(5, 8)) == {1: "context", 0: "empty"}
+
+
+# ---------------------------------------------------------------- over HTTP
+
+THINKS = """
+kind: meta
+round:
+  - {role: HUMAN, begin: "Q: ", end: "\\n"}
+  - {role: BOT, begin: "A: <think>", end: "<eob>\\n", generate: true}
+thinking: {begin: "<think>", end: "</think>", open: true}
+"""
+SCRIPTS = {  # model: (template, script, notice)
+    "thinker": ("thinks", "['hm, ', 'so', {finish: length}, {usage: [7, 20]}]", "thinking"),
+    "mute": ("chat", "[{finish: stop}, {usage: [7, 1]}]", "empty"),
+    "full": ("chat", "[Once, ' upon', {finish: length}, {usage: [7, 2]}]", "context"),
+    "short": ("chat", "[Once, ' upon', {finish: length}, {usage: [7, 20]}]", ""),
+    "done": ("chat", "['4', {finish: stop}, {usage: [7, 1]}]", ""),
+}
+CONFIG = "models:\n" + "".join(
+    f"  {name}: {{template: {template}, targets: [{{speaks: scripted, script: {name}.yaml}}] }}\n"
+    for name, (template, _, _) in SCRIPTS.items()
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("cut")
+    for name, (_, script, _) in SCRIPTS.items():
+        (folder / f"{name}.yaml").write_text(script, encoding="utf-8")
+    (folder / "meta_templates").mkdir()
+    (folder / "meta_templates" / "thinks.yaml").write_text(THINKS, encoding="utf-8")
+    with gateway(folder, CONFIG) as g:
+        yield g
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_whole_answer_names_its_cut_and_is_not_retried(served: Gateway, name: str) -> None:
+    answer = served.chat(name, max_tokens=20, gateway={"explain": True})
+    notice = f"answer_cut: choices[0]={SCRIPTS[name][2]}"
+    named = answer.headers.get("x-gateway-notice", "").split("; ") + answer.json()["gateway"]["notices"]
+    assert [one for one in named if "answer_cut" in one] == ([notice] * 2 if SCRIPTS[name][2] else [])
+    assert (answer.status_code, answer.headers["x-gateway-attempts"]) == (200, "1")
+    assert isinstance(answer.json()["choices"][0]["message"]["content"], str)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_cut_answers_are_counted_whole_and_streamed(served: Gateway, name: str) -> None:
+    before = counted(served, name)
+    served.chat(name, max_tokens=20)
+    served.chat(name, max_tokens=20, stream=True)
+    reason = {"short": "length"}.get(name, SCRIPTS[name][2])
+    found = {one: value - before[one] for one, value in counted(served, name).items()}
+    assert found == {one: 2 * (one == reason) for one in found}
+
+
+def counted(served: Gateway, name: str) -> dict[str, float]:
+    """Reason → the number of cut answers of this model."""
+    assert served.wait_until_idle()
+    reasons = LABEL_VALUES["reason (answers cut)"]
+    return {reason: served.metric("gateway_answers_cut_total", model=name, reason=reason) for reason in reasons}
+
+
+def test_the_head_of_a_stream_names_an_empty_answer(served: Gateway) -> None:
+    notices = served.chat("mute", stream=True).headers["x-gateway-notice"].split("; ")
+    assert "answer_cut: choices[0]=empty" in notices
