@@ -21,10 +21,10 @@ from gateway.template.lazyllm.filler import InstructionFiller, as_refusal
 from gateway.template.lazyllm.request import (
     SYSTEM_ROLES,
     PrompterInput,
-    check_answer,
     check_class,
     current_from,
     slot_values,
+    take_answer,
     with_default_tools,
 )
 from gateway.template.lazyllm.segments import text_of
@@ -104,11 +104,8 @@ class ApiPrompterTemplate:
 def _sorted(dialogue: Dialogue) -> PrompterInput:
     """The messages of the request by their place in the prompt. Raises InvalidValue."""
     turns = [Turn(number, message.role, message.text) for number, message in enumerate(dialogue.messages)]
-    answer = None
-    if dialogue.options.continue_final:
-        check_answer(dialogue)
-        answer = turns.pop()
     system = tuple([turn for turn in turns if turn.role in SYSTEM_ROLES])
     others = [turn for turn in turns if turn.role not in SYSTEM_ROLES]
+    answer = take_answer(dialogue, others)
     at = current_from([turn.role for turn in others])
     return PrompterInput(tuple(others[:at]), tuple(others[at:]), system, answer, ())

@@ -90,7 +90,7 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
             if not (spec.tools and notice.detail.rpartition(".")[2] in WRITTEN_FIELDS)
         ]
     notices += [Notice("system_folded", f"{turn.origin}: written into the instruction") for turn in system]
-    answer = _take_answer(dialogue, turns)
+    answer = take_answer(dialogue, turns)
     at = current_from([turn.role for turn in turns])
     history = _with_printed_results(turns[:at], notices)
     found = PrompterInput(history, tuple(turns[at:]), tuple(system), answer, tuple(notices))
@@ -114,7 +114,7 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
     return Turn(number, message.role, content_of(without_calls, number, None), functions)
 
 
-def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
+def take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     """Remove the answer at the end from ``turns``, and return this turn. None if the model writes the whole answer."""
     options = dialogue.options
     if options.whole and (not turns or dialogue.messages[-1].role != "assistant" or turns[-1].calls):
@@ -127,19 +127,14 @@ def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
         return turns.pop()
     if not options.continue_final:
         return None
-    check_answer(dialogue)
+    # The check gets no variables, because it refuses variables and a prompter accepts them.
+    check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
     answer = turns.pop()
     if answer.calls:
         raise InvalidValue(
             "a message that calls tools is finished; it cannot be continued", param="continue_final_message"
         )
     return answer
-
-
-def check_answer(dialogue: Dialogue) -> None:
-    """Check that the last message of a dialogue that is to be continued is an assistant's. Raises InvalidValue."""
-    # The check gets no variables, because it refuses variables and a prompter accepts them.
-    check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
 
 
 def current_from(roles: Sequence[str]) -> int:
