@@ -27,15 +27,25 @@ class CutAnswers:
 
     __slots__ = ("_choices", "_context", "_params", "_reasoning", "_reasons", "without_content")
 
-    def __init__(self, choices: int = 1, params: Mapping[str, Any] = EMPTY_MAPPING, context: int | None = None) -> None:
-        """``params``: as in ``Exchange``. ``context``: the length of the model's context in tokens, if it is known."""
-        self._choices = choices
-        self._params = params
-        self._context = context
+    def __init__(self) -> None:
+        """For a call with one choice; ``expect`` changes that."""
+        self._choices = 1
+        self._params: Mapping[str, Any] = EMPTY_MAPPING
+        self._context: int | None = None
         self._reasoning: set[int] = set()
         self._reasons: dict[int, str] = {}
-        self.without_content = set(range(choices))
+        self.without_content = {0}
         """The choices of which no content has arrived."""
+
+    def expect(self, choices: int, params: Mapping[str, Any], context: int | None) -> None:
+        """Set what the call asks for. ``params``: as in ``Exchange``. ``context``: its length in tokens, if known."""
+        self._choices, self._params, self._context = choices, params, context
+        self.without_content.update(range(choices))
+
+    @property
+    def found(self) -> bool:
+        """True: at least one choice that has ended may be empty or cut off."""
+        return bool(self._reasons)
 
     def read(self, delta: Delta) -> None:
         """Add a delta. Not needed once ``without_content`` is empty."""
@@ -45,7 +55,7 @@ class CutAnswers:
             self._reasoning.add(delta.index)
 
     def end(self, finish: Finish) -> None:
-        """Add the end of a choice, after the deltas of the choice."""
+        """Add the end of a choice, after its deltas. Needed only for ``length``, and for choices without content."""
         if finish.index in self.without_content:
             if finish.reason != "content_filter":
                 thinking = finish.reason == "length" and finish.index in self._reasoning

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from gateway.backend.tokenizer import count
-from gateway.calls.cut_answers import CutAnswers
 from gateway.calls.prepare import Prepared
 from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
@@ -37,9 +36,8 @@ class CallRun:
     async def __aenter__(self) -> ResponseStream:
         timeline, exchange = self._timeline, self._prepared.exchange
         timeline.attempt_log = exchange.attempts
-        if exchange.endpoint != "embeddings":
-            choices = (len(exchange.prompts) or 1) * exchange.n
-            timeline.cut_answers = CutAnswers(choices, exchange.params, self._route.context_length)
+        choices = (len(exchange.prompts) or 1) * exchange.n
+        timeline.cut_answers.expect(choices, exchange.params, self._route.context_length)
         timeline.backend_opening()
         try:
             self._opened = self._route.backend.open(exchange)

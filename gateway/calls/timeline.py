@@ -16,9 +16,10 @@ class CallTimeline:
     """Times and counts of one call; only the task that owns the call writes to it."""
 
     __slots__ = (
-        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_written", "admission", "attempt_log",
-        "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "kind", "model", "render",
-        "request_id", "role_rewrites", "stop_cuts", "stream", "template", "tool_parse_failures", "tool_parser", "usage",
+        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written", "admission",
+        "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "kind", "model",
+        "render", "request_id", "role_rewrites", "stop_cuts", "stream", "template", "tool_parse_failures",
+        "tool_parser", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -39,7 +40,8 @@ class CallTimeline:
         self.tool_parse_failures = 0
         self.stream = self.cut_by_gateway = self.bos_anomaly = False
         self.cut_answers = CutAnswers()
-        """Replaced when the exchange has been created."""
+        self._without_content = self.cut_answers.without_content
+        """The same set: one look-up for each event of a stream."""
         self.attempt_log = AttemptLog()
         """Replaced by the log of the exchange when the exchange has been created."""
         self.admission: float | None = None
@@ -75,15 +77,15 @@ class CallTimeline:
 
     def events_received(self, events: Sequence[Event]) -> None:
         """Call before a batch of the upstream, already cut and parsed, is sent to the client."""
-        without_content = self.cut_answers.without_content
         for event in events:
             if type(event) is Delta:
-                if without_content:
+                if self._without_content:
                     self.cut_answers.read(event)
                     if self._upstream_first is None and (event.text or is_content(event)):
                         self._upstream_first = self._now()
             elif type(event) is Finish:
-                self.cut_answers.end(event)
+                if event.reason == "length" or event.index in self._without_content:
+                    self.cut_answers.end(event)
                 if event.reason == "stop":
                     self.stop_cuts.append(event.source)
                     self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
@@ -98,10 +100,11 @@ class CallTimeline:
 
     def notices(self) -> list[str]:
         """The notices of the delivery, and of the answers so far that are empty or end at the context's end."""
-        cut = self.cut_answers.reasons(self.usage)
-        return self.delivery_notices + [
-            f"answer_cut: choices[{index}]={reason}" for index, reason in sorted(cut.items()) if reason != "length"
-        ]
+        if not self.cut_answers.found:
+            return self.delivery_notices
+        cut = sorted(self.cut_answers.reasons(self.usage).items())
+        named = [f"answer_cut: choices[{index}]={reason}" for index, reason in cut if reason != "length"]
+        return self.delivery_notices + named
 
     @property
     def target(self) -> str:
@@ -161,7 +164,7 @@ class CallTimeline:
             completion_tokens=usage.completion if usage is not None else None,
             usage_source=usage.source if usage is not None else "",
             stop_cuts=tuple(self.stop_cuts),
-            answers_cut=tuple(self.cut_answers.reasons(usage).values()),
+            answers_cut=tuple(self.cut_answers.reasons(usage).values()) if self.cut_answers.found else (),
             role_rewrites=self.role_rewrites,
             bos_anomaly=self.bos_anomaly,
             gone_phase=gone_phase,

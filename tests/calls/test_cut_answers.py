@@ -45,7 +45,8 @@ CASES: dict[str, tuple[Sequence[Delta | Finish], dict[str, Any], Usage | None, i
 @pytest.mark.parametrize("name", CASES)
 def test_the_end_of_a_choice_has_its_reason(name: str) -> None:
     events, params, usage, context, expected = CASES[name]
-    cut = CutAnswers(1, params, context)
+    cut = CutAnswers()
+    cut.expect(1, params, context)
     for event in events:
         if isinstance(event, Delta):
             cut.read(event)
@@ -56,7 +57,8 @@ def test_the_end_of_a_choice_has_its_reason(name: str) -> None:
 
 
 def test_each_choice_has_its_own_reason() -> None:
-    cut = CutAnswers(3, TEN, 8)
+    cut = CutAnswers()
+    cut.expect(3, TEN, 8)
     cut.read(Delta(1, "a"))
     assert cut.without_content == {0, 2}
     for finish in (Finish(1, "length"), STOP):
