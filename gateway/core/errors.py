@@ -204,7 +204,7 @@ class Overloaded(GatewayError, status=503, code="overloaded", retryable=True):
 
 
 class ServerDraining(Overloaded, code="server_draining", retryable=False):
-    """The gateway shut down before this call was finished. A call refused during the shutdown gets ``overloaded``."""
+    """The gateway shut down while the call was running. A call that arrives during a shutdown gets ``Overloaded``."""
 
 
 class TemplateError(GatewayError, code="template_error"):

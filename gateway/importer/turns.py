@@ -116,7 +116,7 @@ def _pieces(reference: Reference, form: str, render: Render | None = None) -> li
         text = (render or reference.render)(dialogue_of(Example(tuple(messages))))
     except GatewayError as error:
         roles = ", ".join([ROLES[one] for one in form])
-        raise NotTurns(f"the conversation {roles} is refused: {error.message}") from None
+        raise NotTurns(f"the source refuses a test conversation with the roles {roles}: {error.message}") from None
     pieces = []
     rest = text
     for message in messages:

@@ -84,7 +84,9 @@ class WorkerRuntime(Runtime):
                 body: bytes = await self._channel.call("exposition")
                 return body
         except (ChannelClosed, TimeoutError):
-            raise GatewayError("the supervisor with the metrics of all workers did not answer; retry later") from None
+            raise GatewayError(
+                "the supervisor, which has the metrics of all workers, did not answer; retry later"
+            ) from None
 
     async def _read_channel(self) -> None:
         await self._channel.run()

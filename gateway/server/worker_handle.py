@@ -97,7 +97,7 @@ class WorkerHandle:
             self.process.kill()
 
     async def call(self, method: str, payload: Any = None) -> Refusal | None:
-        """Have the process prepare, activate or drop a configuration. None: the process agrees or has ended.
+        """Have the process prepare, activate or drop a configuration. Returns None if it did, or if it has ended.
 
         A process that replaces an ended process gets the configuration that is active at the start.
         """

@@ -1,7 +1,7 @@
 """Prompt layouts, a fast path: the template's text around the messages, stored for each order of roles.
 
-Two conversations with the same order of roles and only text in the messages differ in these texts only. The general
-renderer makes the layout of an order once. A later request only puts the texts of its messages into the gaps. Clients
+The prompts of two conversations with the same order of roles differ only in the texts of the messages. The general
+renderer makes the layout of an order once. A later request puts the texts of its messages into the gaps. Clients
 choose the orders of roles, so the number of layouts and the number of messages in a layout have limits.
 """
 

@@ -64,7 +64,9 @@ def _check_size(body: bytes, brackets: int) -> None:
         outside = b"".join(bare.split(b'"')[::2])
         if count_brackets(outside) + strings <= MAX_NODES:
             if outside.count(b",") > MAX_ITEMS:
-                raise ContextLengthExceeded(f"the request body has more than {MAX_ITEMS} items; send fewer token ids")
+                raise ContextLengthExceeded(
+                    f"the request body has more than {MAX_ITEMS} values or token ids; send fewer"
+                )
             return
     start = b"".join(bare[:MAX_NODES].split(b'"')[::2])
     if count_brackets(start) - start.count(b"}") - start.count(b"]") > MAX_DEPTH:

@@ -53,7 +53,7 @@ def test_a_template_without_a_generating_role_is_shown_whole_or_refused() -> Non
 def test_a_whole_conversation_has_no_json_form() -> None:
     shown = render("generate", ASKED, "--whole", "--json")
     assert (shown.returncode, shown.stdout) == (2, b"")
-    assert b"leave one out" in shown.stderr
+    assert b"remove one of them" in shown.stderr
 
 
 def test_the_docs_list_the_differences_of_the_documents_templates() -> None:

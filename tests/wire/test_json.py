@@ -48,7 +48,7 @@ REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
         "65536 objects",
     ),
     "too many fields": (b"{" + b",".join(b'"%x":1' % i for i in range(513)) + b"}", InvalidBody, "at most 512"),
-    "too many numbers": (b'{"x":[' + b"1," * MAX_ITEMS + b"0,0]}", ContextLengthExceeded, "1048576 items"),
+    "too many numbers": (b'{"x":[' + b"1," * MAX_ITEMS + b"0,0]}", ContextLengthExceeded, "1048576 values"),
     "a list": (b"[]", InvalidBody, "is a JSON array"),
     "a string": (b'"a"', InvalidBody, "is a JSON string"),
     "a boolean": (b"false", InvalidBody, "is a JSON boolean"),

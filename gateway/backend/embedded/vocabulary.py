@@ -74,7 +74,7 @@ class TokenDecoder:
 
 
 def token_name(raw: bytes) -> str:
-    """A token as log probabilities show it; incomplete characters as in OpenAI's API: ``bytes:\\xe4\\xb8``."""
+    """The text of a token in log probabilities. Incomplete characters are written as OpenAI does: ``bytes:\\xe4``."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

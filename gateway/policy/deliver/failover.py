@@ -1,7 +1,7 @@
 """Failover: after a failed attempt another target is tried. The load balancer and the retry policy decide which.
 
-One loop makes all attempts of an exchange, because the attempts share one limit. The loop ends when a target is open.
-With a ``FirstTokenGate`` around the target, a target is open when its answer has begun.
+One loop makes all attempts of a call, because the attempts share one limit. The loop ends when a target has accepted
+the request. With a ``FirstTokenGate`` around the target, the loop ends when the answer has begun.
 """
 
 from __future__ import annotations

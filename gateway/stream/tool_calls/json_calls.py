@@ -84,4 +84,4 @@ def _read_items(text: str, at: int, brackets: str, read: Callable[[int], int]) -
         if sign == brackets[1]:
             return at + 1
         if sign != ",":
-            raise ValueError("neither an end nor a comma")
+            raise ValueError("no comma and no closing bracket after a tool call")

@@ -77,7 +77,7 @@ def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
 
 
 def check_call_fields(dialogue: Dialogue, template: CompiledTemplate) -> None:
-    """Raises ``UnsupportedParameter`` for a message with calls that the template cannot write."""
+    """Raises ``UnsupportedParameter`` if a message has tool calls, and the template cannot write tool calls."""
     for number, raw in _with_more_fields(dialogue):
         for field in CALL_FIELDS:
             if raw.get(field) and not template.mentions(field):

@@ -97,7 +97,10 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
             "the complete conversation can only be rendered with a meta template that makes a string", param="messages"
         )
     if spec.tools is not None and dialogue.options.tools:
-        raise InvalidValue("a complete conversation is rendered without tools; leave tools out", param="tools")
+        raise InvalidValue(
+            "tools are not supported for a complete conversation, which includes the answer; leave tools out",
+            param="tools",
+        )
     if spec.round or spec.reserved_roles:
         return OpenCompassTemplate(spec).full_segments(dialogue)
     check_dialogue(dialogue)
