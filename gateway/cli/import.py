@@ -1,7 +1,7 @@
-"""Make a template file from a template in another format.
+"""Make a template file from a template in another format, or prompt files from a dataset config.
 
-SOURCE is a tokenizer folder or chat template, an OpenCompass config, a LazyLLM prompter, an Ollama Modelfile or a
-FastChat conversation.
+SOURCE is a tokenizer folder or chat template, an OpenCompass config of models or datasets, a LazyLLM prompter, an
+Ollama Modelfile or a FastChat conversation.
 
 The source is read as text or syntax and never executed. The new template is compared with the source's own prompts over
 the matrix of `gateway parity`, gets examples with exact prompts, and is checked like every template before it is
@@ -30,6 +30,7 @@ EXAMPLES = r"""examples:
   gateway import ~/models/my-chat-7b                        a chat template, with the files it needs
   gateway import ~/models/my-chat-7b --as meta --out -      its turns, if they are exact
   gateway import configs/hf_my_chat.py --model my-chat-7b-hf
+  gateway import configs/my_sums_gen.py --kind dataset     prompts of datasets
   gateway import Modelfile --name my-model
   gateway import conversation.py --kind fastchat --without system
   gateway import prompter.json --marks-of FAMILY --out meta_templates/rag.yaml
@@ -41,11 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder or a file")
     parser.add_argument("--kind", choices=("auto", *KINDS), default="auto",
                         help="the source's format (default: recognised by its name and content)")  # fmt: skip
-    parser.add_argument("--name", metavar="NAME", help="the template's name (default: the source's)")
+    parser.add_argument("--name", metavar="NAME", help="the name of the template or prompt (default: the source's)")
     parser.add_argument("--out", metavar="FILE|FOLDER|-",
-                        help="where to write (default: meta_templates/NAME.yaml; -: standard output)")  # fmt: skip
+                        help="where to write (default: meta_templates/ or prompts/; -: standard output)")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="overwrite files, and remove those of an earlier import")
-    parser.add_argument("--model", metavar="ABBR", help="one of several models or prompters of a source")
+    parser.add_argument("--model", metavar="ABBR", help="one of several models, datasets or prompters of a source")
     parser.add_argument("--as", dest="form", choices=("jinja", "meta"), default="jinja",
                         help="a chat template as it is (default), or as turns with begin and end")  # fmt: skip
     parser.add_argument("--variant", metavar="NAME", help="one of several named chat templates, for all requests")
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import the source and write the template files."""
+    """Import the source and write the files."""
     args.without = tuple(dict.fromkeys(args.without))
     options = ImportOptions(**{field.name: getattr(args, field.name) for field in fields(ImportOptions)})
     try:

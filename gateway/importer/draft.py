@@ -1,4 +1,4 @@
-"""A draft of a template file: its keys, notes for the user, and the reference for the comparison."""
+"""A draft of a template or prompt file: its keys, notes for the user, and the reference for the comparison."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One template file before its examples are added."""
+    """One template file before its examples are added, or one prompt file."""
 
     name: str
     """The name of the template file, unless the command line gives another name."""
@@ -67,7 +67,9 @@ class Draft:
     port: Callable[[TemplateSpec], Reference | None] | None = None
     """Makes the reference from the checked template, for formats whose original renderer is ported to the gateway."""
     examples_by: str = ""
-    """The name of the renderer that writes the examples of a template without a reference."""
+    """The name of the renderer that writes the examples of a draft without a reference."""
+    is_prompt: bool = False
+    """True: a dataset's prompt file, whose keys have their examples already. False: a template file."""
 
 
 def has_system(dialogue: Dialogue) -> bool:

@@ -6,14 +6,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.core.errors import ConfigError
+from gateway.importer.dataset import DATASETS, INFER, find_datasets
 from gateway.importer.fastchat import CLASSES as FASTCHAT_CLASSES
 from gateway.importer.lazyllm import CLASSES as LAZYLLM_CLASSES
 from gateway.importer.ollama import INSTRUCTIONS
 from gateway.importer.opencompass import META
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
+from gateway.template.dataset.validation import TEMPLATES
 
-KINDS = ("hf", "opencompass", "lazyllm", "ollama", "fastchat")
+KINDS = ("hf", "opencompass", "lazyllm", "ollama", "fastchat", "dataset")
 
 CHAT_TEMPLATES = ("tokenizer_config.json", "chat_template.json", "processor_config.json")
 INSTRUCTION = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)
@@ -23,6 +26,7 @@ BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "fastchat": lambda value: "sep_style" in value or "system_template" in value,
     "opencompass": lambda value: META in value or "round" in value,
     "lazyllm": lambda value: "class" in value or "prompter" in value,
+    "dataset": lambda value: any(key in value for key in (DATASETS, INFER, *TEMPLATES)),
 }
 """Format → test whether a mapping from a JSON or YAML file has the keys of this format."""
 
@@ -51,4 +55,12 @@ def _kinds_of_python(file: PythonFile) -> list[str]:
     found = [kind for kind, names in classes.items() if any(True for _ in file.find_calls(names))]
     if any(META in name or name == "models" or name.endswith("_models") for name in file.names):
         found.append("opencompass")
-    return found
+    return [*found, "dataset"] if _has_datasets(file, alone=not found) else found
+
+
+def _has_datasets(file: PythonFile, *, alone: bool) -> bool:
+    """Return whether a file has datasets. ``alone``: the file has no other format, so names are enough."""
+    try:
+        return bool(find_datasets(file)) or (alone and any(name.endswith((DATASETS, INFER)) for name in file.names))
+    except ConfigError:
+        return True

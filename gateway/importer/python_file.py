@@ -1,17 +1,20 @@
 """Reads plain values of a Python file from its syntax tree. Nothing is imported or executed.
 
-The supported syntax is literals (tuples become lists), names, ``dict(…)``, ``+`` of texts and lists, ``*`` and ``**``
-of values, entries by a plain key, assignments to names, ``+=``, and ``read_base`` imports from the same folder or
-below. Any other call becomes a ``CallExpression``, and any other name a ``NameReference``. All other syntax becomes
+The supported syntax is literals (tuples become lists), names, ``dict(…)``, ``list(…)``, ``range(…)``, ``+``, ``*`` and
+``**`` of values, entries by a key, f-strings, comparisons, a few methods without side effects, comprehensions,
+assignments to names, ``+=``, ``append``, ``del`` of names, loops over lists and mappings, conditions, and ``read_base``
+imports from the same folder or below. All of these are followed only if the values in them are known.
+Any other call becomes a ``CallExpression``, and any other name a ``NameReference``. All other syntax becomes
 ``Unsupported``, and the values that it may change are marked. An importer that needs such a value refuses the file.
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +24,40 @@ from gateway.importer.source import Source
 
 MAX_LENGTH = 200_000
 """The largest number of characters of a text, or entries of a list, that is put together from parts."""
+MAX_STEPS = 1_000_000
+"""The largest number of statements and expressions that are read in one file, with repetitions by loops."""
+ITEMS_PER_STEP = 100
+"""The characters of a text, or entries of a list, that count as one further step."""
 MAX_NOTES = 20
 STAR = object()
 """The key that represents a ``**`` entry of a mapping."""
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    if len(text) + text.count(old) * len(new) > MAX_LENGTH:
+        raise ValueError("too long")
+    return text.replace(old, new)
+
+
+METHODS: Mapping[tuple[type, str], Callable[..., Any]] = {
+    (str, "replace"): _replace,
+    (str, "strip"): str.strip,
+    (str, "lower"): str.lower,
+    (str, "upper"): str.upper,
+    (str, "title"): str.title,
+    (dict, "copy"): dict,
+    (dict, "keys"): list,
+    (dict, "values"): lambda value: list(value.values()),
+    (dict, "items"): lambda value: [list(item) for item in value.items()],
+    (list, "copy"): list,
+}
+"""Type and name of a method without side effects → its meaning. The arguments are texts. ``ValueError``: unknown."""
+COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -87,6 +121,7 @@ class PythonFile:
         self.notes: list[str] = []
         """Notes about statements whose effect is not known; at most ``MAX_NOTES``."""
         self._source, self._path = source, path
+        self._steps = 0
         self._files = {} if files is None else files
         self._files[path] = self  # before the statements are read, so that circular imports end
         self._changed: dict[int, tuple[Any, Unsupported]] = {} if files is None else files[""]._changed
@@ -137,6 +172,7 @@ class PythonFile:
     # ---------------------------------------------------------------- statements
 
     def _statement(self, node: ast.stmt) -> None:
+        self._count_steps(1, node)
         match node:
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
                 found = self._value(value)
@@ -153,6 +189,21 @@ class PythonFile:
                     self.names[name] = total
                 else:
                     self._unsupported(node)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value])) if (
+                isinstance(owner := self.names.get(name), list) and len(owner) < MAX_LENGTH
+            ):
+                owner.append(self._value(value))
+            case ast.For(target=target, iter=items, body=body, orelse=[]) if (
+                not any(isinstance(one, ast.Break | ast.Continue) for one in ast.walk(node))
+                and (found := self._iterated(items)) is not None
+            ):
+                for item in found:
+                    self._bind(target, item)
+                    for one in body:
+                        self._statement(one)
+            case ast.If(test=test, body=body, orelse=otherwise) if isinstance(holds := self._value(test), bool):
+                for one in body if holds else otherwise:
+                    self._statement(one)
             case ast.Expr(value=value):
                 if isinstance(found := self._value(value), CallExpression):
                     self.calls.append(found)
@@ -167,10 +218,44 @@ class PythonFile:
                         self._read_base(one)
                     else:
                         self._unsupported(one)
+            case ast.Delete(targets=targets) if all(isinstance(one, ast.Name) for one in targets):
+                for name in [ast.unparse(one) for one in targets]:
+                    self._set(name, Unsupported(f"{name}, which was deleted", node.lineno), node)
             case ast.Pass():
                 pass
             case _:
                 self._unsupported(node)
+
+    def _iterated(self, node: ast.expr) -> list[Any] | None:
+        """Return the items of a loop; None if they are not known."""
+        items = self._value(node)
+        return list(items) if isinstance(items, list | dict) and id(items) not in self._changed else None
+
+    def _bind(self, target: ast.expr, item: Any) -> None:
+        """Give the name or names of a loop their value."""
+        if isinstance(target, ast.Name):
+            self._set(target.id, item, target)
+        elif isinstance(target, ast.Tuple) and isinstance(item, list) and len(item) == len(target.elts):
+            for one, value in zip(target.elts, item, strict=True):
+                self._bind(one, value)
+        else:
+            self._unsupported(target)
+
+    def _each(self, generator: ast.comprehension, *nodes: ast.expr) -> list[list[Any]] | None:
+        """Return the values of the parts of a comprehension for each item; None if the items are not known."""
+        if generator.ifs or (items := self._iterated(generator.iter)) is None:
+            return None
+        targets = [one.id for one in ast.walk(generator.target) if isinstance(one, ast.Name)]
+        outside = {name: (self.names[name], self.lines[name]) for name in targets if name in self.names}
+        found: list[list[Any]] = []
+        for item in items:
+            self._bind(generator.target, item)
+            found.append([self._value(node) for node in nodes])
+        for name in targets if items else ():  # these names are unknown outside of the comprehension
+            del self.names[name], self.lines[name]
+            if name in outside:
+                self.names[name], self.lines[name] = outside[name]
+        return found
 
     def _set(self, name: str, value: Any, node: ast.expr | ast.stmt) -> None:
         self.names[name] = value
@@ -228,12 +313,28 @@ class PythonFile:
                     while isinstance(path, ast.Attribute | ast.Subscript | ast.Call):
                         path = path.func if isinstance(path, ast.Call) else path.value
                     for part in _parts(self.names.get(path.id) if isinstance(path, ast.Name) else None, set()):
-                        self._changed.setdefault(id(part), (part, found))
+                        if isinstance(part, list | dict | CallExpression):  # equal texts may be one object
+                            self._changed.setdefault(id(part), (part, found))
         return found
 
     # ---------------------------------------------------------------- expressions
 
+    def _count_steps(self, steps: int, node: ast.expr | ast.stmt) -> None:
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise self._source.refuse(node.lineno, "computes too much: write the plain values there")
+
     def _value(self, node: ast.expr) -> Any:
+        value = self._evaluated(node)
+        self._count_steps(1 + (len(value) // ITEMS_PER_STEP if isinstance(value, str | list | dict) else 0), node)
+        return value
+
+    def _unchanged(self, node: ast.expr) -> Any:
+        """Return the value of an expression that is copied; ``Unsupported`` if a statement may have changed it."""
+        value = self._value(node)
+        return self._changed[id(value)][1] if id(value) in self._changed else value
+
+    def _evaluated(self, node: ast.expr) -> Any:
         match node:
             case ast.Constant(value=str() as text):
                 half = re.search("[\ud800-\udfff]", text)
@@ -253,6 +354,16 @@ class PythonFile:
             case ast.Call(func=ast.Name(id="dict"), args=args, keywords=keywords) if len(args) < 2:
                 names = [*[STAR for _ in args], *[one.arg or STAR for one in keywords]]
                 return self._mapping(names, [*args, *[one.value for one in keywords]], node.lineno)
+            case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]) if "range" not in self.names:
+                numbers = self._items(args)
+                if numbers and all(isinstance(one, int) for one in numbers):
+                    with suppress(TypeError, ValueError, OverflowError):
+                        counted = range(*numbers)
+                        if len(counted) <= MAX_LENGTH:
+                            return list(counted)
+            case ast.Call(func=ast.Name(id="list"), args=[item], keywords=[]) if "list" not in self.names:
+                if (listed := self._iterated(item)) is not None:
+                    return listed
             case ast.Call(func=ast.Name() | ast.Attribute() as func) if name := self._dotted(func):
                 if isinstance(self.names.get(name), Unsupported):
                     self._unsupported(node)  # a function defined in the file may change its arguments
@@ -263,12 +374,41 @@ class PythonFile:
             case ast.Call(func=ast.Attribute(value=ast.Call() as owner, attr=method), args=args):
                 if isinstance(made := self._value(owner), CallExpression):
                     self.methods.append(MethodCall(made, method, tuple(self._items(args))))
+            case ast.Call(func=ast.Attribute(value=holder, attr=method), args=args, keywords=[]) if (
+                apply := METHODS.get((type(owner := self._value(holder)), method))
+            ) and id(owner) not in self._changed:
+                given = self._items(args)
+                if all(isinstance(one, str) for one in given) and (isinstance(owner, str) or not given):
+                    with suppress(TypeError, ValueError):
+                        return apply(owner, *given)
+            case ast.JoinedStr(values=parts):
+                shown = [self._value(one) for one in parts]
+                if all(isinstance(one, str) for one in shown) and sum(map(len, shown)) <= MAX_LENGTH:
+                    return "".join(shown)
+            case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+                if isinstance(one := self._value(value), str | int):
+                    return str(one)
+            case ast.ListComp(elt=item, generators=[generator]):
+                if (each := self._each(generator, item)) is not None:
+                    return [one for (one,) in each]
+            case ast.DictComp(key=key, value=item, generators=[generator]):
+                each = self._each(generator, key, item)
+                if each is not None and all(isinstance(one, str | int) for one, _ in each):
+                    return dict(each)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if compare := COMPARISONS.get(type(op)):
+                one, other = self._value(left), self._value(right)
+                plain = one, *(other if isinstance(other, list) else [other])
+                if all(isinstance(value, str | int | None) for value in plain) and id(other) not in self._changed:
+                    with suppress(TypeError):
+                        return compare(one, other)
+            case ast.IfExp(test=test, body=body, orelse=otherwise) if isinstance(holds := self._value(test), bool):
+                return self._value(body if holds else otherwise)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return _sum(self._value(left), self._value(right), node.lineno)
-            case ast.Subscript(value=holder, slice=ast.Constant(value=key)):
+                return _sum(self._unchanged(left), self._unchanged(right), node.lineno)
+            case ast.Subscript(value=holder, slice=ast.Constant() | ast.Name() as key):
                 with suppress(LookupError, TypeError):
-                    found: Any = self._value(holder)
-                    return found[key] if type(found) in (list, dict) else self._unsupported(node)
+                    found: Any = self._unchanged(holder)
+                    return found[self._value(key)] if type(found) in (list, dict) else self._unsupported(node)
         return self._unsupported(node)
 
     def _dotted(self, node: ast.expr) -> str:
@@ -280,7 +420,7 @@ class PythonFile:
     def _items(self, nodes: list[ast.expr]) -> list[Any]:
         items: list[Any] = []
         for node in nodes:
-            value = self._value(node.value if isinstance(node, ast.Starred) else node)
+            value = self._unchanged(node.value) if isinstance(node, ast.Starred) else self._value(node)
             if not isinstance(node, ast.Starred):
                 items.append(value)
             elif isinstance(value, list) and len(items) + len(value) <= MAX_LENGTH:
@@ -293,7 +433,7 @@ class PythonFile:
         """Return a mapping of keys to values. An entry ``**other`` has the key ``STAR``; its entries are merged."""
         found: dict[Any, Any] = {}
         for key, node in zip(keys, values, strict=True):
-            value = self._value(node)
+            value = self._unchanged(node) if key is STAR else self._value(node)
             if key is STAR and isinstance(value, dict):
                 found |= value
             elif isinstance(key, str | int):
@@ -304,6 +444,8 @@ class PythonFile:
 
 
 def _sum(one: Any, other: Any, line: int) -> Any:
+    if type(one) is int and type(other) is int:
+        return one + other
     if type(one) in (str, list) and type(one) is type(other) and len(one) + len(other) <= MAX_LENGTH:
         return one + other
     return Unsupported("a sum of values that are not texts or lists", line)

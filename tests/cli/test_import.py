@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.importing.build import TemplateFile
+from gateway.cli.importing.build import ImportedFile
 from gateway.cli.importing.output import write_files
 from gateway.cli.options import CommandError
 from gateway.config.files.reader import Files
+from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import read_template
 from tests.cli.command import command
 from tests.journeys.process import run
@@ -48,6 +49,10 @@ models = [dict(abbr="led", meta_template=dict(round=[
     dict(role="BOT", begin="B:", end="\\n", generate=True),
 ]))]
 """
+MODELS_TOO = """
+models = [dict(abbr="m")]
+datasets = [dict(abbr="sums", infer_cfg=dict(prompt_template=dict(template="{a}")))]
+"""
 TWO_MODELS = """
 m = dict(round=[dict(role="HUMAN", begin="H:", end="\\n"), dict(role="BOT", begin="B:", end="</s>", generate=True)])
 api = dict(round=[dict(role="HUMAN", api_role="HUMAN"), dict(role="BOT", api_role="BOT", generate=True)])
@@ -78,6 +83,7 @@ def home(tmp_path: Path) -> Path:
     (tmp_path / "two.py").write_text(TWO_MODELS)
     (tmp_path / "empty-turns.py").write_text(EMPTY_TURNS)
     (tmp_path / "both.py").write_text("models = [1]\nx = ChatPrompter('a')\n")
+    (tmp_path / "models-too.py").write_text(MODELS_TOO)
     (tmp_path / "empty.txt").write_text("hello\n")
     (tmp_path / "half.json").write_text(json.dumps({**CONVERSATION, "sep": "\ud800"}))
     (tmp_path / "half.py").write_text(r"models = [dict(meta_template=dict(begin='\ud800', round=[]))]")
@@ -101,6 +107,31 @@ def load(path: Path) -> object:
     spec = read_template(files, path, path.stem, files.add_problem(path))
     assert files.problems == []
     return spec
+
+
+DATASETS = {  # name: (words, files, a line of the first file, a part of standard error)
+    "examples before the question": (
+        ["sums_gen.py"], ["sums-small"], "# - FixKRetriever: the examples are the rows [0, 3]",
+        "note: inferencer.max_out_len = 16",
+    ),
+    "labels": (["sums_ppl.py"], ["sums-small", "sums-very_large"], "    labels: {A:", "note: PPLInferencer: "),
+    "one dataset of several": (["sums_ppl.py", "--model", "sums-small"], ["sums-small"], "    labels: {A:", ""),
+    "several turns": (["sums_turns.py", "--name", "talk"], ["talk"], "multi_turn: true", "note: inferencer.infer_mode"),
+    "content parts and messages": (["pictures.json"], ["pictures", "messages"], "          image:", ""),
+    "a config with models": (["models-too.py", "--kind", "dataset"], ["sums"], 'template: "{a}"', ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "names", "line", "reported"), DATASETS.values(), ids=DATASETS)
+def test_datasets_become_prompts(home: Path, words: list[str], names: list[str], line: str, reported: str) -> None:
+    ended = gateway(home, *words)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert line in (home / "prompts" / f"{names[0]}.yaml").read_text()
+    assert reported in ended.stderr.decode()
+    assert sorted(path.stem for path in (home / "prompts").iterdir()) == sorted(names)
+    for name in names:
+        files, path = Files(home), home / "prompts" / f"{name}.yaml"
+        assert read_prompt(files, path, name, files.add_problem(path)) is not None, files.problems
 
 
 WRITES = {  # name: (words, file, lines of the file, parts of standard error)
@@ -369,7 +400,7 @@ def test_a_folder_that_is_a_link_is_not_written_to(home: Path) -> None:
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_a_write_that_fails_leaves_nothing_half(tmp_path: Path, exists: bool) -> None:
-    path, file = tmp_path / "one.yaml", TemplateFile(name="one", text="x" * 5000, files=(), report=())
+    path, file = tmp_path / "one.yaml", ImportedFile(name="one", text="x" * 5000, files=(), report=())
     if exists:
         path.write_text("mine\n")
     limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -391,8 +422,8 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "two kinds at once": (["both.py"], 1, "both.py: the format may be lazyllm or opencompass"),
     "several models to one file": (["two.py", "--out", "one.yaml"], 2, "choose one with --model: one, two-2"),
     "several models to standard output": (["two.py", "--out", "-"], 2, "choose one with --model"),
-    "several models with one name": (["two.py", "--name", "x"], 2, "--name needs a single template"),
-    "a model that is not there": (["two.py", "--model", "three"], 2, 'no model "three"'),
+    "several models with one name": (["two.py", "--name", "x"], 2, "--name needs a single file"),
+    "a model that is not there": (["two.py", "--model", "three"], 2, 'no model or dataset "three"'),
     "a bad name": (["my-model", "--name", "../x"], 2, "is not a valid template name"),
     "the name of messages": (["my-model", "--name", "chat"], 2, "is not a valid template name"),
     "another ending": (["two.py", "--model", "one", "--out", "x.txt"], 2, "must end in .yaml for a file"),

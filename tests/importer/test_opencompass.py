@@ -83,7 +83,7 @@ REFUSED = {
     "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is not a plain mapping but make(…)"),
     "models changed by a loop": (
         f"models = [dict(meta_template=dict({ROUND}))]\nfor m in models:\n    m['meta_template']['begin'] = 'x'",
-        "config.py:2: models contains",
+        "config.py:3: models[0] contains",
     ),
     "a template changed by a method": (
         f"t = dict({ROUND})\nt.update(begin='x')\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template",

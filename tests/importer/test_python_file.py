@@ -36,6 +36,16 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "a name twice": ("x = 1\nx = 2", 2),
     "two targets": ("y = x = 2", 2),
     "an annotation": ("x: int = 3", 3),
+    "append": ("x = [1]\ny = x\ny.append(2)", [1, 2]),
+    "an f-string": ("y = 'b'\nx = f'{{a}} {y} {1}'", "{a} b 1"),
+    "a method": ("x = 'a_b'.replace('_', ' ')", "a b"),
+    "a copy": ("y = dict(a=1)\nx = y.copy()\ny.update(z)", {"a": 1}),
+    "a loop": ("x = []\nfor a, b in [(1, 2), (3, 4)]:\n    x.append(b)", [2, 4]),
+    "a loop over keys": ("y = dict(a=1, b=2)\nx = []\nfor k in list(y.keys()):\n    x.append(y[k])", [1, 2]),
+    "a comprehension": ("i = 7\nx = [[i for i in range(2)], i]", [[0, 1], 7]),
+    "a comprehension of pairs": ("x = {k: f'{k}!' for k in ['a', 'b']}", {"a": "a!", "b": "b!"}),
+    "a condition": ("y = 1\nif y == 1:\n    x = 2\nelse:\n    x = 3", 2),
+    "a choice": ("x = 2 if 'a' in ['b'] else 3", 3),
 }
 
 
@@ -49,26 +59,35 @@ def test_plain_values_are_read(text: str, value: Any) -> None:
 
 
 UNSUPPORTED = {
-    "a comprehension": "x = [i for i in range(3)]",
+    "a comprehension with a condition": "x = [i for i in range(3) if i]",
+    "a comprehension over an unknown value": "x = [i for i in y]",
     "a lambda": "x = lambda: 1",
     "an if": "x = 1 if y else 2",
-    "an f-string": "y = 1\nx = f'{y}'",
+    "an f-string of an unknown value": "x = f'{y}'",
+    "an f-string with a format": "y = 1\nx = f'{y:03}'",
     "a calculation": "x = 2 ** 99999",
     "a product": "x = 'a' * 1000000000",
     "bytes": "x = b'a'",
     "a key that is not a text": "x = {None: {'a': 1}}",
     "a ** of an unknown value": "x = dict(**y)",
-    "a method": "x = 'a'.upper()",
+    "a method that is not followed": "x = 'a'.encode()",
+    "a method of a changed value": "y = dict(a=1)\ny.update(z)\nx = y.copy()",
+    "an entry of a changed value": "y = dict(a=1)\ny.update(z)\nx = y['a']",
+    "a ** of a changed value": "y = dict(a=1)\ny.update(z)\nx = dict(**y)",
+    "a comparison with an unknown value": "x = 1 if y == 2 else 3",
     "an entry that is not there": "a = dict(b=1)\nx = a['c']",
-    "set inside an if": "x = 1\nif True:\n    x = 2",
-    "set inside a loop": "for x in (1, 2):\n    pass",
+    "set inside an if": "x = 1\nif y:\n    x = 2",
+    "set inside a loop": "for x in y:\n    pass",
     "set inside an expression": "x = 1\ny = (x := 2)",
+    "set inside a loop that may end early": "for y in (1, 2):\n    x = y\n    break",
     "deleted": "x = 1\ndel x",
     "a function": "def x():\n    return 1",
     "several names at once": "a, x = 1, 2",
     "a sum of a text and a number": "x = 'a' + 1",
     "half of a character": r"x = 'a\ud800'",
     "a text that grows beyond all bounds": "x = 'aaaaaaaa'\n" + "x = x + x\n" * 40,
+    "a replacement that grows beyond all bounds": f"y = '{'a' * 1000}'\nx = y.replace('a', y)",
+    "a range beyond all bounds": "x = list(range(1000000000))",
     "a list that grows beyond all bounds": "x = [1]\n" + "x = [*x, *x]\n" * 40,
 }
 
@@ -81,7 +100,7 @@ def test_a_value_that_is_not_plain_is_refused_with_its_line(text: str) -> None:
 
 
 CHANGED = {
-    "by append": "x = [1]\ny = x\ny.append(2)",
+    "by insert": "x = [1]\ny = x\ny.insert(0, 2)",
     "by a key": "x = dict(a=1)\nx['b'] = 'c'",
     "by a key of another name": "x = dict(a=1)\ny = x\ny['a'] = 2",
     "by a key inside of a key": "x = dict(a=[dict(b=1)])\ny = x['a'][0]\ny['b'] = 2",
@@ -124,6 +143,12 @@ def test_a_method_of_a_call_is_noted(line: str) -> None:
     file = read(f"x = A(k=[1])\n{line}")
     assert file.notes == ["line 2: the effect of .f() on A(…) (line 1) was not imported"]
     file.check_unchanged(file.names["x"], "x")
+
+
+def test_a_file_that_computes_too_much_is_refused() -> None:
+    loops = "".join([f"{' ' * depth}for a{depth} in range(1000):\n" for depth in range(3)])
+    with pytest.raises(ConfigError, match="computes too much"):
+        read(f"{loops}   x = 1")
 
 
 def test_a_module_that_gets_a_value_does_not_change_it() -> None:

@@ -1,17 +1,18 @@
-"""Builds a template file from a draft: compares it with the source, adds examples, and checks it."""
+"""Builds a template or prompt file from a draft: compares it with the source, adds examples, and checks it."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.config.files import yaml
-from gateway.config.files.reader import Files
+from gateway.config.files.reader import AddProblem, Files
+from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import read_template
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError, GatewayError, Problem
@@ -23,6 +24,7 @@ from gateway.parity.causes import CAUSES
 from gateway.parity.compare import CaseResult, compare
 from gateway.parity.sides import Side
 from gateway.template.base import Template
+from gateway.template.dataset.spec import PromptSpec
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.lazyllm.filler import slots_in
 from gateway.template.registry import build, dialogue_of
@@ -33,6 +35,8 @@ QUESTION = {"role": "user", "content": "1+1=?"}
 FOLLOW_UP = (QUESTION, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2=?"})
 CONVERSATIONS = ((QUESTION,), FOLLOW_UP, (SYSTEM, QUESTION), (SYSTEM, *FOLLOW_UP))
 """The conversations of the examples. Those that the reference excludes or refuses are left out."""
+Spec = TypeVar("Spec", TemplateSpec, PromptSpec)
+ReadFile = Callable[[Files, Path, str, AddProblem], Spec | None]
 MAX_EXAMPLES = 3
 MAX_DIFFERENCES = 3
 """The largest number of differences that are shown one by one."""
@@ -41,11 +45,11 @@ CONTEXT = 24
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateFile:
-    """A checked template file."""
+class ImportedFile:
+    """A checked template or prompt file."""
 
     name: str
-    """The name of the template file without ``.yaml``, and of the folder for ``files``."""
+    """The name of the file without ``.yaml``, and of the folder for ``files``."""
     text: str
     files: tuple[tuple[str, bytes], ...]
     """The relative paths and the contents of further files that the template needs."""
@@ -53,10 +57,15 @@ class TemplateFile:
     """Lines for standard error: the result of the comparison, and the settings that were not carried over."""
 
 
-def build_file(draft: Draft) -> TemplateFile:
-    """Return the template file of a draft. Raises ``ConfigError`` if a prompt differs from the source's prompt."""
+def build_file(draft: Draft) -> ImportedFile:
+    """Return the file of a draft. Raises ``ConfigError`` if a prompt differs from the source's prompt."""
     with tempfile.TemporaryDirectory(prefix="gateway-import-") as scratch:
-        spec = _check(draft, write_yaml(draft), Path(scratch))
+        if draft.is_prompt:
+            lines = [_not_compared(draft)]
+            text = write_yaml(draft, lines)
+            _check(draft, text, Path(scratch), read_prompt)
+            return _file(draft, text, lines)
+        spec = _check(draft, write_yaml(draft), Path(scratch), read_template)
         template = build(spec)
         reference = draft.reference or (draft.port(spec) if draft.port is not None else None)
         examples = _examples(template, reference, draft)  # first, so that a template that never ends fails here
@@ -66,12 +75,20 @@ def build_file(draft: Draft) -> TemplateFile:
         lines += _ends(template)
         complete = replace(draft, keys={**draft.keys, "examples": examples})
         text = write_yaml(complete, lines)
-        _check(complete, text, Path(scratch))
+        _check(complete, text, Path(scratch), read_template)
+    return _file(draft, text, lines)
+
+
+def _file(draft: Draft, text: str, lines: Sequence[str]) -> ImportedFile:
     report = [f"{draft.name}: imported from {draft.origin}", *lines, *[f"note: {note}" for note in draft.notes]]
-    return TemplateFile(name=draft.name, text=text, files=draft.files, report=tuple(report))
+    return ImportedFile(name=draft.name, text=text, files=draft.files, report=tuple(report))
 
 
-def _check(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
+def _not_compared(draft: Draft) -> str:
+    return f"Parity: not compared; the prompts of the examples were written by {draft.examples_by}."
+
+
+def _check(draft: Draft, text: str, scratch: Path, read: ReadFile[Spec]) -> Spec:
     """Read the written file and its folder as ``gateway check`` does. Its values must equal those of the draft."""
     path = scratch / f"{draft.name}.yaml"
     path.write_text(text, encoding="utf-8", newline="")
@@ -80,9 +97,10 @@ def _check(draft: Draft, text: str, scratch: Path) -> TemplateSpec:
         beside.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(data)
     files = Files(scratch)
-    spec = read_template(files, path, draft.name, files.add_problem(path))
+    spec = read(files, path, draft.name, files.add_problem(path))
     if spec is None:
-        found = [replace(problem, file=f"{draft.origin}, its template", line=0) for problem in files.in_order()]
+        what = "prompt" if draft.is_prompt else "template"
+        found = [replace(problem, file=f"{draft.origin}, its {what}", line=0) for problem in files.in_order()]
         raise ConfigError(tuple(found))
     if yaml.parse(path.read_bytes(), path.name).value != draft.keys:
         raise GatewayError(f"{draft.origin}: the written file is not equal to the source; report a bug")
@@ -148,7 +166,7 @@ def _ends(template: Template) -> list[str]:
 def _verdict(template: Template, reference: Reference | None, draft: Draft) -> list[str]:
     """Return lines about the result of the comparison. Raises ``ConfigError`` that lists the differences, if any."""
     if reference is None:
-        return [f"Parity: not compared; the prompts of the examples were written by {draft.examples_by}."]
+        return [_not_compared(draft)]
     metadata = PromptMetadata(bos=reference.bos)
     side = Side(lambda dialogue: Prompt(reference.render(dialogue), metadata), reference.whole, reference.bos)
     tokens = template.spec.jinja.special_tokens.values() if template.spec.jinja is not None else ()

@@ -6,13 +6,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.cli.importing.build import TemplateFile
+from gateway.cli.importing.build import ImportedFile
 from gateway.cli.importing.sources import STDOUT, ImportOptions
 from gateway.cli.options import CommandError
+from gateway.config.files.reader import PROMPTS, TEMPLATES
 from gateway.importer.draft import Draft
 from gateway.template.huggingface.folder import JINJA, LOOKED_AT, NAMED
-
-FOLDER = "meta_templates"
 
 
 def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path | None]:
@@ -20,14 +19,14 @@ def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path |
     out = options.out
     paths: list[Path | None]
     if out is None or options.is_folder:
-        paths = [Path(out or FOLDER) / f"{draft.name}.yaml" for draft in drafts]
+        paths = [Path(out or (PROMPTS if draft.is_prompt else TEMPLATES)) / f"{draft.name}.yaml" for draft in drafts]
     else:
         paths = [None if out == STDOUT else Path(out)]
         if out != STDOUT and Path(out).suffix not in (".yaml", ".yml"):
             raise CommandError(f"--out {out} must end in .yaml for a file, or in / for a folder")
     if len(paths) < len(drafts):
         raise CommandError(
-            f"{options.source} contains {len(drafts)} templates; give a folder with --out, or choose one with --model: "
+            f"{options.source} makes {len(drafts)} files; give a folder with --out, or choose one with --model: "
             f"{', '.join(draft.name for draft in drafts)}"
         )
     for draft, path in zip(drafts, paths, strict=True):
@@ -46,7 +45,7 @@ def _check_path(path: Path, folder: Path | None, *, force: bool) -> None:
             raise CommandError(f"{one} is a link to files that do not belong to this import; remove the link")
 
 
-def write_files(file: TemplateFile, path: Path) -> list[Path]:
+def write_files(file: ImportedFile, path: Path) -> list[Path]:
     """Write the files of the folder first and the YAML file last, so that the YAML never names a missing file.
 
     Returns the removed files. An earlier import wrote them, and they would be read together with the new files.

@@ -16,6 +16,7 @@ from gateway.config.schema.names import FILE_NAME, quote
 from gateway.config.sections.templates import CHAT
 from gateway.core.errors import ConfigError
 from gateway.importer import huggingface
+from gateway.importer.dataset import read_dataset
 from gateway.importer.draft import TOOLS, Draft, Reference
 from gateway.importer.fastchat import read_fastchat
 from gateway.importer.kinds import kind_of
@@ -76,6 +77,8 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
             drafts = read_lazyllm(source, marks_of=options.marks_of)
         case "ollama":
             drafts = [read_ollama(source, subset=options.without)]
+        case "dataset":
+            drafts = read_dataset(source)
         case _:
             drafts = read_fastchat(source, subset=options.without)
     drafts = [replace(draft, name=_as_name(draft.name)) for draft in drafts]
@@ -83,9 +86,9 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
     if options.model is not None:
         drafts = [draft for draft in drafts if draft.name == _as_name(options.model)]
         if not drafts:
-            raise CommandError(f"no model {quote(options.model)} in {options.source}; the known models are {names}")
+            raise CommandError(f"no model or dataset {quote(options.model)} in {options.source}; there are {names}")
     if options.name is not None and len(drafts) > 1:
-        what = f"--name needs a single template, but {options.source} contains {len(drafts)}"
+        what = f"--name needs a single file, but {options.source} makes {len(drafts)}"
         raise CommandError(f"{what}; choose one with --model: {names}")
     if options.template_name and len(drafts) == 1:
         drafts = [replace(drafts[0], name=options.template_name)]
@@ -112,7 +115,7 @@ def _check_names(names: list[str]) -> None:
             form = f'use lower-case letters, digits, ".", "_" and "-", and not "{CHAT.name}"'
             raise CommandError(f"{quote(name)} is not a valid template name; {form}")
         if names.count(name) > 1:
-            raise CommandError(f"several models have the name {quote(name)}; give each a different abbr")
+            raise CommandError(f"several models or datasets have the name {quote(name)}; give each a different abbr")
 
 
 def _as_name(text: str) -> str:

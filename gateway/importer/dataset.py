@@ -1,0 +1,329 @@
+"""Makes prompt files from an OpenCompass or AISBench dataset config, one for each dataset.
+
+The columns of ``reader_cfg`` and the templates of ``infer_cfg`` are kept as they are (``docs/spec/opencompass.md`` 2, 3
+and 9). All other keys are listed in notes. The example of a prompt file has placeholders such as ``(the question)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.core.errors import ConfigError, GatewayError
+from gateway.importer.draft import Draft
+from gateway.importer.python_file import PythonExpression, PythonFile
+from gateway.importer.source import Source
+from gateway.template.dataset.messages import EXPAND
+from gateway.template.dataset.multimodal import CONTENT, END_TAG, KINDS
+from gateway.template.dataset.prompt import DatasetPrompt, readable
+from gateway.template.dataset.prompt_list import COLUMN_PATTERN, texts
+from gateway.template.dataset.template import SECTIONS
+from gateway.template.dataset.validation import TEMPLATES, parse_prompt
+
+DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
+MULTI_TURN, RAW = "MultiTurnPromptTemplate", "RawPromptTemplate"
+CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", RAW)
+RAW_ICE_TOKEN = "</E>"
+"""The ``ice_token`` of a ``RawPromptTemplate`` that names none."""
+READER_KEYS = ("input_columns", "output_column")
+TEMPLATE_KEYS = ("template", "messages", "ice_token", "sep_token", "column_token_map")
+RETRIEVER_KEYS = ("ice_separator", "ice_eos_token")
+RANDOM_SEED = 43
+"""The seed of a ``RandomRetriever`` that names none."""
+EXAMPLE_ROWS = 2
+"""The number of few-shot rows in an example. Two rows show the separator between them."""
+FILL_NOTE = "fill: once (default) never reads a value again; OpenCompass also fills columns inside values: for that, add fill: opencompass"  # noqa: E501
+EXACT_NOTE = "fill: opencompass, because fill: once writes another prompt even for the placeholders of the example"
+
+ROWS = "clients read the rows, and send their columns as variables"
+PLACES: Mapping[str, str] = {
+    "type": ROWS,
+    "path": ROWS,
+    "name": ROWS,
+    "eval_cfg": "clients score the answers",
+    "reader_cfg.train_split": "the split with the rows of the examples",
+    "reader_cfg.test_split": ROWS,
+    "reader_cfg.test_range": ROWS,
+    "inferencer.max_out_len": "in a policy, params: {{default: {{max_tokens: {value}}}}}",
+    "inferencer.stopping_criteria": "in the request, stop: {value}",
+    "inferencer.generation_kwargs": "in the request, or in a policy under params",
+    "inferencer.infer_mode": "in the request, gateway: {{turns: {{mode: {value}}}}}",
+    "inferencer.batch_size": "clients decide how many requests they send at once",
+    "inferencer.max_seq_len": "the engine's context length: start the engine with it",
+}
+"""Key of a dataset → where to set it, for the note about this key."""
+INFERENCERS: Mapping[str, str] = {
+    "GenInferencer": "",
+    "MultiTurnGenInferencer": "",
+    "PPLInferencer": "clients score the prompt of each label (POST /v1/loglikelihood)",
+}
+"""Class of an inferencer → the note about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Dataset:
+    """A dataset in a source, or an ``infer_cfg`` with its ``reader_cfg``."""
+
+    name: str
+    place: str
+    """The place in the file such as ``datasets[0]``; empty for JSON and YAML."""
+    line: int
+    entry: Mapping[str, Any]
+
+
+def read_dataset(source: Source) -> list[Draft]:
+    """Return a draft for each dataset. Without datasets, each ``infer_cfg`` is used. Raises ``ConfigError``."""
+    if not source.name.endswith(".py"):
+        return [_Reader(source, one).draft() for one in _of_value(source)]
+    file = PythonFile(source)
+    found = find_datasets(file, source.stem)
+    if not found:
+        notes = f" ({'; '.join(file.notes)})" if file.notes else ""
+        raise source.refuse(0, f"has no literal dataset with {INFER}, and no {INFER} alone{notes}")
+    return [_Reader(source, one, file).draft() for one in found]
+
+
+def find_datasets(file: PythonFile, stem: str = "") -> list[_Dataset]:
+    """Return every dataset of a Python file, or without datasets every ``infer_cfg`` that is assigned to a name.
+
+    ``stem``: the name of a dataset without ``abbr``. Raises ``ConfigError`` for datasets that code may have changed.
+    """
+    return list(_listed(file, stem)) or list(_assigned(file, stem))
+
+
+def _of_value(source: Source) -> Iterator[_Dataset]:
+    value = source.value()
+    value = value.get(DATASETS, value) if isinstance(value, dict) else value
+    for entry in value if isinstance(value, list) else [value]:
+        if isinstance(entry, dict) and INFER not in entry and any(key in entry for key in TEMPLATES):
+            entry = {INFER: entry}
+        if not isinstance(entry, dict) or INFER not in entry:
+            raise source.refuse(0, f"does not hold datasets: mappings with {INFER}, or with {' or '.join(TEMPLATES)}")
+        yield _Dataset(name=_abbr(entry, source.stem), place="", line=0, entry=entry)
+
+
+def _listed(file: PythonFile, stem: str) -> Iterator[_Dataset]:
+    lists = {name: one for name, one in file.names.items() if isinstance(one, list)}
+    # Without a list of this name, code assembles the datasets from other lists.
+    names = [DATASETS] if lists.get(DATASETS) else [name for name in lists if name.endswith(DATASETS)]
+    seen: set[int] = set()
+    for name in names:
+        file.check_unchanged(lists[name], name)
+        for number, entry in enumerate(lists[name]):
+            place = f"{name}[{number}]"
+            file.check_unchanged(entry, place)
+            if not isinstance(entry, dict) or INFER not in entry:
+                file.note(f"{place} is {_short(entry)}, which was not read")
+            elif id(entry) not in seen:
+                seen.add(id(entry))
+                yield _Dataset(name=_abbr(entry, stem), place=place, line=file.lines[name], entry=entry)
+
+
+def _assigned(file: PythonFile, stem: str) -> Iterator[_Dataset]:
+    for name, value in file.names.items():
+        if name.endswith(INFER) and isinstance(value, dict):
+            prefix = name.removesuffix(INFER)
+            entry = {INFER: value, READER: file.names.get(prefix + READER, {})}
+            yield _Dataset(name=prefix.strip("_") or stem, place=name, line=file.lines[name], entry=entry)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one dataset. Its methods raise ``ConfigError`` for what a prompt file cannot say."""
+
+    source: Source
+    dataset: _Dataset
+    file: PythonFile | None = None
+    """The file, if the source is Python."""
+    keys: dict[str, Any] = field(default_factory=dict)
+    """The keys of the prompt file so far."""
+    notes: list[str] = field(default_factory=list)
+
+    def draft(self) -> Draft:
+        """Return the draft of the prompt file."""
+        infer, reader = self._part(self.dataset.entry, INFER), self._part(self.dataset.entry, READER)
+        inferencer = self._part(infer, "inferencer")
+        short, place = self.source.short_name, self.dataset.place
+        self.keys["description"] = f"Imported from the dataset config {short}."
+        self.keys |= self._plain(reader, READER_KEYS)
+        if isinstance(columns := self.keys.get("input_columns"), str):
+            self.keys["input_columns"] = columns.split()
+        self.keys |= self._plain(inferencer, ("gen_field_replace_token",))
+        for key in reversed(TEMPLATES):
+            if infer.get(key) is not None:
+                self.keys[key] = self._template(key, self._part(infer, key))
+        has_rows = self._read_retriever(self._part(infer, "retriever"), inferencer)
+        self._read_inferencer(inferencer)
+        self._add_notes("", self.dataset.entry, ("abbr", INFER, READER))
+        self._add_notes(f"{READER}.", reader, READER_KEYS)
+        self._add_notes("", infer, (*TEMPLATES, "retriever", "inferencer"))
+        self._add_example(has_rows)
+        return Draft(
+            name=self.dataset.name.lower(),
+            origin=f"the dataset config {short}" + (f", {place}, line {self.dataset.line}" if place else ""),
+            sha256=self.source.sha256,
+            keys=self.keys,
+            notes=(*self.notes, *([] if self.file is None else self.file.notes)),
+            examples_by="this gateway's own port of OpenCompass's and AISBench's templates",
+            is_prompt=True,
+        )
+
+    def _refuse(self, message: str, key: str = "") -> ConfigError:
+        what = f"{self.dataset.place}.{key}" if self.dataset.place and key else key or self.dataset.place
+        return self.source.refuse(self.dataset.line, message, what)
+
+    def _part(self, owner: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        """Return the mapping of a key; without the key, an empty mapping."""
+        value = owner.get(key)
+        if self.file is not None:
+            self.file.check_unchanged(value, key)
+            if isinstance(value, PythonExpression):
+                self.file.check_plain(value, key)
+        if value is not None and not isinstance(value, dict):
+            raise self._refuse("must be a mapping", key)
+        return value or {}
+
+    def _plain(self, owner: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+        """Return the values of some keys without ``None``, which OpenCompass treats as absent."""
+        found = {key: owner[key] for key in keys if owner.get(key) is not None}
+        if self.file is not None:
+            for key, value in found.items():
+                self.file.check_plain(value, key)
+        return found
+
+    def _add_notes(self, prefix: str, owner: Mapping[str, Any], known: Sequence[str]) -> None:
+        for key, value in owner.items():
+            if key not in known:
+                place = PLACES.get(f"{prefix}{key}", "has no place in a prompt file").format(value=_short(value))
+                self.notes.append(f"{prefix}{key} = {_short(value)}: {place}")
+
+    def _template(self, key: str, template: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of ``prompt_template`` or ``ice_template``."""
+        name = _class(template) or CLASSES[0]
+        if name not in CLASSES:
+            raise self._refuse(f"is a {name}, which is code: write it as one of {', '.join(CLASSES)}", key)
+        entry = self._plain(template, TEMPLATE_KEYS)
+        if isinstance(labels := entry.get("template"), dict) and not all(isinstance(one, str) for one in labels):
+            entry["template"] = {str(one): value for one, value in labels.items()}
+            self.notes.append(f"{key}: the labels {_short(list(labels))} are texts in the file; rows of examples need "
+                              "texts as answers too")  # fmt: skip
+        messages = entry.get("messages", ())
+        if name == MULTI_TURN:
+            self.keys["multi_turn"] = True
+        if any(isinstance(item, str) for item in messages):
+            entry.setdefault("ice_token", RAW_ICE_TOKEN)
+        if template.get("format_variables") is False and any(map(COLUMN_PATTERN.search, texts(messages))):
+            raise self._refuse("has format_variables=False, but a prompt file fills every column", key)
+        if any(isinstance(item, dict) and isinstance(item.get("content"), list) for item in messages):
+            self.notes.append(f"{key}: columns in content parts are filled, which OpenCompass leaves as they are")
+        self._add_notes(f"{key}.", template, ("type", "format_variables", *TEMPLATE_KEYS))
+        return entry
+
+    def _read_retriever(self, retriever: Mapping[str, Any], inferencer: Mapping[str, Any]) -> bool:
+        """Return whether the prompts have few-shot rows. A note has the rows, which the config does not contain."""
+        name = _class(retriever) or "ZeroRetriever"
+        known = ("type", *RETRIEVER_KEYS, "fix_id_list", "ice_num", "seed")
+        self._add_notes("retriever.", retriever, known)
+        if name == "ZeroRetriever":
+            return False
+        self.keys |= self._plain(retriever, RETRIEVER_KEYS)
+        if name == "FixKRetriever":
+            ids = retriever.get("fix_id_list", inferencer.get("fix_id_list"))
+            rows, written = f"the rows {ids}", f"retriever: {{kind: fixed, ids: {ids}}}"
+        elif name == "RandomRetriever":
+            count, seed = retriever.get("ice_num", 1), retriever.get("seed", RANDOM_SEED)
+            rows, written = f"{count} random rows", f"retriever: {{kind: random, count: {count}, seed: {seed}}}"
+        else:
+            rows, written = "rows chosen for each question", ""
+        file = f"save that split as JSON Lines and add train_file and {written}, or " if written else ""
+        self.notes.append(
+            f"{name}: the examples are {rows} of the train split, which is not in the config: {file}"
+            "send the rows as examples with each request. Until then the prompt has no examples"
+        )
+        return True
+
+    def _read_inferencer(self, inferencer: Mapping[str, Any]) -> None:
+        name = _class(inferencer)
+        if name and (note := INFERENCERS.get(name, "makes calls of its own kind, which is the task of clients")):
+            self.notes.append(f"{name}: {note}")
+        self._add_notes("inferencer.", inferencer, ("type", "gen_field_replace_token", "fix_id_list"))
+
+    # ---------------------------------------------------------------- the example
+
+    def _add_example(self, has_rows: bool) -> None:
+        """Check the keys and add an example. ``fill`` is set only if the default writes another prompt."""
+        try:
+            exact, once = [_example({**self.keys, "fill": fill}, has_rows) for fill in ("opencompass", "once")]
+        except GatewayError as error:
+            raise self._refuse(error.message) from None
+        if exact != once:
+            self.keys["fill"] = "opencompass"
+        self.notes.append(FILL_NOTE if exact == once else EXACT_NOTE)
+        if exact:
+            self.keys["examples"] = [exact]
+        named = {*self.keys.get("input_columns", ()), self.keys.get("output_column")}
+        others = [name for name in _columns(self.keys) if name not in named]
+        if others and "input_columns" in self.keys:
+            self.notes.append(f"in the template, but not in input_columns: {', '.join(others)}; they stay as they are "
+                              "unless a request has variables of these names")  # fmt: skip
+
+
+def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
+    """Return an example with the prompt that these keys make; empty for a dialogue of several turns."""
+    prompt = DatasetPrompt(parse_prompt(keys, name="imported", rows=lambda name: ()))
+    if prompt.spec.multi_turn:
+        return {}
+    main, output = keys.get("prompt_template") or keys["ice_template"], prompt.spec.output_column
+    columns = prompt.spec.input_columns or [name for name in _columns(keys) if name != output]
+    example: dict[str, Any] = {"variables": {name: f"(the {name})" for name in columns}}
+    for message in main.get("messages", ()):
+        if EXPAND in message and isinstance(message, dict):
+            name = message[EXPAND]
+            example["variables"][name] = [{"role": "user", "content": f"(the {name})"}]
+    kinds = _part_kinds(main.get("template"))
+    if kinds:
+        pieces = [f"{tag}(the {column}){END_TAG}" for tag, (kind, column) in KINDS.items() if kind in kinds]
+        example["variables"][CONTENT] = "".join(pieces)
+    rows = None
+    if has_rows:
+        template = keys.get("ice_template", {}).get("template")
+        labels = list(template) if isinstance(template, dict) and not template.keys() <= set(SECTIONS) else []
+        rows = [{name: f"(the {name} of example {number + 1})" for name in [*columns, output] if name}
+                for number in range(EXAMPLE_ROWS)]  # fmt: skip
+        for number, row in enumerate(rows if labels else ()):
+            row[output] = labels[number % len(labels)]
+        example["examples"] = rows
+    if prompt.labels:
+        made = prompt.candidates(example["variables"], rows)
+        return {**example, "labels": {label: readable(items) for label, items in made.items()}}
+    return {**example, "prompt": readable(prompt.generation(example["variables"], rows))}
+
+
+def _columns(keys: Mapping[str, Any]) -> list[str]:
+    """Return the columns in the templates, in the order of the text."""
+    names = [name for key in TEMPLATES for text in texts(keys.get(key)) for name in COLUMN_PATTERN.findall(text)]
+    return [name for name in dict.fromkeys(names) if name.isidentifier()]
+
+
+def _part_kinds(template: Any) -> set[str]:
+    """Return the kinds of content parts in the turns of a dialogue, such as ``image``."""
+    turns = [turn for part in template.values() for turn in part] if isinstance(template, dict) else []
+    return {kind for turn in turns if isinstance(turn, dict) for kind in turn.get("prompt_mm") or ()}
+
+
+def _class(value: Mapping[str, Any]) -> str:
+    """Return the name of the class in ``type``, without its module; empty if there is none."""
+    found = value.get("type")
+    name = found.text if isinstance(found, PythonExpression) else found
+    return name.rsplit(".", 1)[-1] if isinstance(name, str) else ""
+
+
+def _abbr(entry: Mapping[str, Any], stem: str) -> str:
+    abbr = entry.get("abbr")
+    return abbr if isinstance(abbr, str) else stem
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,162 @@
+"""A dataset config becomes prompt files; what is not carried over is listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import ConfigError
+from gateway.importer.dataset import EXACT_NOTE, FILL_NOTE, read_dataset
+from gateway.importer.draft import Draft
+from gateway.importer.kinds import kind_of
+from tests.importer.files import shipped, source
+
+
+def test_a_few_shot_config_becomes_a_prompt_and_notes() -> None:
+    (draft,) = read_dataset(shipped("sums_gen.py"))
+    assert (draft.name, draft.is_prompt) == ("sums/small", True)
+    example = draft.keys["examples"][0]
+    assert {key: value for key, value in draft.keys.items() if key != "examples"} == {
+        "description": "Imported from the dataset config sums_gen.py.",
+        "input_columns": ["question", "hint"],
+        "output_column": "answer",
+        "ice_template": {
+            "template": {"round": [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}]}
+        },
+        "prompt_template": {
+            "template": {
+                "begin": [{"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "Add. {hint}"}, "</E>"],
+                "round": [{"role": "HUMAN", "prompt": "{question} ({unit})"}, {"role": "BOT", "prompt": "{answer}"}],
+            },
+            "ice_token": "</E>",
+        },
+    }
+    assert example["variables"] == {"question": "(the question)", "hint": "(the hint)"}
+    assert [row["answer"] for row in example["examples"]] == ["(the answer of example 1)", "(the answer of example 2)"]
+    assert [turn["prompt"] for turn in example["prompt"]] == [
+        "Add. (the hint)",
+        "(the question of example 1)",
+        "(the answer of example 1)",
+        "(the question of example 2)",
+        "(the answer of example 2)",
+        "(the question) ({unit})",
+        "",
+    ]
+    notes = "\n".join(draft.notes)
+    for noted in ("the rows [0, 3] of the train split", "{kind: fixed, ids: [0, 3]}", "max_tokens: 16", "type = Sums",
+                  "path = './data/sums'", "eval_cfg = ", "reader_cfg.train_split = 'train'", "unit; they stay",
+                  FILL_NOTE):  # fmt: skip
+        assert noted in notes
+
+
+def test_each_dataset_of_a_loop_becomes_a_prompt_with_labels() -> None:
+    small, large = read_dataset(shipped("sums_ppl.py"))
+    assert (small.name, large.name) == ("sums-small", "sums-very_large")
+    assert large.keys["examples"] == [
+        {
+            "variables": {"question": "(the question)", "A": "(the A)", "B": "(the B)"},
+            "labels": {
+                "A": "A very large sum.\n(the question) (the A)",
+                "B": "A very large sum.\n(the question) (the B)",
+            },
+        }
+    ]
+    assert any("PPLInferencer: clients score the prompt of each label" in note for note in large.notes)
+
+
+def test_a_dialogue_of_several_turns_without_a_list_of_datasets() -> None:
+    (draft,) = read_dataset(shipped("sums_turns.py"))
+    assert (draft.name, draft.keys["multi_turn"]) == ("turns", True)
+    assert "examples" not in draft.keys
+    assert any("gateway: {turns: {mode: 'every'}}" in note for note in draft.notes)
+
+
+def test_json_gives_content_parts_and_messages() -> None:
+    pictures, messages = read_dataset(shipped("pictures.json"))
+    (turn,) = pictures.keys["examples"][0]["prompt"]
+    assert turn["prompt_mm"] == [
+        {"type": "text", "text": "Question: (the question)"},
+        {"type": "image_url", "image_url": {"url": "file://(the image)"}},
+    ]
+    assert messages.keys["prompt_template"]["ice_token"] == "</E>"
+    sent = messages.keys["examples"][0]["prompt"]
+    assert [message["content"] for message in sent[-2:]] == ["(the history)", "(the question)"]
+    assert len(sent) == 6
+    assert any("2 random rows" in note and "count: 2, seed: 7" in note for note in messages.notes)
+
+
+def drafts(template: str, **further: str) -> list[Draft]:
+    rest = "".join([f", {key}={value}" for key, value in further.items()])
+    return read_dataset(source("q.py", f"q_infer_cfg = dict(prompt_template=dict(template={template}{rest}))"))
+
+
+def test_fill_is_opencompass_if_once_writes_another_prompt() -> None:
+    parts = "dict(role='HUMAN', prompt_mm=dict(text=dict(type='text', text='{question}')))"
+    (draft,) = drafts(f"dict(round=[dict(role='SYSTEM', prompt='{{content}}'), {parts}])")
+    assert draft.keys["fill"] == "opencompass"
+    assert EXACT_NOTE in draft.notes
+    assert draft.keys["examples"][0]["prompt"][0]["prompt"] == "{content}"
+
+
+def test_labels_that_are_numbers_become_texts_with_a_note() -> None:
+    (draft,) = drafts("{i: f'{{question}} {i}' for i in range(2)}")
+    assert list(draft.keys["prompt_template"]["template"]) == ["0", "1"]
+    assert any("the labels [0, 1] are texts" in note for note in draft.notes)
+
+
+REFUSED = {
+    "nothing": ("x = 1", "q.py: has no literal dataset with infer_cfg"),
+    "a class of the file's own": (
+        "q_infer_cfg = dict(prompt_template=dict(type=MyTemplate))",
+        "q.py:1 q_infer_cfg.prompt_template: is a MyTemplate, which is code",
+    ),
+    "a file that is read": (
+        "with open('a') as f:\n    hint = f.read()\nq_infer_cfg = dict(prompt_template=dict(template=f'{hint}'))",
+        "q.py:3: template holds",
+    ),
+    "no template": ("q_infer_cfg = dict(retriever=dict())", "q_infer_cfg: prompt_template: "),
+    "no place for the examples": (
+        "q_infer_cfg = dict(prompt_template=dict(template='{a}'), ice_template=dict(template='{a}'), "
+        "retriever=dict(type=FixKRetriever, fix_id_list=[0]))", "has no place for examples",
+    ),
+    "a dialogue without round": (
+        "q_infer_cfg = dict(prompt_template=dict(template=dict(begin='{a}')))", "a dialogue needs round",
+    ),
+    "columns that stay": (
+        "q_infer_cfg = dict(prompt_template=dict(type=RawPromptTemplate, format_variables=False, "
+        "messages=[dict(role='user', content='{a}')]))", "has format_variables=False",
+    ),
+    "datasets changed by code": (
+        "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg']['a'] = 1",
+        "q.py:3: q_datasets[0] holds",
+    ),
+    "an infer_cfg made by a function": ("q_datasets = [dict(infer_cfg=make())]", "q.py:1: infer_cfg holds make(…)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "problem"), REFUSED.values(), ids=REFUSED)
+def test_what_a_prompt_file_cannot_say_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_dataset(source("q.py", text))
+    assert problem in str(caught.value)
+
+
+DATASET = "q_datasets = [dict(infer_cfg=dict(prompt_template=dict(template='{a}')))]\n"
+KINDS: dict[str, tuple[str, Any, str]] = {
+    "a list of datasets": ("q.py", DATASET, "dataset"),
+    "a list that code assembles": ("q.py", "q_datasets = make()", "dataset"),
+    "models and the name of datasets": ("q.py", "models = [dict(abbr='m')]\ndatasets = make()", "opencompass"),
+    "JSON": ("q.json", '{"infer_cfg": {}}', "dataset"),
+    "YAML": ("q.yaml", "prompt_template: {template: x}", "dataset"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "kind"), KINDS.values(), ids=KINDS)
+def test_a_dataset_config_is_recognised(name: str, text: str, kind: str) -> None:
+    assert kind_of(source(name, text)) == kind
+
+
+def test_a_config_with_models_and_datasets_needs_a_kind() -> None:
+    with pytest.raises(ConfigError, match="may be opencompass or dataset: name the format with --kind"):
+        kind_of(source("q.py", f"models = [dict(abbr='m')]\n{DATASET}"))
