@@ -227,9 +227,9 @@ class PythonFile:
                 self._unsupported(node)
 
     def _iterated(self, node: ast.expr) -> list[Any] | None:
-        """Return the items of a loop; None if they are not known."""
-        items = self._value(node)
-        return list(items) if isinstance(items, list | dict) and id(items) not in self._changed else None
+        """Return the items of a loop, for a list the list itself; None if they are not known."""
+        items = self._unchanged(node)
+        return items if isinstance(items, list) else list(items) if isinstance(items, dict) else None
 
     def _bind(self, target: ast.expr, item: Any) -> None:
         """Give the name or names of a loop their value."""
@@ -245,14 +245,15 @@ class PythonFile:
         """Return the values of the parts of a comprehension for each item; None if the items are not known."""
         if generator.ifs or (items := self._iterated(generator.iter)) is None:
             return None
-        targets = [one.id for one in ast.walk(generator.target) if isinstance(one, ast.Name)]
+        targets = {one.id for one in ast.walk(generator.target) if isinstance(one, ast.Name)}
         outside = {name: (self.names[name], self.lines[name]) for name in targets if name in self.names}
         found: list[list[Any]] = []
         for item in items:
             self._bind(generator.target, item)
             found.append([self._value(node) for node in nodes])
-        for name in targets if items else ():  # these names are unknown outside of the comprehension
-            del self.names[name], self.lines[name]
+        for name in targets:  # these names keep their value outside of the comprehension
+            self.names.pop(name, None)
+            self.lines.pop(name, None)
             if name in outside:
                 self.names[name], self.lines[name] = outside[name]
         return found
@@ -363,7 +364,7 @@ class PythonFile:
                             return list(counted)
             case ast.Call(func=ast.Name(id="list"), args=[item], keywords=[]) if "list" not in self.names:
                 if (listed := self._iterated(item)) is not None:
-                    return listed
+                    return list(listed)
             case ast.Call(func=ast.Name() | ast.Attribute() as func) if name := self._dotted(func):
                 if isinstance(self.names.get(name), Unsupported):
                     self._unsupported(node)  # a function defined in the file may change its arguments

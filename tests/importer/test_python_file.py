@@ -43,6 +43,8 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "a loop": ("x = []\nfor a, b in [(1, 2), (3, 4)]:\n    x.append(b)", [2, 4]),
     "a loop over keys": ("y = dict(a=1, b=2)\nx = []\nfor k in list(y.keys()):\n    x.append(y[k])", [1, 2]),
     "a comprehension": ("i = 7\nx = [[i for i in range(2)], i]", [[0, 1], 7]),
+    "a comprehension with one name twice": ("x = [1 for _, _ in [(1, 2)]]", [1]),
+    "a loop over a list that grows": ("x = [1]\nfor n in x:\n    if n != 3:\n        x.append(n + 1)", [1, 2, 3]),
     "a comprehension of pairs": ("x = {k: f'{k}!' for k in ['a', 'b']}", {"a": "a!", "b": "b!"}),
     "a condition": ("y = 1\nif y == 1:\n    x = 2\nelse:\n    x = 3", 2),
     "a choice": ("x = 2 if 'a' in ['b'] else 3", 3),
