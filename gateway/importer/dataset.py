@@ -22,8 +22,8 @@ from gateway.template.dataset.template import SECTIONS
 from gateway.template.dataset.validation import TEMPLATES, parse_prompt
 
 DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
-MULTI_TURN, RAW = "MultiTurnPromptTemplate", "RawPromptTemplate"
-CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", RAW)
+MULTI_TURN = "MultiTurnPromptTemplate"
+CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", "RawPromptTemplate")
 RAW_ICE_TOKEN = "</E>"
 """The ``ice_token`` of a ``RawPromptTemplate`` that names none."""
 READER_KEYS = ("input_columns", "output_column")
@@ -33,7 +33,10 @@ RANDOM_SEED = 43
 """The seed of a ``RandomRetriever`` that names none."""
 EXAMPLE_ROWS = 2
 """The number of few-shot rows in an example. Two rows show the separator between them."""
-FILL_NOTE = "fill: once (default) never reads a value again; OpenCompass also fills columns inside values: for that, add fill: opencompass"  # noqa: E501
+FILL_NOTE = (
+    "fill: once (default) never reads a value again; OpenCompass also fills columns inside values: for that, "
+    "add fill: opencompass"
+)
 EXACT_NOTE = "fill: opencompass, because fill: once writes another prompt even for the placeholders of the example"
 
 ROWS = "clients read the rows, and send their columns as variables"
