@@ -443,7 +443,7 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "half of a character in Python": (["half.py"], 1, r"half.py:1: meta_template contains the incomplete character"),
     "a variant without a name": (["my-model", "--variant", ""], 1, "variant: must not be empty"),
     "a variant of another kind": (["two.py", "--variant", ""], 2, "--variant applies only to hf"),
-    "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "unknown family 'gpt'"),
+    "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "unknown family or model 'gpt'"),
     "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid choice"),
 }  # fmt: skip
 

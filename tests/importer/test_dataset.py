@@ -113,7 +113,7 @@ REFUSED = {
     ),
     "a file that is read": (
         "with open('a') as f:\n    hint = f.read()\nq_infer_cfg = dict(prompt_template=dict(template=f'{hint}'))",
-        "q.py:3: template holds",
+        "q.py:3: template contains",
     ),
     "no template": ("q_infer_cfg = dict(retriever=dict())", "q_infer_cfg: prompt_template: "),
     "no place for the examples": (
@@ -129,9 +129,9 @@ REFUSED = {
     ),
     "datasets changed by code": (
         "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg']['a'] = 1",
-        "q.py:3: q_datasets[0] holds",
+        "q.py:3: q_datasets[0] contains",
     ),
-    "an infer_cfg made by a function": ("q_datasets = [dict(infer_cfg=make())]", "q.py:1: infer_cfg holds make(…)"),
+    "an infer_cfg made by a function": ("q_datasets = [dict(infer_cfg=make())]", "q.py:1: infer_cfg contains make(…)"),
 }  # fmt: skip
 
 
@@ -158,5 +158,5 @@ def test_a_dataset_config_is_recognised(name: str, text: str, kind: str) -> None
 
 
 def test_a_config_with_models_and_datasets_needs_a_kind() -> None:
-    with pytest.raises(ConfigError, match="may be opencompass or dataset: name the format with --kind"):
+    with pytest.raises(ConfigError, match="the format may be opencompass or dataset; give it with --kind"):
         kind_of(source("q.py", f"models = [dict(abbr='m')]\n{DATASET}"))

@@ -82,7 +82,9 @@ def default_system(messages: Messages, open_turn: bool) -> str:
 
 
 NOT: dict[str, tuple[Say, str]] = {
-    "system messages are refused": (refusing, "the conversation system, user is refused: no system, please"),
+    "system messages are refused": (
+        refusing, "the source refuses a test conversation with the roles system, user: no system, please"
+    ),
     "a system turn nobody sent": (default_system, "a system message changes the text before it"),
     "numbers": (lambda messages, _: "".join(f"{n}:{m['content']}" for n, m in enumerate(messages)),
                 "is sometimes .* and sometimes "),
