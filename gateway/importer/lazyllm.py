@@ -153,8 +153,8 @@ def _add_tools(tools: Any, keys: dict[str, Any], model: _Model, notes: list[str]
     if all(marks.get(name) for name in CALL_MARKS):
         keys["tools"] = {"parser": "lazyllm"}
     elif not model.online:
-        notes.append("tools: the template takes none, because it has no marks for calls: "
-                     "write them under marks, and tools: {parser: lazyllm}")  # fmt: skip
+        notes.append("tools: the template accepts no tools, because it has no marks for tool calls; "
+                     "write them under marks, and add `tools: {parser: lazyllm}`")  # fmt: skip
         return
     if isinstance(tools, list):
         keys["default_tools"] = tools

@@ -162,9 +162,9 @@ def test_random_single_turns_are_sent_as_by_the_reference(question: str, form: s
 REFUSED = {  # name: (file, dialogue, param, words of the error)
     "a history for a single turn": ({**ALPACA, "instruction": "{a}"}, dialogue((U, "h"), (A, "a"), (U, "q")),
                                     "messages", "takes a single user message"),
-    "an assistant's end": (CHAT, dialogue((U, "q"), (A, "a")), "messages", "answers a user message or tool results"),
+    "an assistant's end": (CHAT, dialogue((U, "q"), (A, "a")), "messages", "last message must be a user message"),
     "a missing variable": ({**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q"), variables={"a": "1"}),
-                           "gateway.variables", "b missing"),
+                           "gateway.variables", "missing: b"),
     "a picture for a slot": ({**CHAT, "instruction": "{a}"}, Dialogue((message(U, [IMAGE]),)),
                              "messages[0].content[0]", "takes text only"),
     "a picture after a user part, as in LazyLLM": (
@@ -200,7 +200,7 @@ def test_an_example_may_have_a_prompt_and_messages() -> None:
     wrong = {**example, "sent": talk((U, "q"))}
     problems = run_examples(build(parse_spec({**CHAT, "examples": [wrong]}, name="x")))
     assert [(problem.path, problem.message.splitlines()[0]) for problem in problems] == [
-        (("examples", 0, "sent"), "the example comes out differently from position 11 on")
+        (("examples", 0, "sent"), "the rendered prompt differs from the example at position 11")
     ]
     with pytest.raises(SpecError, match="an example without `prompt` checks nothing"):
         parse_spec({**CHAT, "examples": [{"messages": talk((U, "q"))}]}, name="x")

@@ -376,7 +376,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     "empty with a system message": (EMPTY, dialogue((S, "s"), (U, "q")), InvalidValue, "messages", "system message"),
     "empty with an answer to go on with": (
         EMPTY, dialogue((U, "q"), (A, "a"), continue_final=True),
-        InvalidValue, "continue_final_message", "no place for an answer",
+        InvalidValue, "continue_final_message", "assistant message that is to be continued",
     ),
     "an assistant at the end": (CHAT, dialogue((U, "q"), (A, "a")), InvalidValue, "messages", "last message must"),
     "only a system message": (CHAT, dialogue((S, "s")), InvalidValue, "messages", "last message must"),
