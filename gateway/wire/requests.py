@@ -333,7 +333,6 @@ def _check_last_turn(continued: bool | None, opened: bool | None, whole: bool) -
         )
     if opened is False and not continued and not whole:
         raise InvalidValue(
-            "add_generation_prompt: false is only possible with continue_final_message: true, or with "
-            "prompt_logprobs, which scores all messages",
+            "add_generation_prompt: false needs continue_final_message: true, or prompt_logprobs to score all messages",
             param="add_generation_prompt",
         )

@@ -64,7 +64,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an example that comes out differently": (
         {**TEXT, "examples": [{"variables": {"a": "1"}, "prompt": "2"}]},
-        "examples.0.prompt: the example comes out differently\n  expected '2'\n  got      '1'",
+        "examples.0.prompt: the rendered prompt differs from the example\n  expected '2'\n  got      '1'",
     ),
     "an example without its variable": (
         {**TEXT, "input_columns": ["a"], "examples": [{"prompt": "1"}]},
