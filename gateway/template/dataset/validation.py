@@ -86,4 +86,8 @@ def _difference(prompt: DatasetPrompt, example: PromptExample) -> str:
     else:
         got = readable(prompt.generation(example.variables, example.examples))
         wanted = list(example.prompt) if isinstance(example.prompt, tuple) else example.prompt
-    return "" if got == wanted else f"the rendered prompt differs from the example\n  expected {wanted!r}\n  got      {got!r}"
+    return (
+        ""
+        if got == wanted
+        else f"the rendered prompt differs from the example\n  expected {wanted!r}\n  got      {got!r}"
+    )
