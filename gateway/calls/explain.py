@@ -10,6 +10,7 @@ from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import tokenizes_special
+from gateway.calls.turns import prepare_turns
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import DeferredSegments, Segment
@@ -55,8 +56,18 @@ def explanation(
 
 
 async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]:
-    """The body of ``/v1/render`` and ``gateway render --json``: the explanation of a chat request without an answer."""
-    prepared = await prepare(route, call)
+    """The body of ``/v1/render`` and ``gateway render --json``: the explanation of a chat request without an answer.
+
+    A call with turns gives the explanation of each turn, with the dataset's answers in place of the model's.
+    """
+    if call.turns is None:
+        prepared = await prepare(route, call)
+        return prepared, await _rendering(route, prepared)
+    turns = await prepare_turns(route, call)
+    return turns[-1], {"model": route.spec.name, "turns": [await _rendering(route, turn) for turn in turns]}
+
+
+async def _rendering(route: Route, prepared: Prepared) -> dict[str, Any]:
     prompt, segments, ids = prepared.prompt, None, None
     if prompt is not None:
         # To find the origin of each segment, a long conversation may have to be rendered several times.
@@ -64,7 +75,7 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
         segments = prompt.segments if ready else await asyncio.to_thread(lambda: prompt.segments)
     if prompt is not None and segments is not None and route.tokens is not None:
         ids = await token_ids(route.tokens, prompt.text, special=tokenizes_special(route, prepared.exchange))
-    return prepared, explanation(route, prepared, segments=segments, token_ids=ids)
+    return explanation(route, prepared, segments=segments, token_ids=ids)
 
 
 def _prompt(prepared: Prepared) -> Any:

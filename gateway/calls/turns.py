@@ -20,7 +20,7 @@ from gateway.template.dataset.multi_turn import turn_requests
 from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
 
-TurnPrompts = Generator[list[Any], Any, None]
+TurnPrompts = Generator[list[Any], str | None, None]
 """Yields the prompt list or the messages of each turn; ``send`` the model's answer to obtain the next."""
 Render = Callable[[list[Any]], DatasetConversation]
 
@@ -55,6 +55,12 @@ async def run_turns(route: Route, call: Call, timeline: CallTimeline) -> list[Tu
     timeline.usage = total_usage(turns)
     timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
     return turns
+
+
+async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
+    """Prepare every turn without calling the model. The history has the dataset's answers, or empty ones."""
+    prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
+    return [await prepare_chat(route, call, render(items)) for items in prompts]
 
 
 def total_usage(turns: list[TurnAnswer]) -> Usage | None:

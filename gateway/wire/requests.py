@@ -286,6 +286,8 @@ def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnReque
         raise InvalidValue("turns need messages; send them to /v1/chat/completions", param="gateway.turns")
     if call.stream or call.n > 1:
         raise InvalidValue("a call with turns is answered as a whole; leave stream and n out", param="gateway.turns")
+    if scored := [name for name in ("prompt_logprobs", "echo", "return_token_ids") if call.unknown.get(name)]:
+        raise InvalidValue(f"a call with turns returns no {scored[0]}; leave it out", param=scored[0])
     if has_prompt and (turns.questions or turns.answers):
         raise InvalidValue(
             "the questions and answers of a dataset prompt are its variables; leave them out of gateway.turns",

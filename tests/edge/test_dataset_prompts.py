@@ -64,6 +64,12 @@ def test_the_label_with_the_right_sum_is_the_likeliest(served: Gateway) -> None:
     assert answer.headers["x-gateway-prompt-id"].startswith("sums-choice@sha256:")
 
 
+def test_render_shows_every_turn_with_the_answers_of_the_dataset(served: Gateway) -> None:
+    body = post(served, {"turns": {"questions": ["1+2=?", "3+4=?"], "answers": ["3"]}}, "/v1/render").json()
+    first = "<HUMAN>: 1+2=?<eoh>\n<BOT>: "
+    assert [turn["prompt"] for turn in body["turns"]] == [first, first + "3<eob>\n<HUMAN>: 3+4=?<eoh>\n<BOT>: "]
+
+
 QUESTIONS = ["1+2=?", "3+4=?"]
 TURNS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "a dataset prompt": (
@@ -126,6 +132,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "turns of a prompt with one turn": (
         "/v1/chat/completions", {"turns": {}, "prompt": {"id": "sums", "variables": {"question": "1"}}}, {},
         "prompt sums has one turn; set multi_turn: true in its file",
+    ),
+    "token ids of turns": (
+        "/v1/chat/completions", {"turns": {"questions": ["1"]}}, {"return_token_ids": True},
+        "a call with turns returns no return_token_ids; leave it out",
     ),
     "no turns at all": (
         "/v1/chat/completions", {"turns": {}}, {}, "a call with turns needs messages, questions or a dataset prompt",

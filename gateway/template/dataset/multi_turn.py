@@ -35,8 +35,8 @@ def multi_turn_dialogue(template: DatasetTemplate, row: Row) -> list[Any]:
     return [*before, *rounds, *after]
 
 
-def turn_requests(dialogue: list[Any], mode: InferMode, start: int = 0) -> Generator[list[Any], str, None]:
-    """Yield the prompt of each request. ``send`` the model's answer to obtain the next prompt.
+def turn_requests(dialogue: list[Any], mode: InferMode, start: int = 0) -> Generator[list[Any], str | None, None]:
+    """Yield the prompt of each request. ``send`` the model's answer to obtain the next; None keeps the dataset's.
 
     ``dialogue``: a list of ``multi_turn_dialogue``, or messages. The model answers the turns of its role from the index
     ``start`` on. Raises ``TemplateError`` for an unknown mode.
@@ -49,6 +49,6 @@ def turn_requests(dialogue: list[Any], mode: InferMode, start: int = 0) -> Gener
     places = [place for place, role in enumerate(roles) if place >= start and role in ANSWERING]
     for place in places[-1:] if mode == "last" else places:
         answer = yield [*turns[:place], *after]
-        if mode == "every":
+        if mode == "every" and answer is not None:
             turn = turns[place]
             turns[place] = {**turn, ("prompt" if "prompt" in turn else "content"): answer}

@@ -82,7 +82,7 @@ class DatasetPrompt:
             raise InvalidValue(error.message, param=PARAM) from None
         return {str(label): items for label, items in made.items()}
 
-    def turns(self, variables: Row, mode: InferMode) -> Generator[list[Any], str, None]:
+    def turns(self, variables: Row, mode: InferMode) -> Generator[list[Any], str | None, None]:
         """Yield the prompt of each turn; ``send`` the model's answer to obtain the next prompt."""
         self._check(variables)
         if not self.spec.multi_turn:
