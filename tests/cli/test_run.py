@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,37 @@ def test_a_second_run_asks_only_for_missing_rows(folder: Path) -> None:
     assert (folder / "out.jsonl").read_bytes().startswith(b"".join(lines[:3]))
     assert sorted(line["custom_id"] for line in output(folder)) == [f"row-{n}" for n in range(6)]
     assert [(run["rows_before"], run["rows"]) for run in manifest(folder)["runs"]] == [(0, 6), (3, 3)]
+
+
+PROMPTS: dict[str, tuple[str, list[str], Any]] = {  # what is asked: (variables, arguments, what the answer shows)
+    "a question after examples": (
+        '{"question": "12+34=?", "answer": "46"}',
+        ["--prompt", "sums-few-shot"],
+        lambda body: body["choices"][0]["message"]["content"] == "46",
+    ),
+    "a choice": (
+        '{"question": "12+34=?", "A": "45", "B": "46", "C": "47", "D": "56"}',
+        ["--prompt", "sums-choice", "--infer", "ppl"],
+        lambda body: body["prediction"] == "B",
+    ),
+    "a dialogue": (
+        '{"question": ["1+2=?", "3+4=?"], "answer": ["3", "7"]}',
+        ["--prompt", "sums-dialogue", "--infer", "multiturn"],
+        lambda body: [turn["content"] for turn in body["gateway"]["turns"]] == ["3", "7"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("row", "arguments", "shows"), PROMPTS.values(), ids=PROMPTS)
+def test_a_row_can_be_the_variables_of_a_dataset_prompt(
+    row: str, arguments: list[str], shows: Callable[[Any], bool], tmp_path: Path
+) -> None:
+    (tmp_path / "data.jsonl").write_text(row)
+    ended = command(tmp_path, *RUN, "--model", "demo", "--config", str(ROOT / "gateway.yaml"), *arguments)
+    assert ended.returncode == 0, ended.stderr
+    (line,) = output(tmp_path)
+    assert shows(line["response"]["body"]), line
+    assert line["gateway"]["prompt_id"].startswith(f"{arguments[1]}@sha256:")
 
 
 CHANGES: dict[str, tuple[dict[str, tuple[str, str]], list[str], str]] = {
