@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.core.errors import TemplateError
 from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.multi_turn import multi_turn_dialogue, turn_requests
 from gateway.template.dataset.multimodal import multimodal_prompt
@@ -65,11 +66,12 @@ def fewshot(case: Input, dialect: Dialect) -> Any:
     zero = case.get("retriever") == "zero"
     default = "" if zero else "\n"
     separators = {"separator": case.get("ice_separator", default), "end": case.get("ice_eos_token", default)}
+    ice = template_of(case.get("ice_template"))
+    template = template_of(case.get("prompt_template")) or ice
+    if template is None:
+        raise TemplateError("a dataset prompt needs prompt_template or ice_template")
     prompts = FewShotPrompt(
-        template_of(case.get("prompt_template")),
-        template_of(case.get("ice_template")),
-        output_column=case["output_column"],
-        **separators,
+        template, ice, output_column=case["output_column"], mask_text="", has_examples=True, **separators
     )
     sample, mode = case["test"][0], case.get("mode", "gen")
     shown = [] if zero else [case["train"][number] for number in case["ids"]]
@@ -77,11 +79,19 @@ def fewshot(case: Input, dialect: Dialect) -> Any:
     result = typed("ice", as_reference(shots))
     if mode == "gen":
         return result | shown_prompt(case, dialect, prompts.generation(sample, shots), mode)
-    labels = case.get("labels") or prompts.labels(case["test"])
+    labels = case.get("labels") or labels_of((template, ice), case)
     candidates = prompts.candidates(sample, labels, shots)
     return result | {
         "labels": {str(label): shown_prompt(case, dialect, one, mode) for label, one in candidates.items()}
     }
+
+
+def labels_of(templates: tuple[DatasetTemplate | None, ...], case: Input) -> tuple[Any, ...]:
+    """The labels of a choice: those of a template, or the distinct answers of the test rows in their order."""
+    for template in templates:
+        if template is not None and isinstance(template.template, Mapping):
+            return tuple(template.template)
+    return tuple(dict.fromkeys(row[case["output_column"]] for row in case["test"]))
 
 
 def shown_prompt(case: Input, dialect: Dialect, prompt: Any, mode: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from gateway.core.call import Unit
 from gateway.core.completion import Completion
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
-from gateway.core.events import Begun, Document, Event, Usage
+from gateway.core.events import Begun, Document, Event, Usage, total_usage
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.stream.completion_builder import CompletionBuilder
@@ -88,7 +88,7 @@ async def compare(route: Route, candidates: PreparedCandidates, timeline: CallTi
         raise
     finally:
         timeline.backend_closed()
-    usage = _sum([completion.usage for completion in completions])
+    usage = total_usage([completion.usage for completion in completions])
     notices = [notice for completion in completions if completion.begun for notice in completion.begun.notices]
     events: list[Event] = [Begun("", notices=tuple(dict.fromkeys(notices))), Document(EMPTY_MAPPING)]
     timeline.events_received([*events, usage] if usage is not None else events)
@@ -150,10 +150,3 @@ def _score(text: ScoredText, tokens: PromptTokens) -> Score:
             param="candidates",
         )
     return Score(math.fsum([token.logprob or 0.0 for token in tokens]), len(tokens), text.written)
-
-
-def _sum(usages: Sequence[Usage | None]) -> Usage | None:
-    known = [usage for usage in usages if usage is not None]
-    if len(known) < len(usages):
-        return None
-    return Usage(sum([usage.prompt for usage in known]), sum([usage.completion for usage in known]))

@@ -14,7 +14,7 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.completion import Completion
 from gateway.core.dialogue import Dialogue
-from gateway.core.events import Usage
+from gateway.core.events import total_usage
 from gateway.core.frozen import dataclass
 from gateway.template.dataset.multi_turn import turn_requests
 from gateway.template.passthrough import as_sent
@@ -52,7 +52,7 @@ async def run_turns(route: Route, call: Call, timeline: CallTimeline) -> list[Tu
         assert isinstance(completion, Completion)
         answer = completion.choices[0].text
         turns.append(TurnAnswer(prepared=prepared, completion=completion))
-    timeline.usage = total_usage(turns)
+    timeline.usage = total_usage([turn.completion.usage for turn in turns])
     timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
     return turns
 
@@ -61,19 +61,6 @@ async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
     """Prepare every turn without calling the model. The history has the dataset's answers, or empty ones."""
     prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
     return [await prepare_chat(route, call, render(items)) for items in prompts]
-
-
-def total_usage(turns: list[TurnAnswer]) -> Usage | None:
-    """The token counts of all turns together; None if a turn has no counts."""
-    usages = [turn.completion.usage for turn in turns if turn.completion.usage is not None]
-    if len(usages) < len(turns):
-        return None
-    counted_here = any(usage.source != "upstream" for usage in usages)
-    return Usage(
-        sum([usage.prompt for usage in usages]),
-        sum([usage.completion for usage in usages]),
-        source="estimated" if counted_here else "upstream",
-    )
 
 
 def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:

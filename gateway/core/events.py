@@ -7,7 +7,7 @@ events, in one batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -67,6 +67,21 @@ class Usage:
     """``upstream``, or ``estimated`` if the gateway counted the tokens."""
     details: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """``prompt_tokens_details`` and the like, unchanged."""
+
+
+def total_usage(usages: Sequence[Usage | None]) -> Usage | None:
+    """The token counts of several calls together; None if the counts of a call are not known.
+
+    The total has no details: whether details can be added depends on their meaning.
+    """
+    known = [usage for usage in usages if usage is not None]
+    if len(known) < len(usages):
+        return None
+    return Usage(
+        sum([usage.prompt for usage in known]),
+        sum([usage.completion for usage in known]),
+        source="upstream" if all(usage.source == "upstream" for usage in known) else "estimated",
+    )
 
 
 @dataclass(frozen=True, slots=True)

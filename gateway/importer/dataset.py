@@ -16,8 +16,8 @@ from gateway.importer.python_file import PythonExpression, PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.messages import EXPAND
 from gateway.template.dataset.multimodal import CONTENT, END_TAG, KINDS
-from gateway.template.dataset.prompt import DatasetPrompt, readable
-from gateway.template.dataset.prompt_list import COLUMN_PATTERN, texts
+from gateway.template.dataset.prompt import DatasetPrompt
+from gateway.template.dataset.prompt_list import COLUMN_PATTERN, columns_in, texts, without_markers
 from gateway.template.dataset.template import SECTIONS
 from gateway.template.dataset.validation import TEMPLATES, parse_prompt
 
@@ -266,7 +266,7 @@ class _Reader:
         if exact:
             self.keys["examples"] = [exact]
         named = {*self.keys.get("input_columns", ()), self.keys.get("output_column")}
-        others = [name for name in _columns(self.keys) if name not in named]
+        others = [name for name in columns_in([self.keys.get(key) for key in TEMPLATES]) if name not in named]
         if others and "input_columns" in self.keys:
             self.notes.append(f"in the template, but not in input_columns: {', '.join(others)}; they stay as they are "
                               "unless a request has variables of these names")  # fmt: skip
@@ -278,7 +278,9 @@ def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
     if prompt.spec.multi_turn:
         return {}
     main, output = keys.get("prompt_template") or keys["ice_template"], prompt.spec.output_column
-    columns = prompt.spec.input_columns or [name for name in _columns(keys) if name != output]
+    columns = prompt.spec.input_columns or [
+        name for name in columns_in([keys.get(key) for key in TEMPLATES]) if name != output
+    ]
     example: dict[str, Any] = {"variables": {name: f"(the {name})" for name in columns}}
     for message in main.get("messages", ()):
         if EXPAND in message and isinstance(message, dict):
@@ -299,14 +301,8 @@ def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
         example["examples"] = rows
     if prompt.labels:
         made = prompt.candidates(example["variables"], rows)
-        return {**example, "labels": {label: readable(items) for label, items in made.items()}}
-    return {**example, "prompt": readable(prompt.generation(example["variables"], rows))}
-
-
-def _columns(keys: Mapping[str, Any]) -> list[str]:
-    """Return the columns in the templates, in the order of the text."""
-    names = [name for key in TEMPLATES for text in texts(keys.get(key)) for name in COLUMN_PATTERN.findall(text)]
-    return [name for name in dict.fromkeys(names) if name.isidentifier()]
+        return {**example, "labels": {label: without_markers(items) for label, items in made.items()}}
+    return {**example, "prompt": without_markers(prompt.generation(example["variables"], rows))}
 
 
 def _part_kinds(template: Any) -> set[str]:
@@ -318,8 +314,9 @@ def _part_kinds(template: Any) -> set[str]:
 def _class(value: Mapping[str, Any]) -> str:
     """Return the name of the class in ``type``, without its module; empty if there is none."""
     found = value.get("type")
-    name = found.text if isinstance(found, PythonExpression) else found
-    return name.rsplit(".", 1)[-1] if isinstance(name, str) else ""
+    if isinstance(found, PythonExpression):
+        return found.last
+    return found.rsplit(".", 1)[-1] if isinstance(found, str) else ""
 
 
 def _abbr(entry: Mapping[str, Any], stem: str) -> str:

@@ -9,7 +9,7 @@ import orjson
 from gateway.calls.explain import explanation
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
-from gateway.calls.turns import run_turns, total_usage
+from gateway.calls.turns import run_turns
 from gateway.core.call import Call
 from gateway.edge.endpoints.writer import response_writer
 from gateway.edge.http_request import JSON, HttpRequest
@@ -25,7 +25,7 @@ async def respond(
     request.commit()
     last = turns[-1]
     writer = response_writer(writer_class, replace(call, explain=False), route, last.prepared, timeline)
-    body = writer.whole(replace(last.completion, usage=total_usage(turns)))
+    body = writer.whole(replace(last.completion, usage=timeline.usage))
     body["gateway"] = {
         **(explanation(route, last.prepared, timeline) if call.explain else {}),
         "turns": [

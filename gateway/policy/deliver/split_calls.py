@@ -12,9 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tracebacks
-from gateway.core.events import Begun, Delta, Event, Finish, Usage
+from gateway.core.events import Begun, Delta, Event, Finish, Usage, total_usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
 from gateway.stream.batches import IteratorEvents
@@ -149,7 +148,7 @@ class _SeenChoices:
         if self._count is None:
             self.complete_usage = False
         else:
-            self.usage = self._count if self.usage is None else _sum(self.usage, self._count)
+            self.usage = self._count if self.usage is None else total_usage([self.usage, self._count])
         self._count = None
 
     def missing(self) -> list[int]:
@@ -189,9 +188,3 @@ def _single(exchange: Exchange, index: int) -> Exchange:
         params = {**params, "seed": params["seed"] + copy}
     prompts = exchange.prompts[prompt : prompt + 1]
     return replace(exchange, prompts=prompts, prompt_is_list=False, n=1, params=params)
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    source = one.source if one.source == other.source else "estimated"
-    # The details of usage are dropped: whether they can be added depends on their meaning.
-    return Usage(one.prompt + other.prompt, one.completion + other.completion, source, EMPTY_MAPPING)

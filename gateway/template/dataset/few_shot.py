@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from gateway.core.errors import TemplateError
@@ -15,30 +15,27 @@ class FewShotPrompt:
 
     def __init__(
         self,
-        template: DatasetTemplate | None,
-        shot_template: DatasetTemplate | None = None,
+        template: DatasetTemplate,
+        shot_template: DatasetTemplate | None,
         *,
-        separator: str = "\n",
-        end: str = "\n",
-        output_column: str | None = None,
-        mask_text: str = "",
-        has_examples: bool = True,
+        separator: str,
+        end: str,
+        output_column: str | None,
+        mask_text: str,
+        has_examples: bool,
     ) -> None:
-        """``template``: None if the template of the examples makes the question too.
+        """``template``: for the question; the same object as ``shot_template`` if one template makes both.
 
         ``separator`` stands between two examples that are texts, ``end`` after the last. ``output_column`` is the
         column of the answer; in a prompt that the model continues, ``mask_text`` stands in its place.
         ``has_examples``: False if there are never examples. Then no template needs a place for them.
         """
-        if template is None and shot_template is None:
-            raise TemplateError("a dataset prompt needs prompt_template or ice_template")
-        self._main = template if template is not None else shot_template
+        self._main = template
         self._shot_template = shot_template
         self._separator, self._end = separator, end
         self._output_column, self._mask_text = output_column, mask_text
-        assert self._main is not None
-        if has_examples and shot_template is not None and not self._main.ice_token:
-            name = "prompt_template" if template is not None else "ice_template"
+        if has_examples and shot_template is not None and not template.ice_token:
+            name = "ice_template" if template is shot_template else "prompt_template"
             raise TemplateError(f"{name} needs an ice_token, which is the place of the examples")
 
     def shots(self, rows: Iterable[Row]) -> PromptItems:
@@ -59,20 +56,8 @@ class FewShotPrompt:
 
     def generation(self, sample: Row, shots: PromptItems = "") -> PromptItems:
         """Return the prompt that the model continues, without its answer."""
-        assert self._main is not None
         return self._main.generation(sample, shots, mask=self._output_column, mask_text=self._mask_text)
-
-    def labels(self, samples: Sequence[Row] = ()) -> tuple[Any, ...]:
-        """Return the labels of a choice: those of a template, or the distinct answers of ``samples`` in their order."""
-        for template in (self._main, self._shot_template):
-            if template is not None and isinstance(template.template, Mapping):
-                return tuple(template.template)
-        answers = [sample.get(self._output_column or "") for sample in samples]
-        if not all(isinstance(answer, str | int | float) for answer in answers):
-            raise TemplateError(f"the labels in the column {self._output_column} must be text or numbers")
-        return tuple(dict.fromkeys(answers))
 
     def candidates(self, sample: Row, labels: Iterable[Any], shots: PromptItems = "") -> dict[Any, PromptItems]:
         """Return the prompt that is scored, for each label."""
-        assert self._main is not None
         return {label: self._main.candidate(label, sample, shots) for label in labels}

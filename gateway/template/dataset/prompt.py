@@ -12,7 +12,7 @@ from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
 from gateway.template.dataset.multimodal import multimodal_prompt
-from gateway.template.dataset.prompt_list import COLUMN_PATTERN, Fill, PromptItems, Row, texts, without_markers
+from gateway.template.dataset.prompt_list import Fill, PromptItems, Row, columns_in
 from gateway.template.dataset.spec import PromptSpec, TemplateEntry
 from gateway.template.dataset.template import DatasetTemplate
 
@@ -32,15 +32,16 @@ class DatasetPrompt:
         self.makes_messages = bool(main.messages)
         """True: the prompt is a list of OpenAI messages. False: it is a text, or turns with roles such as HUMAN."""
         self._is_multimodal = isinstance(main.template, Mapping) and "prompt_mm" in json.dumps(main.template)
-        self._columns = _columns(main)
+        self._columns = frozenset(columns_in(main.template or main.messages))
         if self.makes_messages:
             self._messages = _messages_template(main)
             self._shot_messages = None if spec.ice_template is None else _messages_template(spec.ice_template)
             return
         self._template = _template(spec, main)
+        ice = spec.ice_template
         self._few_shot = FewShotPrompt(
-            None if spec.prompt_template is None else self._template,
-            None if spec.ice_template is None else _template(spec, spec.ice_template),
+            self._template,
+            None if ice is None else self._template if ice is main else _template(spec, ice),
             separator="\n" if spec.ice_separator is None else spec.ice_separator,
             end="\n" if spec.ice_eos_token is None else spec.ice_eos_token,
             output_column=spec.output_column or None,
@@ -134,11 +135,6 @@ class DatasetPrompt:
         return [] if template is None else [message for row in rows for message in template.generation(row)]
 
 
-def readable(items: PromptItems) -> PromptItems:
-    """Return a prompt as the examples of a file show it: without section markers and empty texts."""
-    return without_markers(items)
-
-
 def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:
     if entry.template is None:
         raise TemplateError("prompt_template and ice_template must both have messages, or both have template")
@@ -155,8 +151,3 @@ def _messages_template(entry: TemplateEntry) -> MessagesTemplate:
     if entry.template is not None:
         raise TemplateError("prompt_template and ice_template must both have messages, or both have template")
     return MessagesTemplate(entry.messages, ice_token=entry.ice_token, fill=Fill(entry.column_token_map))
-
-
-def _columns(entry: TemplateEntry) -> frozenset[str]:
-    names = [name for text in texts(entry.template or entry.messages) for name in COLUMN_PATTERN.findall(text)]
-    return frozenset([name for name in names if name.isidentifier()])

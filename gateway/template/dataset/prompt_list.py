@@ -119,7 +119,7 @@ def is_marker(item: object) -> bool:
 
 
 def without_markers(prompt: PromptItems) -> PromptItems:
-    """Return the strings that are not empty, and the turns, of a list. A string is returned unchanged."""
+    """Return a list without section markers and empty strings. A string is returned unchanged."""
     return prompt if isinstance(prompt, str) else [item for item in prompt if item != "" and not is_marker(item)]
 
 
@@ -130,6 +130,12 @@ def texts(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping | list | tuple):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from texts(item)
+
+
+def columns_in(value: Any) -> list[str]:
+    """Return the names of the columns inside a template, in the order of the text."""
+    names = [name for text in texts(value) for name in COLUMN_PATTERN.findall(text)]
+    return [name for name in dict.fromkeys(names) if name.isidentifier()]
 
 
 def _mapped_item(item: Any, change: Change) -> Any:

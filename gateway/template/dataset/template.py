@@ -61,9 +61,9 @@ class DatasetTemplate:
         label = self.labels[0] if self.labels else None
         return self._filled(label, row if mask is None else {**row, mask: mask_text}, shots)
 
-    def candidate(self, label: Any, row: Row, shots: PromptItems = "", *, keep_separator: bool = False) -> PromptItems:
+    def candidate(self, label: Any, row: Row, shots: PromptItems = "") -> PromptItems:
         """Return the prompt that is scored for one label. No column is masked."""
-        return self._filled(label, row, shots, keep_separator=keep_separator)
+        return self._filled(label, row, shots)
 
     def shot(self, row: Row, label: Any = None) -> PromptItems:
         """Return one example. ``label`` chooses the template if there is one for each label."""
@@ -81,13 +81,12 @@ class DatasetTemplate:
             raise TemplateError(f"no template for the label {label!r}; there are {', '.join(map(str, self.labels))}")
         return self.template[label]
 
-    def _filled(self, label: Any, row: Row, shots: PromptItems, *, keep_separator: bool = False) -> PromptItems:
+    def _filled(self, label: Any, row: Row, shots: PromptItems) -> PromptItems:
         prompt = self._encoded(self._of_label(label))
         if self.exact:  # the examples are inserted first, so their text is searched for columns too
-            prompt = with_shots(prompt, self.ice_token, shots)
-            prompt = prompt if keep_separator else replaced(prompt, self.sep_token, "")
+            prompt = replaced(with_shots(prompt, self.ice_token, shots), self.sep_token, "")
             return mapped(prompt, lambda text: self.fill(text, row))
-        prompt = prompt if keep_separator else replaced(prompt, self.sep_token, "")
+        prompt = replaced(prompt, self.sep_token, "")
         return with_shots(prompt, self.ice_token, shots, lambda text: self.fill(text, row))
 
     @staticmethod

@@ -8,7 +8,8 @@ from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
-from gateway.template.dataset.prompt import DatasetPrompt, readable
+from gateway.template.dataset.prompt import DatasetPrompt
+from gateway.template.dataset.prompt_list import without_markers
 from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
 from gateway.template.validation.problems import Problems, SpecError
 
@@ -81,10 +82,10 @@ def _check_rendering(spec: PromptSpec, problems: Problems) -> None:
 def _difference(prompt: DatasetPrompt, example: PromptExample) -> str:
     if example.labels:
         made = prompt.candidates(example.variables, example.examples)
-        got: Any = {label: readable(items) for label, items in made.items()}
+        got: Any = {label: without_markers(items) for label, items in made.items()}
         wanted: Any = {str(label): value for label, value in example.labels.items()}
     else:
-        got = readable(prompt.generation(example.variables, example.examples))
+        got = without_markers(prompt.generation(example.variables, example.examples))
         wanted = list(example.prompt) if isinstance(example.prompt, tuple) else example.prompt
     return (
         ""

@@ -10,9 +10,10 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
+from gateway.template.dataset.prompt_list import is_marker
 from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.opencompass.parsers import Mode
-from gateway.template.opencompass.prompt_lists import is_marker, origin_of_item, with_texts
+from gateway.template.opencompass.prompt_lists import origin_of_item, with_texts
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import prompt_metadata
 

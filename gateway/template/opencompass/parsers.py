@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.core.errors import TemplateError
+from gateway.template.dataset.prompt_list import MARKER_KEYS
 
 Mode = Literal["gen", "ppl"]
 """With ``gen``, the text ends where the model answers. With ``ppl``, the text has every turn and the meta ``end``."""
@@ -24,8 +25,6 @@ Round = list[tuple[int, Turn, int | None]]
 """(position in the prompt list, turn, place in the meta template's round) of each turn."""
 ApiMessage = tuple[tuple[int, ...], dict[str, Any]]
 """(positions in the prompt list, ``{"role": api_role, "prompt": text}``)."""
-
-MARKER_KEYS = frozenset({"section", "pos"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue, MediaNotSupported, TemplateError
 from gateway.core.prompt import Notice
-from gateway.template.opencompass.parsers import MARKER_KEYS
+from gateway.template.dataset.prompt_list import is_marker
 
 DATASET_PARAM = "gateway.prompt"
 
@@ -56,11 +56,6 @@ def _with_text(item: Mapping[str, Any], media: str | None) -> dict[str, Any]:
         texts.append(text)
     rest = {key: value for key, value in item.items() if key != "prompt_mm"}
     return {**rest, "prompt": "".join(texts)}
-
-
-def is_marker(item: Any) -> bool:
-    """Whether an item is a section marker."""
-    return isinstance(item, Mapping) and item.keys() == MARKER_KEYS
 
 
 def _text_of(item: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import InvalidValue
-from gateway.template.dataset.prompt import DatasetPrompt, readable
+from gateway.template.dataset.prompt import DatasetPrompt
+from gateway.template.dataset.prompt_list import without_markers
 from gateway.template.dataset.validation import parse_prompt
 
 HUMAN, BOT = {"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}
@@ -159,14 +160,14 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
 @pytest.mark.parametrize("case", GENERATIONS)
 def test_a_row_becomes_a_prompt(case: str) -> None:
     file, variables, expected = GENERATIONS[case]
-    assert readable(made(file).generation(variables)) == expected
+    assert without_markers(made(file).generation(variables)) == expected
 
 
 def test_each_label_gets_its_own_prompt_with_the_answer() -> None:
     labels = {label: {"round": [HUMAN, turn("BOT", f"{{{label}}}")]} for label in ("A", "B")}
     prompt = made({"prompt_template": {"template": labels}, "output_column": "answer"})
     candidates = prompt.candidates({"question": "1+1=?", "A": "2", "B": "3", "answer": "A"})
-    assert {label: readable(items) for label, items in candidates.items()} == {
+    assert {label: without_markers(items) for label, items in candidates.items()} == {
         "A": [turn("HUMAN", "1+1=?"), turn("BOT", "2")],
         "B": [turn("HUMAN", "1+1=?"), turn("BOT", "3")],
     }
@@ -216,7 +217,7 @@ def test_each_turn_has_the_history_of_its_mode(mode: Any) -> None:
     answer = None
     try:
         while True:
-            prompts.append(readable(requests.send(answer)))
+            prompts.append(without_markers(requests.send(answer)))
             answer = f"answer{len(prompts)}"
     except StopIteration:
         assert prompts == TURN_PROMPTS[mode]
@@ -225,7 +226,7 @@ def test_each_turn_has_the_history_of_its_mode(mode: Any) -> None:
 def test_the_answers_are_not_needed_where_the_model_gives_them() -> None:
     requests = made(DIALOGUE).turns({"question": ["1+1=?", "2+2=?"]}, "every")
     next(requests)
-    assert readable(requests.send("2")) == [FIRST, turn("BOT", "2"), SECOND]
+    assert without_markers(requests.send("2")) == [FIRST, turn("BOT", "2"), SECOND]
 
 
 # name: (file, variables, examples, message)
