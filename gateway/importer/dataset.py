@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError
-from gateway.importer.draft import Draft
+from gateway.importer.draft import Draft, shown
 from gateway.importer.python_file import PythonExpression, PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.messages import EXPAND
@@ -117,7 +117,7 @@ def _listed(file: PythonFile, stem: str) -> Iterator[_Dataset]:
             place = f"{name}[{number}]"
             file.check_unchanged(entry, place)
             if not isinstance(entry, dict) or INFER not in entry:
-                file.note(f"{place} is {_short(entry)}, which was not read")
+                file.note(f"{place} is {shown(entry)}, which was not read")
             elif id(entry) not in seen:
                 seen.add(id(entry))
                 yield _Dataset(name=_abbr(entry, stem), place=place, line=file.lines[name], entry=entry)
@@ -198,8 +198,8 @@ class _Reader:
     def _add_notes(self, prefix: str, owner: Mapping[str, Any], known: Sequence[str]) -> None:
         for key, value in owner.items():
             if key not in known:
-                place = PLACES.get(f"{prefix}{key}", "has no place in a prompt file").format(value=_short(value))
-                self.notes.append(f"{prefix}{key} = {_short(value)}: {place}")
+                place = PLACES.get(f"{prefix}{key}", "has no place in a prompt file").format(value=shown(value))
+                self.notes.append(f"{prefix}{key} = {shown(value)}: {place}")
 
     def _template(self, key: str, template: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of ``prompt_template`` or ``ice_template``."""
@@ -209,7 +209,7 @@ class _Reader:
         entry = self._plain(template, TEMPLATE_KEYS)
         if isinstance(labels := entry.get("template"), dict) and not all(isinstance(one, str) for one in labels):
             entry["template"] = {str(one): value for one, value in labels.items()}
-            self.notes.append(f"{key}: the labels {_short(list(labels))} are texts in the file; rows of examples need "
+            self.notes.append(f"{key}: the labels {shown(list(labels))} are texts in the file; rows of examples need "
                               "texts as answers too")  # fmt: skip
         messages = entry.get("messages", ())
         if name == MULTI_TURN:
@@ -322,8 +322,3 @@ def _class(value: Mapping[str, Any]) -> str:
 def _abbr(entry: Mapping[str, Any], stem: str) -> str:
     abbr = entry.get("abbr")
     return abbr if isinstance(abbr, str) else stem
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.importer.draft import STRICT_TURNS, Draft, Reference
+from gateway.importer.draft import STRICT_TURNS, Draft, Reference, shown
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.registry import build
@@ -127,7 +127,7 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
     for key, value in model.items():
         if key not in IGNORED:
             place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=value)
-            notes.append(f"{key} = {_short(value)}: {place_here}")
+            notes.append(f"{key} = {shown(value)}: {place_here}")
     return Draft(
         name=name.lower(),
         origin=f"the OpenCompass config {source.short_name}" + (f", {place}" if place else ""),
@@ -158,7 +158,7 @@ def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: li
     """Return the known keys without those whose value is ``None``, which OpenCompass treats as absent."""
     for key, one in value.items():
         if key not in known:
-            notes.append(f"{META}.{path}{key} = {_short(one)}: not imported, because OpenCompass does not use it")
+            notes.append(f"{META}.{path}{key} = {shown(one)}: not imported, because OpenCompass does not use it")
     return {key: value[key] for key in known if value.get(key) is not None}
 
 
@@ -189,17 +189,12 @@ def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> 
             texts = value if isinstance(value, list) else [] if value is None else [value]
             found += [text for text in texts if isinstance(text, str) and text]
             if not all(isinstance(text, str) for text in texts):
-                notes.append(f"{name} = {_short(value)} was not imported, because it is not a text or a list of texts")
+                notes.append(f"{name} = {shown(value)} was not imported, because it is not a text or a list of texts")
     if (end := generation.get("eos_token_id")) is not None:
         ids = end if isinstance(end, list) else [end]
         if len(ids) == 1 and type(ids[0]) is int and keys.get("eos_token_id", ids[0]) == ids[0]:
             keys["eos_token_id"] = ids[0]
         else:
-            notes.append(f"generation_kwargs.eos_token_id = {_short(end)}: a template can have only one; "
+            notes.append(f"generation_kwargs.eos_token_id = {shown(end)}: a template can have only one; "
                          "list the texts of these tokens under stop")  # fmt: skip
     return list(dict.fromkeys(found))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"

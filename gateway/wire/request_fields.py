@@ -74,16 +74,20 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True, allow_inf_nan=False)
 
 
+class Closed(BaseModel):
+    """Base class: types must match exactly, a key that is not listed is refused, and errors never repeat the input."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+
 class StreamOptions(Strict):
     """``stream_options``; further keys (vLLM's ``continuous_usage_stats``) are passed on."""
 
     include_usage: bool | None = None
 
 
-class PromptOptions(BaseModel):
+class PromptOptions(Closed):
     """``gateway.prompt``: a dataset prompt instead of messages."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     version: Annotated[str, Field(max_length=MAX_NAME)] | None = None
@@ -91,20 +95,16 @@ class PromptOptions(BaseModel):
     examples: Annotated[list[dict[str, Any]], Field(max_length=MAX_EXAMPLES)] | None = None
 
 
-class TurnOptions(BaseModel):
+class TurnOptions(Closed):
     """``gateway.turns``: a dialogue of several requests in one call."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     mode: Literal["every", "every_with_gt", "last"] = "every"
     questions: Annotated[list[str], Field(max_length=MAX_TURNS)] | None = None
     answers: Annotated[list[str], Field(max_length=MAX_TURNS)] | None = None
 
 
-class GatewayOptions(BaseModel):
+class GatewayOptions(Closed):
     """The request's extension field ``gateway``."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     explain: bool = False
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from gateway.core.call import Call, TokenizeCall
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.wire.error_object import plain
 from gateway.wire.message_content import read_prompts
-from gateway.wire.request_fields import FORBIDDEN
+from gateway.wire.request_fields import FORBIDDEN, Closed
 from gateway.wire.requests import read_chat
 from gateway.wire.validation import first_problem
 
@@ -21,9 +22,7 @@ CHAT_FIELDS = frozenset({
 """The fields of a conversation that is to be tokenized; any other field would have no effect."""
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
-
+class _Body(Closed):
     model: Annotated[str, Field(min_length=1)]
 
 
@@ -43,7 +42,9 @@ class _Detokenize(_Body):
 def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/tokenize`` body, with a ``prompt`` or with ``messages``."""
     if body.get("messages") is None:
-        return _tokenize_call(Call("completions", body["model"], request_id, received, prompts=(_text(body),)), body)
+        _checked(_TokenizeText, body)
+        prompts = (body["prompt"],)
+        return _tokenize_call(Call("completions", body["model"], request_id, received, prompts=prompts), body)
     if unknown := {name for name, value in body.items() if value is not None} - {*CHAT_FIELDS, *OPTIONS} - FORBIDDEN:
         raise UnsupportedParameter(
             f"/tokenize has no field {plain(min(unknown))} beside messages; leave it out", param=plain(min(unknown))
@@ -65,12 +66,6 @@ def read_detokenize(body: dict[str, Any], *, request_id: str, received: float) -
     return Call("completions", body["model"], request_id, received, prompts=ids)
 
 
-def _text(body: dict[str, Any]) -> str:
-    _checked(_TokenizeText, body)
-    text: str = body["prompt"]
-    return text
-
-
 def _checked(schema: type[_Body], body: dict[str, Any]) -> None:
     try:
         schema.model_validate(body)
@@ -80,15 +75,7 @@ def _checked(schema: type[_Body], body: dict[str, Any]) -> None:
 
 def _tokenize_call(call: Call, body: dict[str, Any]) -> TokenizeCall:
     return TokenizeCall(
-        endpoint=call.endpoint,
-        model=call.model,
-        request_id=call.request_id,
-        received=call.received,
-        dialogue=call.dialogue,
-        prompts=call.prompts,
-        params=call.params,
-        unknown=call.unknown,
-        given=call.given,
+        **{field.name: getattr(call, field.name) for field in fields(call)},
         add_special_tokens=body.get("add_special_tokens"),
         token_strs=bool(body.get("return_token_strs")),
     )

@@ -59,10 +59,8 @@ class RowForm:
     keep: tuple[str, ...] = ()
     """Columns that are copied to the output line. A line that is a request is sent without them."""
 
-    def row(self, number: int, value: Any) -> DataRow:
+    def row(self, number: int, value: dict[str, Any]) -> DataRow:
         """Return line ``number`` as a request. Raises ``RowProblem``."""
-        if not isinstance(value, dict):
-            raise RowProblem("the line must hold a JSON object")
         custom_id = value.get("custom_id", f"line-{number}")
         if not isinstance(custom_id, str) or not custom_id:
             raise RowProblem("custom_id must be a text that is not empty")
@@ -195,13 +193,21 @@ def read_rows(path: Path, form: RowForm) -> Iterator[DataRow]:
 
 def _parse(form: RowForm, number: int, line: bytes) -> DataRow | None:
     """Return the row of a line; None: the line is blank."""
+    value = _object(line)
+    return None if value is None else form.row(number, value)
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a line; None: the line is blank."""
     if line.isspace():
         return None
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise RowProblem(f"the line is not JSON: {error}") from None
-    return form.row(number, value)
+    if not isinstance(value, dict):
+        raise RowProblem("the line must hold a JSON object")
+    return value
 
 
 def read_examples(path: Path) -> tuple[Mapping[str, Any], ...]:
@@ -210,13 +216,11 @@ def read_examples(path: Path) -> tuple[Mapping[str, Any], ...]:
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             try:
-                example = orjson.loads(line) if line.strip() else None
-            except orjson.JSONDecodeError as error:
-                raise CommandError(f"{path}:{number}: the line is not JSON: {error}") from None
-            if isinstance(example, dict):
+                example = _object(line)
+            except RowProblem as problem:
+                raise CommandError(f"{path}:{number}: {problem}") from None
+            if example is not None:
                 examples.append(example)
-            elif line.strip():
-                raise CommandError(f"{path}:{number}: the line must hold a JSON object")
     return tuple(examples)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, MAX_VARIABLES, Sampling
+from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, MAX_VARIABLES, Closed, Sampling
 
 MAX_ITEMS = 4096
 """The most items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
@@ -19,12 +19,6 @@ MAX_KEYS = 64
 """The most keys of an object whose keys are listed here. Each key that is not listed costs some microseconds."""
 MAX_LABEL = 512
 """The most characters of a value of ``metadata``."""
-
-
-class Closed(BaseModel):
-    """Base class: types must match exactly, a key that is not listed is refused, and errors never repeat the input."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
 
 # ---------------------------------------------------------------- the request

@@ -13,12 +13,12 @@ from pydantic import ValidationError
 
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.wire.error_object import quoted
+from gateway.wire.request_fields import Closed
 from gateway.wire.responses_api.fields import (
     ITEMS,
     MAX_KEYS,
     PARTS,
     AudioContent,
-    Closed,
     FileContent,
     FunctionCallItem,
     FunctionOutputItem,

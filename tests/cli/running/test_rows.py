@@ -83,7 +83,6 @@ def test_a_kept_column_of_a_prompt_is_also_a_variable() -> None:
 
 
 REFUSED: dict[str, tuple[RowForm, Any, str]] = {
-    "a list": (PLAIN, ASK, "must hold a JSON object"),
     "no known shape": (PLAIN, {"question": "1+1=?"}, 'expected "messages", "prompt" or a batch line'),
     "no model": (RowForm(), {"messages": ASK}, "give --model"),
     "two models": (PLAIN, {"messages": ASK, "model": "x"}, "another model than --model m"),
