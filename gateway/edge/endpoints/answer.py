@@ -25,7 +25,10 @@ STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\
 async def respond(
     writer_class: type[ResponseWriter] | None, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline
 ) -> None:
-    """Prepare the call, open the backend and send the backend's answer."""
+    """Prepare the call, open the backend and send the backend's answer.
+
+    ``writer_class``: None if the endpoint does not answer with a completion.
+    """
     if call.turns is not None:
         assert writer_class is not None
         await turns.respond(writer_class, request, call, route, timeline)

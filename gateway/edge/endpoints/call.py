@@ -60,7 +60,7 @@ class CallHandler:
                 if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
                     self._refuse(request)
                 call, route = await self._read(request, timeline)
-                await endpoint.respond(endpoint.writer, request, call, route, timeline)
+                await endpoint.respond(request, call, route, timeline)
                 end = ("ok", request.status, "")
             except asyncio.CancelledError:
                 end = ("cancelled", request.status or CLIENT_CLOSED_REQUEST, "")

@@ -15,7 +15,7 @@ from gateway.edge.provenance import provenance
 from gateway.wire.responses import usage_object
 
 
-async def respond(_writer: object, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> None:
+async def respond(request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> None:
     """Send the scores of the candidates and the label of the likeliest."""
     assert call.candidates is not None
     candidates = await prepare_candidates(route, call)

@@ -19,7 +19,7 @@ from gateway.edge.http_request import HttpRequest
 from gateway.edge.provenance import provenance
 
 
-async def respond(_writer: object, request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
+async def respond(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
     """Send the prompt that the model would get, and how the prompt was made."""
     prepared, body = await rendering(route, call)
     request.commit()
@@ -33,9 +33,7 @@ NOT_SAMPLING = frozenset({
 """Parameters of a request that are not vLLM's sampling parameters, or have another name there."""
 
 
-async def respond_tokens(
-    _writer: object, request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline
-) -> None:
+async def respond_tokens(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
     """Send the token ids of the prompt and the sampling parameters."""
     if call.unknown.get("return_token_offsets"):
         raise UnsupportedParameter("the gateway has no token offsets; leave it out", param="return_token_offsets")

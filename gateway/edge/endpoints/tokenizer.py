@@ -13,9 +13,7 @@ from gateway.edge.provenance import provenance
 from gateway.edge.state import GatewayState
 
 
-async def respond_tokenize(
-    _writer: object, request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline
-) -> None:
+async def respond_tokenize(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
     """Send the token ids of a prompt, or of messages after they are rendered with the model's template."""
     assert isinstance(call, TokenizeCall)
     headers = b""
@@ -37,9 +35,7 @@ async def respond_tokenize(
     request.reply_json(200, {**body, "token_strs": tokens.strs}, headers)
 
 
-async def respond_detokenize(
-    _writer: object, request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline
-) -> None:
+async def respond_detokenize(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
     """Send the text of token ids."""
     [ids] = call.prompts
     assert not isinstance(ids, str)
