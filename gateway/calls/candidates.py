@@ -60,7 +60,7 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
     if call.prompt is None:
         prompts = await _prompts(route, call.candidates)
     else:
-        prompts, prompt_id = await _dataset_prompts(route, call.prompt)
+        prompts, prompt_id = await dataset_candidates(route, call.prompt)
     for prompt in prompts.values():
         if len(prompt.text) > MAX_PROMPT:
             raise too_long(len(prompt.text), "candidates")
@@ -150,7 +150,7 @@ async def _prompts(route: Route, candidates: Candidates) -> dict[str | None, Pro
     return prompts
 
 
-async def _dataset_prompts(route: Route, reference: PromptReference) -> tuple[dict[str | None, Prompt], str]:
+async def dataset_candidates(route: Route, reference: PromptReference) -> tuple[dict[str | None, Prompt], str]:
     """The complete prompt of each label of a dataset prompt, and the dataset prompt's name and hash."""
     prompts: dict[str | None, Prompt] = {}
     prompt_id = ""

@@ -68,7 +68,7 @@ def written(
 
     A template of the kind ``meta`` writes the list itself, by OpenCompass's rules. Other templates get messages.
     """
-    names = prompt.unfilled(reference.variables)
+    names = prompt.unfilled(reference.variables, reference.examples)
     notices = tuple([Notice("unfilled_column", f"{prompt.spec.name}: {ascii(name)[1:-1]}") for name in names])
     prompt_id = f"{prompt.spec.name}@sha256:{prompt.spec.digest}"
     made: Prompt | None = None

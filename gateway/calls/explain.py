@@ -6,14 +6,17 @@ import asyncio
 from typing import Any
 
 from gateway.backend.tokenizer import token_ids
+from gateway.calls.candidates import dataset_candidates
+from gateway.calls.dataset_prompts import dataset_prompt
 from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import tokenizes_special
 from gateway.calls.turns import prepare_turns
-from gateway.core.call import Call
+from gateway.core.call import Call, PromptReference
 from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import DeferredSegments, Segment
+from gateway.core.exchange import Exchange
+from gateway.core.prompt import DeferredSegments, Prompt, Segment
 
 
 def explanation(
@@ -60,11 +63,35 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
 
     A call with turns gives the explanation of each turn, with the dataset's answers in place of the model's.
     """
+    if call.prompt is not None and dataset_prompt(route, call.prompt).labels:
+        return await _label_rendering(route, call, call.prompt)
     if call.turns is None:
         prepared = await prepare(route, call)
         return prepared, await _rendering(route, prepared)
     turns = await prepare_turns(route, call)
     return turns[-1], {"model": route.spec.name, "turns": [await _rendering(route, turn) for turn in turns]}
+
+
+async def _label_rendering(route: Route, call: Call, reference: PromptReference) -> tuple[Prepared, dict[str, Any]]:
+    """The prompts that ``/v1/loglikelihood`` would score for a dataset prompt with labels."""
+    prompts, prompt_id = await dataset_candidates(route, reference)
+    texts = {label: prompt.text or list(prompt.messages or ()) for label, prompt in prompts.items()}
+    exchange = Exchange(
+        endpoint="completions",
+        request_id=call.request_id,
+        prompts=tuple([prompt.text for prompt in prompts.values()]),
+        messages=tuple([message for prompt in prompts.values() for message in prompt.messages or ()]),
+        prompt_is_list=True,
+    )
+    prepared = Prepared(exchange=exchange, prompt=Prompt(), notices=(), prompt_id=prompt_id)
+    return prepared, {
+        "model": route.spec.name,
+        "template": route.template_id,
+        "dataset_prompt": prompt_id,
+        "policy": route.spec.policy.name,
+        "labels": texts,
+        "prompt_sha256": prepared.prompt_sha256,
+    }
 
 
 async def _rendering(route: Route, prepared: Prepared) -> dict[str, Any]:

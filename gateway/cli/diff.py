@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     snapshot = load_snapshot(args.config) if args.config.exists() else None
     body = read_conversation(args.message)
-    a, b = [prompt_text(find_any(name, snapshot), body) for name in (args.a, args.b)]
+    a, b = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (args.a, args.b)]
     if a == b:
         print(f"the same {len(a)} characters")
         return 0

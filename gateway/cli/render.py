@@ -41,9 +41,9 @@ def run(args: argparse.Namespace) -> int:
     body = read_conversation(args.message)
     model = find_model(args.model, args.template, snapshot, generates=not args.whole)
     if args.json:
-        print(json.dumps(explain(model, body), ensure_ascii=False, indent=2))
+        print(json.dumps(explain(model, body, snapshot), ensure_ascii=False, indent=2))
         return 0
-    prompt = None if args.whole else render(model, body)
+    prompt = None if args.whole else render(model, body, snapshot)
     if prompt is not None and prompt.messages is not None:
         print(json.dumps(list(prompt.messages), ensure_ascii=False, indent=2))
         return 0

@@ -11,6 +11,7 @@ from typing import Any
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.explain import rendering
+from gateway.calls.prepare import prepare
 from gateway.calls.route import Route
 from gateway.cli.options import CommandError
 from gateway.config.library import find_template, is_template_file
@@ -19,6 +20,7 @@ from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Prompt, Segment
+from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.opencompass.renderer import full_segments
 from gateway.wire.requests import read_chat
 
@@ -50,24 +52,32 @@ def find_any(name: str, snapshot: Snapshot | None) -> ModelSpec:
     return find_model(None, name, None)
 
 
-def route_of(model: ModelSpec) -> Route:
-    """Return a route that renders prompts but has no backend."""
-    return bare_route(model, EngineCache())
+def route_of(model: ModelSpec, snapshot: Snapshot | None = None) -> Route:
+    """Return a route that renders prompts but has no backend. ``snapshot``: has the dataset prompts."""
+    specs = {} if snapshot is None else snapshot.prompts
+    return bare_route(model, EngineCache(), {name: DatasetPrompt(spec) for name, spec in specs.items()})
 
 
-def explain(model: ModelSpec, body: dict[str, Any]) -> dict[str, Any]:
+def explain(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> dict[str, Any]:
     """Return what ``POST /v1/render`` would answer to this request body."""
-    return asyncio.run(rendering(route_of(model), _call(model, body)))[1]
+    return asyncio.run(rendering(route_of(model, snapshot), _call(model, body)))[1]
 
 
-def render(model: ModelSpec, body: dict[str, Any]) -> Prompt:
+def render(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> Prompt:
     """Return the prompt of a chat request."""
-    return route_of(model).template.render(_dialogue(model, body))
+    route, call = route_of(model, snapshot), _call(model, body)
+    if call.turns is not None:
+        raise CommandError("a request with turns has several prompts; show them with --json")
+    if call.prompt is not None:
+        prompt = asyncio.run(prepare(route, call)).prompt
+        assert prompt is not None
+        return prompt
+    return route.template.render(_dialogue(model, body))
 
 
-def prompt_text(model: ModelSpec, body: dict[str, Any]) -> str:
+def prompt_text(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> str:
     """Return the prompt as one text. A prompt of messages becomes one line of JSON for each message."""
-    prompt = render(model, body)
+    prompt = render(model, body, snapshot)
     if prompt.messages is not None:
         return "".join([f"{json.dumps(message, ensure_ascii=False)}\n" for message in prompt.messages])
     return prompt.text

@@ -19,7 +19,7 @@ class PromptReference:
     id: str
     """The name of a file in ``prompts/``, without ``.yaml``."""
     version: str = ""
-    """The hash that the file must have, as ``x-gateway-prompt-id`` shows it; empty: any."""
+    """The hash that the file must have, as ``x-gateway-dataset-prompt`` shows it; empty: any."""
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The row of the dataset: column → value."""
     examples: tuple[Mapping[str, Any], ...] | None = None

@@ -39,7 +39,7 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
         )  # fmt: skip
         notices += timeline.notices()
     if prepared.prompt_id:
-        rows += b"x-gateway-prompt-id: %b\r\n" % header_value(prepared.prompt_id).encode("ascii")
+        rows += b"x-gateway-dataset-prompt: %b\r\n" % header_value(prepared.prompt_id).encode("ascii")
     if notices:
         rows += b"x-gateway-notice: %b\r\n" % header_value("; ".join(notices)).encode("ascii")
     return rows

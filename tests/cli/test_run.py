@@ -116,7 +116,7 @@ def test_a_row_can_be_the_variables_of_a_dataset_prompt(
     assert ended.returncode == 0, ended.stderr
     (line,) = output(tmp_path)
     assert shows(line["response"]["body"]), line
-    assert line["gateway"]["prompt_id"].startswith(f"{arguments[1]}@sha256:")
+    assert line["gateway"]["dataset_prompt"].startswith(f"{arguments[1]}@sha256:")
 
 
 CHANGES: dict[str, tuple[dict[str, tuple[str, str]], list[str], str]] = {

@@ -38,7 +38,7 @@ def few_shot(**more: Any) -> dict[str, Any]:
 def test_a_prompt_takes_the_place_of_the_messages(served: Gateway) -> None:
     answer = post(served, few_shot())
     assert answer.json()["choices"][0]["message"]["content"] == "46"
-    assert answer.headers["x-gateway-prompt-id"].startswith("sums-few-shot@sha256:")
+    assert answer.headers["x-gateway-dataset-prompt"].startswith("sums-few-shot@sha256:")
     assert answer.headers["x-gateway-template"].startswith("sft-demo@sha256:")
     assert post(served, few_shot(), "/v1/completions").json()["choices"][0]["text"] == "46"
 
@@ -61,7 +61,7 @@ def test_the_label_with_the_right_sum_is_the_likeliest(served: Gateway) -> None:
     body = {"model": "demo", "prompt": {"id": "sums-choice", "variables": variables}}
     answer = served.http.post("/v1/loglikelihood", json=body)
     assert answer.json()["prediction"] == "B", answer.text
-    assert answer.headers["x-gateway-prompt-id"].startswith("sums-choice@sha256:")
+    assert answer.headers["x-gateway-dataset-prompt"].startswith("sums-choice@sha256:")
 
 
 def test_render_shows_every_turn_with_the_answers_of_the_dataset(served: Gateway) -> None:

@@ -237,7 +237,7 @@ def test_the_labels_of_a_dataset_prompt_are_candidates(world: World, model: str)
     assert answer.status_code == 200, answer.text
     own = world.scores(model, candidates={"A": TALKS["a"], "B": TALKS["b"]})
     assert answer.json()["candidates"] == own["candidates"]
-    assert answer.headers["x-gateway-prompt-id"].startswith("choice@sha256:")
+    assert answer.headers["x-gateway-dataset-prompt"].startswith("choice@sha256:")
     assert answer.headers["x-gateway-template"] != "none"
 
 

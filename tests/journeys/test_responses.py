@@ -237,7 +237,7 @@ def test_a_prompt_is_a_dataset_prompt(world: World, stream: bool) -> None:
     prompt: Any = {"id": "sums-few-shot", "variables": {"question": "12+34=?"}}
     answer = world.client.responses.with_raw_response.create(model="demo", prompt=prompt)
     assert answer.parse().output_text == "46"
-    name, _, version = answer.headers["x-gateway-prompt-id"].partition("@sha256:")
+    name, _, version = answer.headers["x-gateway-dataset-prompt"].partition("@sha256:")
     assert name == "sums-few-shot"
     pinned = {**prompt, "version": version}
     ask = streamed if stream else (lambda client, **asked: client.responses.create(**asked))

@@ -35,7 +35,9 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
         if url == CHAT:
             models[model] = await _render(gateway, row, row.body, limits)
         elif model not in models:
-            body = {"model": model, "messages": ANY_MESSAGES}
+            body: dict[str, Any] = {"model": model, "messages": ANY_MESSAGES}
+            if form.prompt is not None:  # the prompts of a choice
+                body = {"model": model, "gateway": {"prompt": row.body["prompt"]}}
             models[model] = await _render(gateway, row, body, limits, required=False)
     return {
         "data_sha256": survey.sha256,

@@ -20,7 +20,7 @@ from gateway.cli.running.output import complete_lines, is_answered, manifest_pat
 from gateway.core.version import VERSION
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-COUNTED = {"template": "templates", "prompt_id": "prompts", "policy": "policies", "target": "targets"}
+COUNTED = {"template": "templates", "dataset_prompt": "dataset_prompts", "policy": "policies", "target": "targets"}
 """Provenance of a row → the key under which its values are counted, for each model."""
 MOST_CHANGES = 10
 """The number of changes that are listed."""

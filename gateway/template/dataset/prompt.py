@@ -33,6 +33,8 @@ class DatasetPrompt:
         """True: the prompt is a list of OpenAI messages. False: it is a text, or turns with roles such as HUMAN."""
         self._is_multimodal = isinstance(main.template, Mapping) and "prompt_mm" in json.dumps(main.template)
         self._columns = frozenset(columns_in(main.template or main.messages))
+        shown = spec.ice_template or main
+        self._shot_columns = frozenset(columns_in(shown.template or shown.messages))
         if self.makes_messages:
             self._messages = _messages_template(main)
             self._shot_messages = None if spec.ice_template is None else _messages_template(spec.ice_template)
@@ -59,6 +61,15 @@ class DatasetPrompt:
     def generation(self, variables: Row, examples: Examples = None) -> PromptItems:
         """Return the prompt that the model continues. Raises ``InvalidValue`` for variables that do not fit."""
         self._check(variables)
+        if self.labels:
+            raise InvalidValue(
+                f"prompt {self.spec.name} has a template for each label; send it to /v1/loglikelihood",
+                param="gateway.prompt.id",
+            )
+        if self.spec.multi_turn:
+            raise InvalidValue(
+                f"prompt {self.spec.name} has several turns; add gateway.turns, such as {{}}", param="gateway.turns"
+            )
         try:
             if self.makes_messages:
                 return self._messages.generation(variables, self._message_shots(variables, examples))
@@ -98,9 +109,10 @@ class DatasetPrompt:
             raise InvalidValue(f"the variable {ANSWER} must be a list as long as {QUESTION}", param=PARAM)
         return turn_requests(multi_turn_dialogue(self._template, {**variables, ANSWER: answers}), mode)
 
-    def unfilled(self, variables: Row) -> list[str]:
-        """Return the columns of the template that stay as they are, because the request has no such variable."""
-        return sorted(self._columns - variables.keys() - {self.spec.output_column})
+    def unfilled(self, variables: Row, examples: Examples = None) -> list[str]:
+        """Return the columns that stay as they are, because the request, or a row of its examples, lacks them."""
+        lacking = self._columns - variables.keys() - {self.spec.output_column}
+        return sorted(lacking.union(*[self._shot_columns - row.keys() for row in examples or ()]))
 
     def _check(self, variables: Row) -> None:
         missing = [column for column in self.spec.input_columns if column not in variables]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.dataset.prompt_list import without_markers
+from gateway.template.dataset.prompt_list import columns_in, without_markers
 from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
-from gateway.template.validation.problems import Problems, SpecError
+from gateway.template.dataset.template import SECTIONS
+from gateway.template.validation.problems import Path, Problems, SpecError, shown
 
 KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
 TEMPLATES = ("prompt_template", "ice_template")
+TURN_KEYS = ("role", "fallback_role", "prompt", "prompt_mm", "begin", "end", "generate", "api_role")
 
 Rows = Callable[[str], tuple[Mapping[str, Any], ...]]
 """Reads the rows of a JSON Lines file. Raises ``TemplateError``."""
@@ -33,12 +36,19 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
         entry: TemplateEntry | None = getattr(spec, key)
         if entry is not None and (entry.template is None) == (not entry.messages):
             problems.add((key,), "needs either template (a text, a dialogue or labels) or messages")
+        elif entry is not None:
+            _check_template(entry.template, (key, "template"), problems)
     if spec.train_file and not problems.found:
         try:
             spec = replace(spec, train=spec.train + rows(spec.train_file))
         except TemplateError as error:
             problems.add(("train_file",), error.message)
     _check_retriever(spec, problems)
+    entries = [entry for entry in (spec.prompt_template, spec.ice_template) if entry is not None]
+    columns = [column for entry in entries for column in columns_in(entry.template or entry.messages)]
+    near = get_close_matches(spec.output_column, set(columns) - {*spec.input_columns}, n=1)
+    if near and spec.output_column not in columns:  # a misspelt name would leave the answer in the prompt
+        problems.add(("output_column",), f'is in no template; did you mean "{near[0]}"?')
     if spec.multi_turn and not {QUESTION, ANSWER} >= {*spec.input_columns, spec.output_column or ANSWER}:
         problems.add(("multi_turn",), f"takes the columns {QUESTION} and {ANSWER}, which hold lists; name no others")
     if not problems.found:
@@ -46,6 +56,33 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     if problems.found:
         raise SpecError(problems.found)
     return spec
+
+
+def _check_template(template: Any, path: Path, problems: Problems) -> None:
+    """Check the entries of a dialogue; of labels, each template."""
+    if not isinstance(template, Mapping):
+        return
+    if template.keys() & set(SECTIONS):
+        problems.keys(template, SECTIONS, path)
+        for section in SECTIONS:
+            entries = template.get(section, [])
+            for number, turn in enumerate(entries if isinstance(entries, list) else [entries]):
+                if isinstance(turn, Mapping):
+                    problems.keys(turn, TURN_KEYS, (*path, section, number))
+                elif not isinstance(turn, str):
+                    problems.add((*path, section, number), "must be a text, or a turn such as {role: HUMAN, prompt: …}")
+        return
+    forms = {type(value) for value in template.values()}
+    if not forms <= {str, dict} or len(forms) > 1:
+        close = [key for key in template if get_close_matches(str(key), SECTIONS, n=1)]
+        hint = f"; {shown(close[0])} is not a section: write begin, round or end" if close else ""
+        problems.add(path, f"the templates of labels must all be texts, or all dialogues with round{hint}")
+        return
+    for label, value in template.items():
+        if isinstance(value, Mapping) and not value.keys() & set(SECTIONS):
+            problems.add((*path, str(label)), "must be a text, or a dialogue with round")
+        else:
+            _check_template(value, (*path, str(label)), problems)
 
 
 def _check_retriever(spec: PromptSpec, problems: Problems) -> None:

@@ -32,9 +32,10 @@ def test_the_results_are_counted_from_the_output() -> None:
         "rows": 5, "answered": 2, "failed": 3, "attempts": 4, "retries": 3,
         "models": {
             "m": {
-                "templates": {"t@sha256:1": 3}, "prompts": {}, "policies": {"eval": 3}, "targets": {"m/0": 2, "m/1": 1},
+                "templates": {"t@sha256:1": 3}, "dataset_prompts": {}, "policies": {"eval": 3},
+                "targets": {"m/0": 2, "m/1": 1},
             },
-            "unknown": {"templates": {}, "prompts": {}, "policies": {}, "targets": {}},
+            "unknown": {"templates": {}, "dataset_prompts": {}, "policies": {}, "targets": {}},
         },
         "notices": {"default_parameter": 1, "split_calls": 1},
         "statuses": {"200": 2, "502": 1, "404": 1},
