@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.calls.dataset_prompts import dataset_prompt, written
+from gateway.calls.dataset_prompts import dataset_prompt, make_conversation
 from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
@@ -157,7 +157,7 @@ async def dataset_candidates(route: Route, reference: PromptReference) -> tuple[
     try:
         dataset = dataset_prompt(route, reference)
         for label, items in dataset.candidates(reference.variables, reference.examples).items():
-            made = written(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
+            made = make_conversation(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
             if route.form == "messages":
                 route.media.check(made.dialogue.messages)
             prompt = made.prompt or await _rendered(route, made.dialogue)

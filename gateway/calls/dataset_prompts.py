@@ -37,7 +37,7 @@ def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
     prompt = dataset_prompt(route, reference)
     items = prompt.generation(reference.variables, reference.examples)
     options = call.dialogue.options if call.dialogue is not None else DEFAULT_OPTIONS
-    return written(route, prompt, reference, items, options, "ppl" if options.whole else "gen")
+    return make_conversation(route, prompt, reference, items, options, "ppl" if options.whole else "gen")
 
 
 def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
@@ -56,7 +56,7 @@ def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
     return prompt
 
 
-def written(
+def make_conversation(
     route: Route,
     prompt: DatasetPrompt,
     reference: PromptReference,
@@ -64,7 +64,7 @@ def written(
     options: RenderOptions,
     mode: Mode = "gen",
 ) -> DatasetConversation:
-    """A text, prompt list or messages as the conversation of a call.
+    """Make the conversation of a call from a text, a prompt list or messages.
 
     A template of the kind ``meta`` writes the list itself, by OpenCompass's rules. Other templates get messages.
     """

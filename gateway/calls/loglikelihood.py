@@ -77,7 +77,7 @@ class CandidateScores:
         return max(self.labelled, key=lambda label: self.labelled[label].normalized(unit))
 
 
-async def compare(route: Route, candidates: PreparedCandidates, timeline: CallTimeline) -> CandidateScores:
+async def score_candidates(route: Route, candidates: PreparedCandidates, timeline: CallTimeline) -> CandidateScores:
     """Send the requests and compute the scores. Raises the first error of a request, and ends the other requests."""
     timeline.attempt_log = candidates.prepared.exchange.attempts
     timeline.backend_opening()

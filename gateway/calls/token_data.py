@@ -9,7 +9,7 @@ answer arrives, and adds the values that the gateway makes itself. The names and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
@@ -25,6 +25,7 @@ from gateway.core.exchange import Exchange, RawPrompt
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
 from gateway.policy.admit.parameters import LIMITS
+from gateway.stream.prompt_logprobs import prompt_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +174,10 @@ class TokenData:
         """The whole answer. Raises ``UpstreamIgnoredParameter``, or ``UpstreamInvalidResponse`` for wrong values."""
         usage, prompts = completion.usage, self._exchange.prompts
         counted = usage.prompt if usage is not None and usage.source == "upstream" and len(prompts) < 2 else None
-        fields: Mapping[str, Any] = completion.begun.fields if completion.begun is not None else {}
         for choice in completion.choices:
             if self._request.prompt_logprobs:
-                entries = choice.extras.get("prompt_logprobs", fields.get("prompt_logprobs"))
-                _check_entries(entries, counted)
-                await self._compare(choice.index, [next(iter(entry)) for entry in entries[1:]], 1)
+                entries = prompt_entries(completion, choice, counted)
+                await self._compare(choice.index, [next(iter(entry)) for entry in entries[1:] if entry], 1)
             if self._request.ids == "target":
                 self._check_answer(choice.index, choice.extras.get("token_ids"))
         if self._request.ids == "local" and counted is not None:
@@ -256,32 +255,6 @@ class TokenData:
 
 def _ignored(param: str, missing: str) -> UpstreamIgnoredParameter:
     return UpstreamIgnoredParameter(f"the model's server ignored {param}: its answer has no {missing}", param=param)
-
-
-def _check_entries(entries: object, expected: int | None) -> None:
-    """Raise an ``UpstreamError`` unless these are log probabilities of a prompt of ``expected`` tokens."""
-    if entries is None:
-        raise UpstreamIgnoredParameter(
-            "the model's server ignored prompt_logprobs; scores made without them would be wrong",
-            param="prompt_logprobs",
-        )
-    if not isinstance(entries, list) or not entries or not all(map(_is_entry, entries[entries[0] is None :])):
-        raise UpstreamInvalidResponse(
-            "the model's server sent prompt_logprobs that are not one object of token ids for each token"
-        )
-    if expected is not None and len(entries) != expected:
-        raise UpstreamInvalidResponse(
-            f"the model's server sent prompt_logprobs for {len(entries)} tokens of a prompt of {expected}"
-        )
-
-
-def _is_entry(entry: object) -> bool:
-    """True for ``{"<token id>": {"logprob": number, …}, …}``."""
-    return (
-        isinstance(entry, dict)
-        and bool(entry)
-        and all(isinstance(score, dict) and type(score.get("logprob")) in (int, float) for score in entry.values())
-    )
 
 
 def _are_ids(value: object) -> TypeGuard[list[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
-from gateway.calls.dataset_prompts import DatasetConversation, dataset_prompt, written
+from gateway.calls.dataset_prompts import DatasetConversation, dataset_prompt, make_conversation
 from gateway.calls.prepare import Prepared, prepare_chat
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
@@ -72,7 +72,7 @@ def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
     prompt = dataset_prompt(route, reference)
 
     def render(items: list[Any]) -> DatasetConversation:
-        return written(route, prompt, reference, items, dialogue.options)
+        return make_conversation(route, prompt, reference, items, dialogue.options)
 
     return prompt.turns(reference.variables, turns.mode), render
 

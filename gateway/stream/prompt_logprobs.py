@@ -7,13 +7,20 @@ numbers would be wrong with status 200, so an answer with a doubt is an error.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gateway.core.completion import Choice, Completion
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIgnoredParameter, UpstreamInvalidResponse
 from gateway.core.events import TokenLogprob
 
 PROMPT_LOGPROBS = "prompt_logprobs"
 """vLLM's name of the request field, and of the key in the answer."""
 
+PromptEntry = Mapping[str, Mapping[str, Any]]
+"""``{"<token id>": {"logprob": number, …}, …}``: one token of a prompt and its alternatives. Only the first token may
+have null instead."""
 PromptTokens = tuple[TokenLogprob, ...]
 """The tokens of a prompt in order. Only the first may have no log probability."""
 
@@ -50,16 +57,29 @@ def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> Promp
 
 def listed_logprobs(completion: Completion) -> PromptTokens:
     """The tokens of a prompt for which ``prompt_logprobs: 0`` was requested. A token is its id as a string."""
-    choice = _only_choice(completion)
-    fields = completion.begun.fields if completion.begun is not None else {}
-    rows = choice.extras.get(PROMPT_LOGPROBS) or fields.get(PROMPT_LOGPROBS)
-    if not rows:
-        raise UpstreamIgnoredParameter(f"the model's server ignored {PROMPT_LOGPROBS}", param=PROMPT_LOGPROBS)
-    if not isinstance(rows, list):
-        raise UpstreamInvalidResponse(f"the model's server sent {PROMPT_LOGPROBS} that is not a list")
-    if completion.usage is not None and len(rows) != completion.usage.prompt:
-        raise _wrong_number(len(rows), completion.usage.prompt)
-    return _checked(tuple([_listed(row) for row in rows]))
+    expected = completion.usage.prompt if completion.usage is not None else None
+    return tuple([_listed(entry) for entry in prompt_entries(completion, _only_choice(completion), expected)])
+
+
+def prompt_entries(completion: Completion, choice: Choice, expected: int | None) -> list[PromptEntry | None]:
+    """The checked ``prompt_logprobs`` of a choice, or else of the whole answer. Raises an ``UpstreamError``.
+
+    ``expected``: the number of the prompt's tokens; None if it is not known.
+    """
+    fields = completion.begun.fields if completion.begun is not None else EMPTY_MAPPING
+    entries = choice.extras.get(PROMPT_LOGPROBS, fields.get(PROMPT_LOGPROBS))
+    if not entries:
+        raise UpstreamIgnoredParameter(
+            f"the model's server ignored {PROMPT_LOGPROBS}; scores made without them would be wrong",
+            param=PROMPT_LOGPROBS,
+        )
+    if not isinstance(entries, list) or not all(map(_is_entry, entries[entries[0] is None :])):
+        raise UpstreamInvalidResponse(
+            f"the model's server sent {PROMPT_LOGPROBS} that are not one object of token ids for each token"
+        )
+    if expected is not None and len(entries) != expected:
+        raise _wrong_number(len(entries), expected)
+    return entries
 
 
 def _only_choice(completion: Completion) -> Choice:
@@ -68,18 +88,24 @@ def _only_choice(completion: Completion) -> Choice:
     return completion.choices[0]
 
 
-def _listed(row: object) -> TokenLogprob:
-    """One entry ``{id: {logprob, …}}``; null for the first token. A second entry would be another token's."""
-    if row is None:
-        return TokenLogprob("", None)
-    if isinstance(row, dict) and len(row) == 1:
-        ((token, entry),) = row.items()
-        logprob = entry.get("logprob") if isinstance(entry, dict) else None
-        if type(logprob) in (int, float):
-            return TokenLogprob(token, logprob)
-    raise UpstreamInvalidResponse(
-        f"the model's server sent {PROMPT_LOGPROBS} that are not one log probability for each token"
+def _is_entry(entry: object) -> bool:
+    return (
+        isinstance(entry, dict)
+        and bool(entry)
+        and all(isinstance(score, dict) and type(score.get("logprob")) in (int, float) for score in entry.values())
     )
+
+
+def _listed(entry: PromptEntry | None) -> TokenLogprob:
+    """The token of an entry. Alternatives were not requested, so an entry with several tokens is an error."""
+    if entry is None:
+        return TokenLogprob("", None)
+    if len(entry) > 1:
+        raise UpstreamInvalidResponse(
+            f"the model's server sent {PROMPT_LOGPROBS} that are not one log probability for each token"
+        )
+    ((token, score),) = entry.items()
+    return TokenLogprob(token, score["logprob"])
 
 
 def _checked(tokens: PromptTokens) -> PromptTokens:
@@ -93,5 +119,5 @@ def _checked(tokens: PromptTokens) -> PromptTokens:
 
 def _wrong_number(found: int, expected: int) -> UpstreamInvalidResponse:
     return UpstreamInvalidResponse(
-        f"the model's server sent log probabilities for {found} tokens of a prompt with {expected}"
+        f"the model's server sent log probabilities for {found} tokens of a prompt of {expected}"
     )

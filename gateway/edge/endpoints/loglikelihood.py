@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.calls.candidates import prepare_candidates
 from gateway.calls.explain import explanation
-from gateway.calls.loglikelihood import CandidateScores, compare
+from gateway.calls.loglikelihood import CandidateScores, score_candidates
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call, Unit
@@ -24,7 +24,7 @@ async def respond(request: HttpRequest, call: Call, route: Route, timeline: Call
     timeline.render = prepared.render_seconds
     if prepared.prompt is not None:
         timeline.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
-    scores = await compare(route, candidates, timeline)
+    scores = await score_candidates(route, candidates, timeline)
     request.commit()
     body = _body(call, scores, call.candidates.normalize)
     if call.explain:
