@@ -62,8 +62,9 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
     else:
         prompts, prompt_id = await dataset_candidates(route, call.prompt)
     for prompt in prompts.values():
-        if len(prompt.text) > MAX_PROMPT:
-            raise too_long(len(prompt.text), "candidates")
+        length = len(prompt.text) + sum([len(str(message.get("content"))) for message in prompt.messages or ()])
+        if length > MAX_PROMPT:
+            raise too_long(length, "candidates")
     rendered = time.perf_counter() - started
     texts = tuple([_scored_text(route, call, label, prompt, params) for label, prompt in prompts.items()])
     rewrites = tuple(dict.fromkeys([notice for prompt in prompts.values() for notice in prompt.metadata.notices]))

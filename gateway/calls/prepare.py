@@ -205,6 +205,8 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
     if prompt is None:
         render = route.render_async
         prompt = route.template.render(rendered.dialogue) if render is None else await render(rendered.dialogue)
+    if len(prompt.text) > MAX_PROMPT:
+        raise too_long(len(prompt.text), "gateway.prompt")
     effective, metadata = parameters.effective(call), prompt.metadata
     exchange = Exchange(
         endpoint="completions",
@@ -219,11 +221,12 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
         bos=metadata.bos,
         bos_text=metadata.bos_text,
     )
+    notices, request = rendered.notices + metadata.notices + effective.notices, None
+    if call.unknown:
+        exchange, request, changes = token_request(route, call, exchange, None)
+        notices += changes
     return Prepared(
-        exchange=exchange,
-        prompt=prompt,
-        notices=rendered.notices + metadata.notices + effective.notices,
-        prompt_id=rendered.prompt_id,
+        exchange=exchange, prompt=prompt, notices=notices, token_request=request, prompt_id=rendered.prompt_id
     )
 
 

@@ -56,8 +56,9 @@ class CallTimeline:
         self.admission = self._now() - self._received
 
     def backend_opening(self) -> None:
-        """Call before the backend is opened."""
-        self._opened = self._now()
+        """Call before a backend is opened. A call with several turns opens several backends; the first one counts."""
+        if self._opened is None:
+            self._opened = self._now()
 
     def backend_closed(self) -> None:
         """Call after the backend is closed."""

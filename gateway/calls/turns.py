@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,10 @@ from gateway.calls.prepare import Prepared, prepare_chat
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
-from gateway.core.call import Call
+from gateway.core.call import MAX_TURNS, Call
 from gateway.core.completion import Completion
 from gateway.core.dialogue import Dialogue
+from gateway.core.errors import InvalidValue
 from gateway.core.events import total_usage
 from gateway.core.frozen import dataclass
 from gateway.template.dataset.multi_turn import turn_requests
@@ -33,8 +35,15 @@ class TurnAnswer:
     completion: Completion
 
 
-async def run_turns(route: Route, call: Call, timeline: CallTimeline) -> list[TurnAnswer]:
-    """Run all turns, one after another. Raises the error of the first turn that fails."""
+async def run_turns(
+    route: Route, call: Call, timeline: CallTimeline, begin: Callable[[Prepared], None]
+) -> list[TurnAnswer]:
+    """Run all turns, one after another. Raises the error of the first turn that fails.
+
+    ``begin`` is called with each turn before its backend is opened. One total timeout limits all turns together.
+    """
+    total = route.spec.policy.delivery.total
+    deadline = asyncio.get_running_loop().time() + total if total else None
     prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
     turns: list[TurnAnswer] = []
     answer: str | None = None
@@ -44,9 +53,10 @@ async def run_turns(route: Route, call: Call, timeline: CallTimeline) -> list[Tu
         except StopIteration:
             break
         prepared = await prepare_chat(route, call, render(items))
-        if turns:  # the attempts of all turns are counted together
-            attempts = turns[0].prepared.exchange.attempts
-            prepared = replace(prepared, exchange=replace(prepared.exchange, attempts=attempts))
+        # The attempts of all turns are counted together.
+        attempts = turns[0].prepared.exchange.attempts if turns else prepared.exchange.attempts
+        prepared = replace(prepared, exchange=replace(prepared.exchange, attempts=attempts, deadline=deadline))
+        begin(prepared)
         async with CallRun(route, prepared, timeline) as events:
             completion = await events.whole()
         assert isinstance(completion, Completion)
@@ -60,7 +70,11 @@ async def run_turns(route: Route, call: Call, timeline: CallTimeline) -> list[Tu
 async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
     """Prepare every turn without calling the model. The history has the dataset's answers, or empty ones."""
     prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
-    return [await prepare_chat(route, call, render(items)) for items in prompts]
+    turns = []
+    for items in prompts:
+        turns.append(await prepare_chat(route, call, render(items)))
+        await asyncio.sleep(0)  # other calls run between two turns
+    return turns
 
 
 def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
@@ -87,6 +101,9 @@ def _of_messages(call: Call) -> tuple[TurnPrompts, Render]:
     for number, question in enumerate(turns.questions):
         answer = turns.answers[number] if number < len(turns.answers) else ""
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    most = sum(message["role"] == "assistant" for message in messages[start:])
+    if most > MAX_TURNS:
+        raise InvalidValue(f"a call has at most {MAX_TURNS} turns, not {most}", param="messages")
     if messages[-1]["role"] != "assistant":  # the model answers the last message too
         messages.append({"role": "assistant", "content": ""})
 

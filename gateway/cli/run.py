@@ -179,12 +179,12 @@ def _report(out: Path, results: dict[str, Any], missing: int) -> None:
     """Print the result of the run on standard error. ``missing``: the number of rows that were not asked for."""
     from gateway.cli.running.output import manifest_path
 
-    if results["errors"]:
-        codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
-        print(f"failed rows: {codes}; each has its error in {out}", file=sys.stderr)
     left = f", {missing} not asked yet" if missing else ""
     print(f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}: "
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
+    if results["errors"]:
+        codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
+        print(f"errors: {codes}; each failed row has its error in {out}", file=sys.stderr)
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
             if len(model[kind].keys() - {"none"}) > 1:

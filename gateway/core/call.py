@@ -26,6 +26,10 @@ class PromptReference:
     """The rows of the examples; None: the retriever of the prompt file chooses them."""
 
 
+MAX_TURNS = 64
+"""The most turns that the model answers in one call."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnRequests:
     """A dialogue of several requests in one call (``gateway: {turns: …}``)."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
 
-from gateway.core.call import Unit
+from gateway.core.call import MAX_TURNS, Unit
 
 MAX_MESSAGES = 2048
 MAX_TOOLS = 128
@@ -27,8 +27,6 @@ MAX_NAME = 256
 MAX_VARIABLES = 256
 MAX_EXAMPLES = 256
 """The most rows of few-shot examples in one request."""
-MAX_TURNS = 64
-"""The most turns of a dialogue in one request."""
 
 FORBIDDEN = frozenset({
     # A client that could set these would choose the upstream, its key, its template or its answer
@@ -147,7 +145,7 @@ class ChatMessage(Strict):
     """One message. The template decides which roles are allowed."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: str | Annotated[list[TextPart], Field(max_length=1024)] | None = None
+    content: str | Annotated[list[TextPart], Field(max_length=1024, fail_fast=True)] | None = None
     name: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     tool_calls: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
     tool_call_id: str | None = None
@@ -157,7 +155,7 @@ class ChatMessage(Strict):
 class ChatRequest(Shared):
     """``POST /v1/chat/completions``."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
     max_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     logprobs: bool | None = None
@@ -207,7 +205,7 @@ class EmbeddingRequest(Strict):
     gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
-Conversation = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+Conversation = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
 
 
 class LoglikelihoodRequest(Strict):

@@ -229,7 +229,7 @@ def read_messages(raws: list[Any]) -> Sequence[Message]:
 def _makes_messages(body: Mapping[str, Any]) -> bool:
     """Return whether the extension field names a dataset prompt or turns, which take the place of messages."""
     extension = body.get("gateway")
-    return isinstance(extension, dict) and not extension.keys().isdisjoint(("prompt", "turns"))
+    return isinstance(extension, dict) and any(extension.get(name) is not None for name in ("prompt", "turns"))
 
 
 def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:

@@ -52,7 +52,10 @@ def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> 
     chat = {name: value for name, value in body.items() if name not in OPTIONS}
     options = {name: body[name] for name in OPTIONS if name in body}
     _checked(_Options, {"model": body["model"], **options})
-    return _tokenize_call(read_chat(chat, request_id=request_id, received=received, answered=False), body)
+    call = read_chat(chat, request_id=request_id, received=received, answered=False)
+    if call.turns is not None:
+        raise UnsupportedParameter("a request with turns has several prompts; leave turns out", param="gateway.turns")
+    return _tokenize_call(call, body)
 
 
 def read_detokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:

@@ -162,3 +162,55 @@ def test_a_changed_prompt_file_is_used_after_a_reload(tmp_path: Path) -> None:
     watcher = FileWatcher([tmp_path / "gateway.yaml"])
     (tmp_path / "prompts" / "new.yaml").write_text("description: x")
     assert [watcher.changed(), watcher.changed()] == [False, True]
+
+
+EXCHANGE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "1"}]
+TURNS_TOO_MANY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "messages": ({"turns": {}}, {"messages": EXCHANGE * 65}),
+    "a dataset prompt": (
+        {"turns": {}, "prompt": {"id": "sums-dialogue", "variables": {"question": ["1"] * 65}}}, {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/render"])
+@pytest.mark.parametrize("case", TURNS_TOO_MANY)
+def test_the_number_of_turns_is_limited(served: Gateway, case: str, path: str) -> None:
+    options, fields = TURNS_TOO_MANY[case]
+    answer = post(served, options, path, **fields)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "a call has at most 64 turns, not 65")
+
+
+def test_a_null_prompt_is_no_prompt(served: Gateway) -> None:
+    answer = post(served, {"prompt": None, "turns": None}, echo=True)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "messages is missing")
+
+
+def test_a_prompt_with_labels_or_turns_is_not_answered_by_accident(served: Gateway) -> None:
+    choice = {"question": "1+1=?", "A": "1", "B": "2", "C": "3", "D": "4"}
+    answer = post(served, {"prompt": {"id": "sums-choice", "variables": choice}})
+    message = "prompt sums-choice has a template for each label; send it to /v1/loglikelihood"
+    assert answer.json()["error"]["message"] == message
+    shown = post(served, {"prompt": {"id": "sums-choice", "variables": choice}}, "/v1/render").json()
+    assert shown["labels"]["B"] == "<HUMAN>: 1+1=?<eoh>\n<BOT>: 2<eob>\n"
+    answer = post(served, {"prompt": {"id": "sums-dialogue", "variables": {"question": ["1+1=?"]}}})
+    assert answer.json()["error"]["message"] == "prompt sums-dialogue has several turns; add gateway.turns, such as {}"
+
+
+def test_the_times_of_a_dialogue_are_those_of_all_its_turns(served: Gateway) -> None:
+    headers = post(served, {"turns": {"questions": ["1+2=?", "3+4=?", "5+6=?"]}}).headers
+    assert 0 <= float(headers["x-gateway-overhead-ms"]) <= float(headers["openai-processing-ms"]) + 1
+    assert served.metric("gateway_upstream_first_token_seconds_sum", model="demo", target="demo/0") >= 0
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions/render"])
+def test_paths_with_one_prompt_refuse_turns(served: Gateway, path: str) -> None:
+    answer = post(served, {"turns": {"questions": ["1"]}}, path, messages=[{"role": "user", "content": "1"}])
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "gateway.turns")
+
+
+def test_a_long_dataset_prompt_is_refused_at_every_path(served: Gateway) -> None:
+    options = {"prompt": {"id": "sums", "variables": {"question": "1" * 2_100_000}}}
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        answer = post(served, options, path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")

@@ -106,7 +106,7 @@ def should_repeat(outcome: Outcome) -> bool:
 def delay(outcome: Outcome, retries: int, limits: RetryLimits) -> float:
     """Return the seconds to wait before the next repetition, with a random part, so that rows do not repeat at once."""
     after = outcome.headers.get("retry-after", "") if isinstance(outcome, HttpAnswer) else ""
-    if after.isdigit():
+    if after.isdecimal() and after.isascii():
         return min(float(after), MOST_RETRY_AFTER) + random.random() * limits.first_delay
     return min(limits.first_delay * 2.0**retries, limits.most_delay) * (0.75 + random.random() / 2)
 

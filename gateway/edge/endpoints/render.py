@@ -35,6 +35,9 @@ NOT_SAMPLING = frozenset({
 
 async def respond_tokens(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
     """Send the token ids of the prompt and the sampling parameters."""
+    if call.turns is not None:
+        raise UnsupportedParameter("a request with turns has several prompts; send it to /v1/render",
+                                   param="gateway.turns")  # fmt: skip
     if call.unknown.get("return_token_offsets"):
         raise UnsupportedParameter("the gateway has no token offsets; leave it out", param="return_token_offsets")
     prepared = await prepare(route, call)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import orjson
 
 from gateway.calls.explain import explanation
+from gateway.calls.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import run_turns
@@ -21,7 +22,13 @@ async def respond(
     writer_class: type[ResponseWriter], request: HttpRequest, call: Call, route: Route, timeline: CallTimeline
 ) -> None:
     """Run the turns and send one answer: the choices of the last turn, and every turn under ``gateway.turns``."""
-    turns = await run_turns(route, call, timeline)
+
+    def begin(prepared: Prepared) -> None:
+        request.route_context = route, prepared
+        if prepared.prompt is not None:
+            timeline.role_rewrites += tuple([notice.rule for notice in prepared.prompt.metadata.notices])
+
+    turns = await run_turns(route, call, timeline, begin)
     request.commit()
     last = turns[-1]
     writer = response_writer(writer_class, replace(call, explain=False), route, last.prepared, timeline)

@@ -28,6 +28,8 @@ class MessagesTemplate:
                 raise TemplateError(f"{entry!r} is neither a message nor the ice_token: write {{role: …, content: …}}")
             if isinstance(entry, Mapping) and EXPAND not in entry and entry.get("role") not in ROLES:
                 raise TemplateError(f"the role of a message is one of {', '.join(ROLES)}, not {entry.get('role')!r}")
+            if isinstance(entry, Mapping) and EXPAND not in entry and "content" not in entry:
+                raise TemplateError("a message needs content: a text, or a list of parts")
 
     def generation(self, row: Row, shots: Sequence[Any] = ()) -> list[Any]:
         """Return the messages for a row, with the examples in their place."""

@@ -7,6 +7,7 @@ import random
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
+from gateway.core.call import MAX_TURNS
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
@@ -104,6 +105,8 @@ class DatasetPrompt:
         questions, answers = variables.get(QUESTION), variables.get(ANSWER)
         if not isinstance(questions, list) or not questions:
             raise InvalidValue(f"the variable {QUESTION} must be a list with one text for each turn", param=PARAM)
+        if len(questions) > MAX_TURNS:
+            raise InvalidValue(f"a call has at most {MAX_TURNS} turns, not {len(questions)}", param=PARAM)
         answers = [""] * len(questions) if answers is None and mode == "every" else answers
         if not isinstance(answers, list) or len(answers) != len(questions):
             raise InvalidValue(f"the variable {ANSWER} must be a list as long as {QUESTION}", param=PARAM)

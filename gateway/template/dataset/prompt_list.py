@@ -20,6 +20,8 @@ Change = Callable[[str], str]
 MARKER_KEYS = frozenset({"section", "pos"})
 COLUMN = r"\{([^{}]*)\}"
 """A column's place in a text, such as ``{question}``. There are no escapes and no format specifications."""
+MAX_TEXT = 2_000_000
+"""The most characters of a text filled as by OpenCompass, because columns inside values can multiply the text."""
 COLUMN_PATTERN = re.compile(COLUMN)
 
 
@@ -58,7 +60,10 @@ class FillLikeOpenCompass:
             if column in row:
                 text = text.replace(token, str(row[column]))
         for name, value in row.items():
-            text = text.replace("{" + name + "}", str(value))
+            column, written = "{" + name + "}", str(value)
+            if len(text) + text.count(column) * len(written) > MAX_TEXT:
+                raise TemplateError(f"the filled text has more than {MAX_TEXT} characters; shorten the values")
+            text = text.replace(column, written)
         return text
 
 

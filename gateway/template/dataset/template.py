@@ -78,7 +78,9 @@ class DatasetTemplate:
         if not self.labels or not isinstance(self.template, Mapping):
             return self.template
         if label not in self.labels:
-            raise TemplateError(f"no template for the label {label!r}; there are {', '.join(map(str, self.labels))}")
+            raise TemplateError(
+                f"no template for the label {ascii(label)[:40]}; there are {', '.join(map(str, self.labels))}"
+            )
         return self.template[label]
 
     def _filled(self, label: Any, row: Row, shots: PromptItems) -> PromptItems:

@@ -51,6 +51,9 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
         problems.add(("output_column",), f'is in no template; did you mean "{near[0]}"?')
     if spec.multi_turn and not {QUESTION, ANSWER} >= {*spec.input_columns, spec.output_column or ANSWER}:
         problems.add(("multi_turn",), f"takes the columns {QUESTION} and {ANSWER}, which hold lists; name no others")
+    main = spec.prompt_template or spec.ice_template
+    if spec.multi_turn and (main is None or not isinstance(main.template, Mapping) or "round" not in main.template):
+        problems.add(("multi_turn",), "needs a template that is a dialogue with round")
     if not problems.found:
         _check_rendering(spec, problems)
     if problems.found:
@@ -69,6 +72,7 @@ def _check_template(template: Any, path: Path, problems: Problems) -> None:
             for number, turn in enumerate(entries if isinstance(entries, list) else [entries]):
                 if isinstance(turn, Mapping):
                     problems.keys(turn, TURN_KEYS, (*path, section, number))
+                    _check_parts(turn.get("prompt_mm"), (*path, section, number, "prompt_mm"), problems)
                 elif not isinstance(turn, str):
                     problems.add((*path, section, number), "must be a text, or a turn such as {role: HUMAN, prompt: …}")
         return
@@ -83,6 +87,15 @@ def _check_template(template: Any, path: Path, problems: Problems) -> None:
             problems.add((*path, str(label)), "must be a text, or a dialogue with round")
         else:
             _check_template(value, (*path, str(label)), problems)
+
+
+def _check_parts(parts: Any, path: Path, problems: Problems) -> None:
+    """Check the content parts of a multimodal turn."""
+    for kind, part in parts.items() if isinstance(parts, Mapping) else ():
+        key = part.get("type") if isinstance(part, Mapping) else None
+        value = part.get(key) if isinstance(key, str) else None
+        if not isinstance(value, str) and not (isinstance(value, Mapping) and isinstance(value.get("url"), str)):
+            problems.add((*path, str(kind)), "must be a content part, such as {type: image_url, image_url: {url: …}}")
 
 
 def _check_retriever(spec: PromptSpec, problems: Problems) -> None:

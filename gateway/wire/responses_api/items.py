@@ -168,7 +168,8 @@ class ItemReader:
 
 def variable(value: Any, where: str) -> Any:
     """The value of a prompt's variable: of a content part the text or the address, any other value unchanged."""
-    if not isinstance(value, Mapping) or value.get("type") not in PARTS:
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    if not isinstance(kind, str) or kind not in PARTS:
         return value
     part = _part(value, where)
     if part["type"] == "text":

@@ -62,6 +62,44 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"prompt_template": {"messages": ["</E>"]}},
         "prompt_template: '</E>' is neither a message nor the ice_token: write {role: …, content: …}",
     ),
+    "a section with a wrong name": (
+        {"prompt_template": {"template": {"rounds": [{"role": "HUMAN", "prompt": "x"}]}}},
+        "prompt_template.template: the templates of labels must all be texts, or all dialogues with round; "
+        "'rounds' is not a section: write begin, round or end",
+    ),
+    "a key of a turn with a wrong name": (
+        {"prompt_template": {"template": {"round": [{"role": "HUMAN", "promt": "x"}]}}},
+        "prompt_template.template.round.0.promt: unknown key 'promt' (did you mean \"prompt\"?)",
+    ),
+    "labels of two forms": (
+        {"prompt_template": {"template": {"A": "x", "B": {"round": []}}}},
+        "prompt_template.template: the templates of labels must all be texts, or all dialogues with round",
+    ),
+    "an answer column with a wrong name": (
+        {
+            "prompt_template": {"template": "{question}{answer}"},
+            "input_columns": ["question"],
+            "output_column": "answr",
+        },
+        'output_column: is in no template; did you mean "answer"?',
+    ),
+    "several turns of a text": (
+        {**TEXT, "multi_turn": True},
+        "multi_turn: needs a template that is a dialogue with round",
+    ),
+    "a message without content": (
+        {"prompt_template": {"messages": [{"role": "user"}]}},
+        "prompt_template: a message needs content: a text, or a list of parts",
+    ),
+    "a content part without its value": (
+        {
+            "prompt_template": {
+                "template": {"round": [{"role": "HUMAN", "prompt_mm": {"image": {"type": "image_url", "image": "x"}}}]}
+            }
+        },
+        "prompt_template.template.round.0.prompt_mm.image: must be a content part, such as "
+        "{type: image_url, image_url: {url: …}}",
+    ),
     "an example that comes out differently": (
         {**TEXT, "examples": [{"variables": {"a": "1"}, "prompt": "2"}]},
         "examples.0.prompt: the rendered prompt differs from the example\n  expected '2'\n  got      '1'",
