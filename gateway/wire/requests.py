@@ -27,8 +27,11 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float, answere
     messages: Sequence[Message] | None = None
     if type(raws) is list and 0 < len(raws) <= MAX_MESSAGES:
         messages = plain_messages(raws)
-    elif raws is None and _makes_messages(body):
-        messages, body = (), {**body, "messages": []}
+    elif raws is None:
+        if _makes_messages(body):
+            messages, body = (), {**body, "messages": []}
+        else:
+            _refuse_foreign("chat", body)
     fields = split_fields(CHAT, body, "" if messages is None else "messages")
     continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
     scores = False
@@ -65,6 +68,8 @@ def read_completion(body: dict[str, Any], *, request_id: str, received: float) -
     """The call of a ``/v1/completions`` body."""
     prompts: tuple[RawPrompt, ...] = ()
     is_list = False
+    if body.get("prompt") is None and not _makes_messages(body):
+        _refuse_foreign("completions", body)
     if body.get("prompt") is None and _makes_messages(body):
         fields = split_fields(COMPLETION, {**body, "prompt": ""}, "prompt")
     else:

@@ -124,7 +124,7 @@ REFUSED = {
     ("chat", "loose text"): "prompt[0] of the dataset prompt is a text outside the turns, which cannot be a message; "
     "give it a role",
     ("meta", "other role"): "the dataset prompt does not fit the model's template: the meta template does "
-    'not define role "JUDGE"; add the role',
+    'not define role "JUDGE"; add the role, or give the turn another role or a fallback_role',
 }
 
 

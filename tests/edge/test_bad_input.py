@@ -187,6 +187,9 @@ CASES = {
                                param="messages"),
     "A15 100 000 entries": Case(chat(messages=[{"role": "user", "content": ""}] * 100_000), "invalid_body"),
     "A15 100 000 numbers": Case(chat(messages=[5] * 100_000), "invalid_value", param="messages[0]"),
+    "A15 a prompt in place of messages": Case(
+        {"model": "demo", "prompt": "x"}, "invalid_value", param="prompt"
+    ),
     "A15 no object": Case(chat(messages=[MESSAGE, 5]), "invalid_value", param="messages[1]"),
     "A15 no role": Case(chat(messages=[{"content": CANARY}]), "invalid_value", param="messages[0].role"),
     "A15 empty role": Case(chat(messages=[{**MESSAGE, "role": ""}]), "invalid_value", param="messages[0].role"),

@@ -41,8 +41,11 @@ def template_errors() -> Iterator[None]:
     try:
         yield
     except TemplateError as error:
-        raise InvalidValue(f"the dataset prompt does not fit the model's template: {error.message}",
-                           param=DATASET_PARAM) from None  # fmt: skip
+        raise InvalidValue(
+            f"the dataset prompt does not fit the model's template: {error.message}, or give the turn another role "
+            "or a fallback_role",
+            param=DATASET_PARAM,
+        ) from None
 
 
 def _with_text(item: Mapping[str, Any], media: str | None) -> dict[str, Any]:
