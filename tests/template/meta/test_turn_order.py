@@ -50,7 +50,7 @@ ORDERS = st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), TE
 
 
 @pytest.mark.skipif(not fast_paths.ENABLED, reason="compares a fast path with the general form")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(specs(), ORDERS, st.booleans())
 def test_columns_are_written_as_the_same_messages_are(
     keys: dict[str, Any], turns: list[tuple[str, str]], goes_on: bool
@@ -69,7 +69,7 @@ def test_columns_are_written_as_the_same_messages_are(
     assert "".join(segment.text for segment in quick.segments or ()) == quick.text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(specs(), alternating())
 def test_natural_is_opencompass_when_turns_alternate(keys: dict[str, Any], messages: tuple[Message, ...]) -> None:
     said = Dialogue(plain_messages([{"role": m.role, "content": m.text} for m in messages]) or messages)
@@ -78,7 +78,7 @@ def test_natural_is_opencompass_when_turns_alternate(keys: dict[str, Any], messa
     assert natural.text == reference.text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(specs(), alternating())
 def test_opencompass_is_the_parser_on_the_same_promptlist(keys: dict[str, Any], messages: tuple[Message, ...]) -> None:
     names = {"system": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
