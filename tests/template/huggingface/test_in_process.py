@@ -12,7 +12,7 @@ from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, MESS
 from tests.template.huggingface.samples import CHATML, dialogue, jinja
 
 MOST = MESSAGE_LIMITS[-1]
-SPIN = "{% for i in range(99999) %}" + "{% set x = i %}" * 20 + "{% endfor %}"
+SPIN = "{% for i in range(99999) %}" + "{% set x = i %}" * 60 + "{% endfor %}"
 
 
 LIMITS = {  # name: (template, messages)
