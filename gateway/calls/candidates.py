@@ -173,7 +173,7 @@ async def dataset_candidates(route: Route, reference: PromptReference) -> tuple[
 async def _rendered(route: Route, dialogue: Dialogue) -> Prompt:
     if route.form == "messages":
         route.media.check(dialogue.messages)
-    return route.template.render(dialogue) if route.render_async is None else await route.render_async(dialogue)
+    return await route.render(dialogue)
 
 
 def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, params: Mapping[str, Any]) -> ScoredText:

@@ -1,4 +1,4 @@
-"""Finds the answers of a call that are empty or cut off. Such answers are sent as they are, and are never retried.
+"""Finds empty and cut-off answers of a call. Such answers are sent unchanged and are never retried.
 
 The reasons (``docs/http.md``, "Answers that are cut off"):
 

@@ -96,7 +96,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     if not text and type(dialogue.messages) is not PlainMessages:
         route.media.check(dialogue.messages)
     if prompt is None:
-        prompt = route.template.render(dialogue) if route.render_async is None else await route.render_async(dialogue)
+        prompt = await route.render(dialogue)
     render_seconds = time.perf_counter() - started
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
@@ -203,8 +203,7 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
     rendered = render_dataset_prompt(route, call)
     prompt = rendered.prompt
     if prompt is None:
-        render = route.render_async
-        prompt = route.template.render(rendered.dialogue) if render is None else await render(rendered.dialogue)
+        prompt = await route.render(rendered.dialogue)
     if len(prompt.text) > MAX_PROMPT:
         raise too_long(len(prompt.text), "gateway.prompt")
     effective, metadata = parameters.effective(call), prompt.metadata

@@ -60,6 +60,10 @@ class Route:
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
     """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""
 
+    async def render(self, dialogue: Dialogue) -> Prompt:
+        """The prompt of a dialogue, rendered in this process or in a separate one."""
+        return self.template.render(dialogue) if self.render_async is None else await self.render_async(dialogue)
+
     @property
     def context_length(self) -> int | None:
         """The context length in tokens, also if only the engine knows it; None when unknown."""

@@ -19,6 +19,7 @@ from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.frozen import dataclass
 from gateway.core.text_splice import ChoiceFrame
 from gateway.wire.error_object import error_object
 from gateway.wire.logprobs import to_chat, to_completions
@@ -47,6 +48,22 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     return body
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """What is known of an answer before its first event."""
+
+    id: str
+    model: str
+    created: int
+    """Unix time in seconds."""
+    include_usage: bool
+    """True: a stream ends with the token counts."""
+    top_logprobs: int | None = None
+    """Alternatives for each token; None: all that the engine gave."""
+    gateway: Callable[[], Mapping[str, Any]] | None = None
+    """Returns the explanation; None: the answer has no explanation."""
+
+
 class ResponseWriter(ABC):
     """Writes one answer in the format of its endpoint; each call has a new writer."""
 
@@ -56,19 +73,8 @@ class ResponseWriter(ABC):
     """True: ``whole`` needs ``Completion.events``, because the format orders its parts by their arrival."""
 
     @abstractmethod
-    def __init__(
-        self,
-        id_: str,
-        model: str,
-        created: int,
-        include_usage: bool,
-        top_logprobs: int | None = None,
-        gateway: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:
-        """``top_logprobs``: alternatives per token; None: all that the engine gave.
-
-        ``gateway`` returns the explanation; None: the answer has no explanation.
-        """
+    def __init__(self, answer: AnswerHead) -> None:
+        """``answer``: what the writer needs to know before the first event."""
 
     @abstractmethod
     def whole(self, completion: Completion) -> dict[str, Any]:
@@ -105,27 +111,21 @@ class ChoicesWriter(ResponseWriter):
     text_end = b""
     """The end of a choice after the text."""
 
-    def __init__(
-        self,
-        id_: str,
-        model: str,
-        created: int,
-        include_usage: bool,
-        top_logprobs: int | None = None,
-        gateway: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:
-        """See ``ResponseWriter``. ``gateway`` is called once, when the answer or its first chunk is written."""
-        self._head: dict[str, Any] = {"id": id_, "object": self.chunk_object, "created": created, "model": model}
-        self._include_usage = include_usage
+    def __init__(self, answer: AnswerHead) -> None:
+        """See ``ResponseWriter``. The explanation is made once, when the answer or its first chunk is written."""
+        self._head: dict[str, Any] = {
+            "id": answer.id, "object": self.chunk_object, "created": answer.created, "model": answer.model,
+        }  # fmt: skip
+        self._include_usage = answer.include_usage
         self._usage: Usage | None = None
-        self._gateway = gateway
+        self._gateway = answer.gateway
         self._around_text: dict[int, tuple[bytes, bytes]] = {}
         """Choice whose role has been sent → the bytes before and after the text in a frame with only text."""
         self._frame_start = b""
         """The start of every frame, up to its choices; empty: not made yet."""
-        self._frame_end = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._frame_end = b'],"usage":null}\n\n' if answer.include_usage else b"]}\n\n"
         """The end of every frame, after its choices."""
-        self._top_logprobs = top_logprobs
+        self._top_logprobs = answer.top_logprobs
         self._sent: dict[int, set[str]] = {}
         """Choice of a chat → the keys of the choice's message that have been sent; no entry before the role."""
         self._prompt_fields: Mapping[str, Any] = EMPTY_MAPPING

@@ -29,7 +29,7 @@ from gateway.stream.sse import SseParser
 from gateway.stream.surrogates import loads, maybe_lone
 from gateway.stream.tool_calls.format import Format
 from gateway.stream.tool_calls.registry import FORMATS
-from gateway.wire.responses import ChatWriter
+from gateway.wire.responses import AnswerHead, ChatWriter
 from tests.policy.responses import exchange
 from tests.stream.slicing import sliced
 from tests.stream.test_tool_calls import CASES, NAMES, TOKENS, format_of
@@ -134,7 +134,7 @@ def response(script: Script, events: EngineEvents, streams: bool) -> ResponseStr
 
 
 def writer() -> ChatWriter:
-    return ChatWriter(id_="i", model="m", created=1, include_usage=True)
+    return ChatWriter(AnswerHead(id="i", model="m", created=1, include_usage=True))
 
 
 async def whole(script: Script, pieces: Iterable[bytes], is_stream: bool) -> tuple[list[Message], Any]:

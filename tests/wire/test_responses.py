@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.core.completion import Choice, Completion
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.wire.responses import ChatWriter, ChoicesWriter, CompletionWriter, usage_object
+from gateway.wire.responses import AnswerHead, ChatWriter, ChoicesWriter, CompletionWriter, usage_object
 
 WRITERS: dict[str, type[ChoicesWriter]] = {"chat": ChatWriter, "completions": CompletionWriter}
 ENVELOPE = {"id": "id-1", "created": 7, "model": "m"}
@@ -20,7 +20,7 @@ TOKEN = TokenLogprob("a", -0.5, (("a", -0.5, None), ("b", -1.0, None), ("c", -2.
 
 
 def writer(endpoint: str, *, usage: bool = False, **more: Any) -> ChoicesWriter:
-    return WRITERS[endpoint](id_="id-1", model="m", created=7, include_usage=usage, **more)
+    return WRITERS[endpoint](AnswerHead(id="id-1", model="m", created=7, include_usage=usage, **more))
 
 
 def frames(said: bytes) -> list[dict[str, Any]]:

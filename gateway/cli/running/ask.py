@@ -142,7 +142,7 @@ def _body(body: bytes) -> Any:
 
 @cache
 def _provenance_name(header: str) -> str | None:
-    """Return the name under which a header is written; None: it is no provenance. Cached for every row."""
+    """Return the name of a header in the output line; None if the header is not provenance. Cached."""
     return header.removeprefix(PREFIX).replace("-", "_") if header.startswith(PREFIX) else None
 
 

@@ -38,7 +38,7 @@ class NoAnswer(Exception):
 
 
 class GatewayUnreachable(Exception):
-    """There is no gateway at the address."""
+    """No gateway answers at the address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from gateway.calls.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.wire.responses import ResponseWriter
+from gateway.wire.responses import AnswerHead, ResponseWriter
 
 
 def response_writer(
@@ -19,12 +19,14 @@ def response_writer(
     """A new writer of the endpoint's format for one answer."""
     assert writer_class is not None
     writer = writer_class(
-        id_=f"{writer_class.id_prefix}{call.request_id.removeprefix('req_')}",
-        model=call.model,
-        created=int(time.time()),
-        include_usage=call.include_usage,
-        top_logprobs=prepared.top_logprobs,
-        gateway=partial(explanation, route, prepared, timeline) if call.explain else None,
+        AnswerHead(
+            id=f"{writer_class.id_prefix}{call.request_id.removeprefix('req_')}",
+            model=call.model,
+            created=int(time.time()),
+            include_usage=call.include_usage,
+            top_logprobs=prepared.top_logprobs,
+            gateway=partial(explanation, route, prepared, timeline) if call.explain else None,
+        )
     )
     if call.echo:
         writer.repeat_request(call.echo, prepared.exchange.params)

@@ -12,7 +12,7 @@ from gateway.core.completion import Completion
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta, Event, Usage
 from gateway.wire.error_object import error_object
-from gateway.wire.responses import DONE, ResponseWriter
+from gateway.wire.responses import DONE, AnswerHead, ResponseWriter
 from gateway.wire.responses_api.output import INCOMPLETE, Changes, OutputItems
 
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -25,20 +25,13 @@ class ResponsesApiWriter(ResponseWriter):
     id_prefix = "resp_"
     needs_events = True
 
-    def __init__(
-        self,
-        id_: str,
-        model: str,
-        created: int,
-        include_usage: bool,
-        top_logprobs: int | None = None,
-        gateway: Callable[[], Mapping[str, Any]] | None = None,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, answer: AnswerHead, now: Callable[[], float] = time.time) -> None:
         """See ``ResponseWriter``; usage is always written. ``now`` returns Unix seconds."""
-        self._head: dict[str, Any] = {"id": id_, "object": "response", "created_at": created, "model": model}
-        self._output = OutputItems(id_.removeprefix(self.id_prefix), top_logprobs)
-        self._gateway = gateway
+        self._head: dict[str, Any] = {
+            "id": answer.id, "object": "response", "created_at": answer.created, "model": answer.model,
+        }  # fmt: skip
+        self._output = OutputItems(answer.id.removeprefix(self.id_prefix), answer.top_logprobs)
+        self._gateway = answer.gateway
         self._now = now
         self._repeated: dict[str, Any] = {}
         self._sequence = 0

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from gateway.core.completion import MAX_COMPLETION, Choice, Completion
 from gateway.core.errors import UpstreamDisconnected, UpstreamInvalidResponse, UpstreamTooLarge
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.wire.responses import DONE
+from gateway.wire.responses import DONE, AnswerHead
 from gateway.wire.responses_api.request import read_response
 from gateway.wire.responses_api.writer import ResponsesApiWriter
 
@@ -25,7 +25,7 @@ EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
 def writer(params: dict[str, Any] | None = None, **more: Any) -> ResponsesApiWriter:
-    one = ResponsesApiWriter("resp_1", "m", 7, include_usage=False, now=lambda: 9.5, **more)
+    one = ResponsesApiWriter(AnswerHead("resp_1", "m", 7, include_usage=False, **more), now=lambda: 9.5)
     call = read_response({"model": "m", "input": "hi", "instructions": "Be short."}, request_id="r", received=0)
     one.repeat_request(call.echo, params or {})
     return one
