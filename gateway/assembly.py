@@ -5,7 +5,8 @@ The delivery layers of each model, from the client to the engine:
     SplitCalls      one call for each choice, in sequence, where an engine accepts no list of prompts or ignores ``n``;
                     outside the timeouts, so that the idle time is measured for each call separately
     Timeouts        limits the total time and the idle time; outside failover, so that one limit covers all attempts
-    Failover        tries another target, or the same target again, until an answer begins
+    Failover        tries another target, or the same target again, until an answer begins; the load balancer and the
+                    circuit breakers of the targets decide the order, and the retry budget limits the attempts
     FirstTokenGate  waits for the first content, so that an earlier failure can be retried (one gate per target)
     a backend       completions, chat, litellm, embedded or scripted (one backend per target)
 
@@ -25,6 +26,7 @@ from gateway.backend.engines import EngineCapabilities, declared_capabilities, p
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
+from gateway.backend.openai.health import HealthProbe
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import Tokenizer
@@ -32,7 +34,7 @@ from gateway.calls.route import Route
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
-from gateway.config.snapshot import ModelSpec, Snapshot
+from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
@@ -40,10 +42,13 @@ from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
+from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from gateway.policy.deliver.load_balancer import Replica, RoundRobin
+from gateway.policy.deliver.health_check import HealthCheck
+from gateway.policy.deliver.load_balancer import BALANCERS, Replica
 from gateway.policy.deliver.retry import RetryPolicy
+from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.metrics import Metrics
@@ -58,11 +63,12 @@ class SharedResources:
     client: HttpClient
     engines: EngineCache
     metrics: Metrics
+    breakers: CircuitBreakers
 
 
 def open_shared_resources(metrics: Metrics) -> SharedResources:
     """Create the shared resources of one process."""
-    return SharedResources(HttpClient(), EngineCache(), metrics)
+    return SharedResources(HttpClient(), EngineCache(), metrics, CircuitBreakers(metrics.circuit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,8 @@ class Stack:
     snapshot: Snapshot
     routes: Mapping[str, Route]
     keyring: Keyring
+    health_checks: tuple[HealthCheck, ...] = ()
+    """Each runs in a task while this stack serves."""
 
 
 def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
@@ -83,7 +91,12 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     prompts = {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
     routes = {name: _route(model, prompts, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
-    return Stack(snapshot, {name: route for name, route in routes.items() if route}, Keyring(snapshot.keys))
+    return Stack(
+        snapshot=snapshot,
+        routes={name: route for name, route in routes.items() if route},
+        keyring=Keyring(snapshot.keys),
+        health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
+    )
 
 
 def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
@@ -177,15 +190,38 @@ def _delivery(
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
             backend = BACKEND_FACTORIES[target.speaks](target, shared.client, shared.engines, delivery.connect)
-            replicas.append(Replica(target.label, FirstTokenGate(backend, delivery.first_token)))
+            replicas.append(
+                Replica(
+                    label=target.label,
+                    backend=FirstTokenGate(backend, delivery.first_token),
+                    breaker=shared.breakers.get(_breaker_key(model, target)),
+                    weight=target.weight,
+                )
+            )
             rows.append(backend.capabilities)
 
     observe = partial(shared.metrics.attempt, model.name)
-    failover = Failover(RoundRobin(replicas), RetryPolicy(delivery.attempts), observe)
+    balancer = BALANCERS[delivery.balance](replicas)
+    exhausted = partial(shared.metrics.count, "gateway_retry_budget_exhausted_total", model.name)
+    budget = RetryBudget(delivery.budget, exhausted)
+    failover = Failover(balancer, RetryPolicy(delivery.attempts), budget, observe)
     stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
         stack = SplitCalls(stack, _capabilities(rows), delivery.total)
     return stack, rows
+
+
+def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[HealthCheck]:
+    policy = model.policy.delivery.health_check
+    for target in model.targets:
+        if policy.path and target.speaks in ("completions", "chat"):
+            probe = HealthProbe(target, shared.client, policy.path, policy.timeout)
+            yield HealthCheck(shared.breakers.get(_breaker_key(model, target)), probe.check, policy.interval)
+
+
+def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
+    place = f"{target.speaks} {target.url or target.path or ''} {target.model}"
+    return BreakerKey(model=model.name, label=target.label, place=place, policy=model.policy.delivery.breaker)
 
 
 def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:

@@ -186,6 +186,7 @@ def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, pa
     exchange = Exchange(
         endpoint="completions" if text else "chat",
         request_id=call.request_id,
+        session=call.session,
         prompts=(prompt.text,) if text else (),
         messages=() if text else prompt.messages or (),
         params=params,

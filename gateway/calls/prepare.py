@@ -120,6 +120,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     exchange = Exchange(
         endpoint="completions" if text else "chat",
         request_id=call.request_id,
+        session=call.session,
         prompts=(prompt.text,) if text else (),
         messages=() if text else prompt.messages or (),
         params=params,
@@ -178,6 +179,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     exchange = Exchange(
         endpoint="completions",
         request_id=call.request_id,
+        session=call.session,
         prompts=call.prompts,
         prompt_is_list=call.prompt_is_list,
         params=effective.params,
@@ -210,6 +212,7 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
     exchange = Exchange(
         endpoint="completions",
         request_id=call.request_id,
+        session=call.session,
         prompts=(prompt.text,),
         params=effective.params,
         n=call.n,
@@ -233,7 +236,12 @@ async def _prepare_embedding(route: Route, call: Call) -> Prepared:
     parameters = route.parameters["embeddings"]
     parameters.check(call)
     effective = parameters.effective(call)
-    exchange = Exchange(endpoint="embeddings", request_id=call.request_id, params=effective.params)
+    exchange = Exchange(
+        endpoint="embeddings",
+        request_id=call.request_id,
+        session=call.session,
+        params=effective.params,
+    )
     return Prepared(exchange=exchange, prompt=None, notices=effective.notices)
 
 

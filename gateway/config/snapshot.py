@@ -55,6 +55,8 @@ class TargetSpec:
     """The model's name at the target; defaults to the configured name."""
     engine: Engine = "openai"
     key: SecretStr | None = None
+    weight: int = 1
+    """How often this target is chosen, relative to the other targets of its model (``balance: weighted``)."""
     adds_bos: bool | None = None
     """Whether the engine puts a BOS before a string prompt; None: the engine's default."""
     path: Path | None = None
@@ -93,8 +95,37 @@ class MediaPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """When a target is avoided because it fails (``docs/spec/reliability.md`` 4.4)."""
+
+    failures: int = 5
+    """Failures in a row that open the breaker."""
+    successes: int = 2
+    """Successful probes in a row that close it."""
+    open: float = 30.0
+    """Seconds before an open breaker is probed."""
+    window: float = 60.0
+    """Seconds; older failures are not counted."""
+
+
+Balance = Literal["round_robin", "least_busy", "weighted", "sticky"]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheckPolicy:
+    """Requests to a target that only ask whether it is healthy."""
+
+    path: str = ""
+    """A path from the root of the target's address, such as ``/health``; empty: no checks."""
+    interval: float = 10.0
+    """Seconds between two checks."""
+    timeout: float = 2.0
+    """Seconds in which the target must answer with a status below 400."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """Timeouts and retries (``docs/spec/reliability.md`` 4)."""
+    """Timeouts, retries, and the choice of a target (``docs/spec/reliability.md`` 4)."""
 
     connect: float = 2.0
     first_token: float = 60.0
@@ -102,6 +133,11 @@ class DeliveryPolicy:
     total: float = 600.0
     attempts: int = 3
     """Maximum number of attempts over all targets."""
+    budget: float = 0.2
+    """Retries per call, between 0 and 1; see ``RetryBudget``."""
+    balance: Balance = "round_robin"
+    breaker: BreakerPolicy = BreakerPolicy()
+    health_check: HealthCheckPolicy = HealthCheckPolicy()
     stream_upstream: bool = False
     """Whether the target is asked for a stream even if the client's call is not streaming."""
 

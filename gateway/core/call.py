@@ -67,6 +67,8 @@ class Call:
     request_id: str
     received: float
     """Monotonic seconds at which the request's head arrived."""
+    session: str = ""
+    """The header ``x-session-id``; empty: none."""
     dialogue: Dialogue | None = None
     """The conversation of a chat request; without messages if the request names a dataset prompt."""
     prompt: PromptReference | None = None

@@ -68,6 +68,8 @@ class Exchange:
     bos_text: str = ""
     keep_special: bool = False
     """The engine must leave special tokens in the text, because the output parser reads them."""
+    session: str = ""
+    """The client's ``x-session-id``; calls with the same value use the same target under ``balance: sticky``."""
     deadline: float | None = None
     """Event loop time at which the call must be over. None: the policy's total timeout, from ``Backend.open`` on."""
     attempts: AttemptLog = field(default_factory=AttemptLog, compare=False, repr=False)

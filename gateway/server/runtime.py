@@ -23,6 +23,8 @@ class Runtime(ConfigReloader):
     def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader)
         self.shutdown = Shutdown()
+        self._checks: list[asyncio.Task[None]] = []
+        """The running health checks of the stack that serves."""
 
     def open(self, snapshot: Snapshot) -> None:
         """Build the first stack, blocking the thread. Raises an error if that fails."""
@@ -41,9 +43,17 @@ class Runtime(ConfigReloader):
         self.metrics.workers(1)
         self.watch()
 
+    def watch(self) -> None:
+        """See ``ConfigReloader``. Also begins the health checks."""
+        super().watch()
+        self._begin_checks()
+
     async def stop(self) -> None:
         """Close connections and engines, after all calls have ended."""
         await super().stop()
+        for task in self._checks:
+            task.cancel()
+        await asyncio.gather(*self._checks, return_exceptions=True)
         await self.resources.client.aclose()
 
     async def prepare(self, snapshot: Snapshot) -> None:
@@ -54,7 +64,14 @@ class Runtime(ConfigReloader):
         """Serve the prepared stack. Running calls keep the stack with which they began."""
         assert self._prepared is not None
         self.state.stack, self._prepared = self._prepared, None
+        self._begin_checks()
         self.metrics.built(VERSION, snapshot.revision)
+
+    def _begin_checks(self) -> None:
+        """Replace the running health checks by those of the stack that serves now."""
+        for task in self._checks:
+            task.cancel()
+        self._checks = [asyncio.create_task(check.run()) for check in self.state.stack.health_checks]
 
     async def exposition(self) -> bytes:
         """The body of ``/metrics``."""

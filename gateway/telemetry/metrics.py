@@ -167,6 +167,10 @@ class Metrics:
         """Count an attempt at a target. The attempt has failed or begun to answer."""
         self._numbers["gateway_attempts_total"][model, target, outcome].value += 1
 
+    def circuit(self, model: str, target: str, is_open: bool) -> None:
+        """Set whether the circuit breaker of a target is open."""
+        self._numbers["gateway_circuit_open"][model, target].value = float(is_open)
+
     def record(self, record: Record) -> None:
         """Count a finished call."""
         key = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source)

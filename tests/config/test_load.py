@@ -91,7 +91,7 @@ def test_a_full_configuration_becomes_a_snapshot(write: Write) -> None:
         "mine",
         "Ours.",
         ParamsPolicy({"seed": 1}, {"temperature": 0}, {"max_tokens": 10}, ("tools",), "reject", True, 5),
-        DeliveryPolicy(1.0, 120.0, 3.0, 3600.0, 2, True),
+        DeliveryPolicy(connect=1.0, first_token=120.0, idle=3.0, total=3600.0, attempts=2, stream_upstream=True),
     )
     assert (local.description, local.max_model_len, local.tokenizer) == ("Two replicas.", 2048, home / "tokenizer.json")
     assert (local.template.name, local.template.digest) == ("plain", hashlib.sha256(PLAIN.encode()).hexdigest()[:12])

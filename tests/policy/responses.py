@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.config.snapshot import BreakerPolicy
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
+from gateway.policy.deliver.circuit_breaker import CircuitBreaker
+from gateway.policy.deliver.load_balancer import Replica
 from tests.events import each_event
 
 
@@ -51,6 +54,11 @@ class Response:
     @property
     def usages(self) -> list[Usage]:
         return [event for event in self.events if isinstance(event, Usage)]
+
+
+def replica(label: str, backend: Backend, weight: int = 1) -> Replica:
+    """A target with a closed circuit breaker."""
+    return Replica(label=label, backend=backend, breaker=CircuitBreaker(BreakerPolicy(), label), weight=weight)
 
 
 def exchange(*prompts: str, **changes: Any) -> Exchange:

@@ -13,10 +13,19 @@ from gateway.core.errors import UpstreamDisconnected, UpstreamOverloaded, Upstre
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from gateway.policy.deliver.load_balancer import Replica, RoundRobin
+from gateway.policy.deliver.load_balancer import RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
+from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response, read_response_async
+from tests.policy.responses import (
+    Response,
+    cancel_after,
+    exchange,
+    leave_after,
+    read_response,
+    read_response_async,
+    replica,
+)
 from tests.recording_backend import RecordingBackend
 
 FINE: Script = ("fine", {"finish": "stop"})
@@ -54,9 +63,9 @@ def failover(
     *backends: Backend, attempts: int = 3, seen: list[tuple[str, str]] | None = None, wait: float = 1.0
 ) -> Failover:
     """Failover over replicas with first-token gates, as ``assembly`` builds it."""
-    replicas = [Replica(f"m/{number}", FirstTokenGate(backend, wait)) for number, backend in enumerate(backends)]
+    replicas = [replica(f"m/{number}", FirstTokenGate(backend, wait)) for number, backend in enumerate(backends)]
     observe = (lambda target, outcome: seen.append((target, outcome))) if seen is not None else (lambda *_: None)
-    return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), observe)
+    return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), RetryBudget(1.0), observe)
 
 
 def failing(code: str, times: int = 1) -> RecordingBackend:

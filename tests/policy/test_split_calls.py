@@ -15,11 +15,12 @@ from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from gateway.policy.deliver.load_balancer import Replica, RoundRobin
+from gateway.policy.deliver.load_balancer import RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
+from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response
+from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response, replica
 from tests.recording_backend import RecordingBackend
 
 UNSURE = UpstreamCapabilities(lists=None, choices=None)
@@ -131,7 +132,7 @@ def test_ambiguous_choice_indexes_of_a_list_with_n_are_not_used() -> None:
 
 def test_every_call_of_a_split_request_counts_as_an_attempt() -> None:
     inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}], script("b"), script("c"))
-    stack = Failover(RoundRobin([Replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3))
+    stack = Failover(RoundRobin([replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3), RetryBudget(1.0))
     response = read_response(SplitCalls(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
     assert (response.texts, response.log) == ({0: "a", 1: "b", 2: "c"}, ("m/0", 4, 1))
 

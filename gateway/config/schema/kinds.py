@@ -28,6 +28,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """The container's CPU quota file. It contains ``200000 100000`` (microseconds in each period) or ``max 100000``."""
 
 A_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+A_PERCENTAGE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 A_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 A_HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 A_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -152,6 +153,21 @@ def duration(*, positive: bool = False) -> Kind:
     return Kind("duration", read)
 
 
+def _percent(value: Any) -> float:
+    """Return a share between 0 and 1."""
+    match = A_PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not 0 <= float(match[1]) <= 100:
+        raise ValueError(f"expected a percentage from 0% to 100%, such as 20%, got {describe(value)}")
+    return float(match[1]) / 100
+
+
+def _url_path(value: Any) -> str:
+    text = _text(value)
+    if not re.fullmatch(r"/[A-Za-z0-9._~%/-]*", text):
+        raise ValueError(f"expected a path such as /health, got {describe(value)}")
+    return text
+
+
 def _size(value: Any) -> int:
     if type(value) is int and value > 0:
         return value
@@ -265,6 +281,8 @@ TEXT = Kind("text", _text, literal=True)
 PROSE = Kind("text", _prose, literal=True)
 SWITCH = Kind("true or false", _switch)
 SIZE = Kind("size", _size)
+PERCENT = Kind("percentage", _percent, literal=True)
+URL_PATH = Kind("path of an address", _url_path, literal=True)
 MAPPING = Kind("mapping", _mapping)
 BOUNDS = Kind("mapping of numbers", _bounds)
 BIND = Kind("address", _bind, literal=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 from gateway.config.schema import kinds
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import Kind, choice, duration, integer, list_of
-from gateway.config.snapshot import Engine
+from gateway.config.snapshot import Balance, Engine
 
 GATEWAY: Final = "gateway.yaml"
 POLICY: Final = "policies/*.yaml"
@@ -84,6 +84,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "The engine behind the address; it determines which fields beyond OpenAI's are supported."),
     Row(GATEWAY, "models.<name>.targets[].key", kinds.SECRET, None,
         "The target's API key, as `env:NAME` or `file:PATH`."),
+    Row(GATEWAY, "models.<name>.targets[].weight", integer(1, 1000), 1,
+        "How often this target is chosen relative to the model's other targets, with `delivery.balance: weighted`."),
     Row(GATEWAY, "models.<name>.targets[].adds_bos", kinds.SWITCH, None,
         "Whether the engine puts a BOS before a string prompt; without it, what `engine` usually does."),
     Row(GATEWAY, "models.<name>.targets[].path", kinds.TEXT, None,
@@ -128,6 +130,25 @@ ROWS: Final[tuple[Row, ...]] = (
         "How long a call may take, including retries."),
     Row(POLICY, "delivery.retry.attempts", integer(1, 10), 3,
         "The most attempts of a call, over all targets; nothing is retried after the first content."),
+    Row(POLICY, "delivery.retry.budget", kinds.PERCENT, "20%",
+        "The most retries of a model, as a share of its calls in the last 10 s; 3 a second are always allowed."),
+    Row(POLICY, "delivery.balance", choice(*get_args(Balance)), "round_robin",
+        "The target that a call tries first: `round_robin`, `least_busy`, `weighted` (by the targets' `weight`) or "
+        "`sticky` (the same session, cache key, user or prompt prefix at the same target)."),
+    Row(POLICY, "delivery.breaker.failures", integer(1, 1000), 5,
+        "The number of failures in a row after which calls avoid a target."),
+    Row(POLICY, "delivery.breaker.successes", integer(1, 1000), 2,
+        "The number of successful probes in a row after which calls use the target again."),
+    Row(POLICY, "delivery.breaker.open", duration(positive=True), "30s",
+        "How long a failing target is avoided before one call at a time probes it."),
+    Row(POLICY, "delivery.breaker.window", duration(positive=True), "60s",
+        "Only failures within this time count."),
+    Row(POLICY, "delivery.health_check.path", kinds.URL_PATH, None,
+        "A path that each target answers while it is healthy, such as `/health`; without it, nothing is checked."),
+    Row(POLICY, "delivery.health_check.interval", duration(positive=True), "10s",
+        "The time between two health checks of a target."),
+    Row(POLICY, "delivery.health_check.timeout", duration(positive=True), "2s",
+        "How long a health check may take."),
     Row(POLICY, "delivery.stream_upstream", kinds.SWITCH, False,
         "Request a stream from the target even if the client does not; for engines that generate beyond the stop."),
 

@@ -12,7 +12,14 @@ from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.names import quote
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
-from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec
+from gateway.config.snapshot import (
+    BreakerPolicy,
+    DeliveryPolicy,
+    HealthCheckPolicy,
+    MediaPolicy,
+    ParamsPolicy,
+    PolicySpec,
+)
 from gateway.wire.request_fields import FORBIDDEN
 
 # Parameter → reason why a policy cannot set it.
@@ -37,7 +44,8 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
     if document is None:
         return None
     values = check(document, POLICY)
-    params, timeout = values["params"], values["delivery"]["timeout"]
+    params, delivery = values["params"], values["delivery"]
+    timeout = delivery["timeout"]
     _check_params(document, params)
     total = timeout["total"]
     for clock in ("connect", "first_token", "idle"):
@@ -54,8 +62,13 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         media=MediaPolicy(**values["media"]),
         delivery=DeliveryPolicy(
             **timeout,
-            attempts=values["delivery"]["retry"]["attempts"],
-            stream_upstream=values["delivery"]["stream_upstream"],
+            **delivery["retry"],
+            balance=delivery["balance"],
+            breaker=BreakerPolicy(**delivery["breaker"]),
+            health_check=HealthCheckPolicy(
+                **{**delivery["health_check"], "path": delivery["health_check"]["path"] or ""}
+            ),
+            stream_upstream=delivery["stream_upstream"],
         ),
     )
 

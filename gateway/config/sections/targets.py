@@ -100,6 +100,7 @@ class TargetEntry:
             model=values["model"] or model,
             engine=values["engine"],
             key=key,
+            weight=values["weight"],
             adds_bos=values["adds_bos"],
             path=path,
             options=MappingProxyType(values["options"]),

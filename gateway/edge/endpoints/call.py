@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from gateway.calls.route import Route
@@ -35,6 +36,9 @@ CLIENT_CLOSED_REQUEST = 499
 
 LONG_BODY = 1024 * 1024
 """Bytes. A longer body may take tens of milliseconds to parse, and the same time again to check."""
+
+SESSION = b"x-session-id"
+"""The header that names a session for ``delivery.balance: sticky``, as in other model routers."""
 
 UTF_8 = ("utf-8", "utf8")
 
@@ -105,6 +109,8 @@ class CallHandler:
         elif self._endpoint.for_tokenizers and body.get("model") is None:
             body["model"] = only_model(stack, key)
         call = self._endpoint.read(body, request_id=request.request_id, received=request.received)
+        if SESSION in request.headers:
+            call = replace(call, session=request.headers[SESSION].decode("latin-1"))
         route = authorized_route(stack, key, call.model)
         template = route.template.spec
         timeline.model = call.model

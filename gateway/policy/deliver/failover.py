@@ -1,7 +1,8 @@
 """Failover: after a failed attempt another target is tried. The load balancer and the retry policy decide which.
 
-One loop makes all attempts of a call, because the attempts share one limit. The loop ends when a target has accepted
-the request. With a ``FirstTokenGate`` around the target, the loop ends when the answer has begun.
+One loop makes all attempts of a call, because the attempts share one limit and the model's retry budget. Each attempt
+is reported to its target's circuit breaker when it has failed, or when its answer has ended. The loop ends when a
+target has accepted the request. With a ``FirstTokenGate`` around the target, the loop ends when the answer has begun.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 
 from gateway.core.errors import GatewayError, drop_tracebacks
 from gateway.core.exchange import Events, Exchange
-from gateway.policy.deliver.load_balancer import RoundRobin
+from gateway.policy.deliver.load_balancer import LoadBalancer
 from gateway.policy.deliver.retry import RetryPolicy, RetryState
+from gateway.policy.deliver.retry_budget import RetryBudget
 
 
 class Failover:
@@ -23,13 +25,15 @@ class Failover:
 
     def __init__(
         self,
-        balancer: RoundRobin,
+        balancer: LoadBalancer,
         retry: RetryPolicy,
+        budget: RetryBudget,
         observe: Callable[[str, str], None] = lambda target, outcome: None,
     ) -> None:
         """``observe`` is called after each attempt with the target's label and ``ok`` or an error code."""
         self.balancer = balancer
         self.retry = retry
+        self.budget = budget
         self.observe = observe
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
@@ -40,7 +44,7 @@ class Failover:
 class _FailoverStream:
     """A context manager for one exchange; entering makes the attempts."""
 
-    __slots__ = ("_exchange", "_failover", "_opened")
+    __slots__ = ("_breaker", "_exchange", "_failover", "_opened", "_probe")
 
     def __init__(self, failover: Failover, exchange: Exchange) -> None:
         self._failover = failover
@@ -48,23 +52,30 @@ class _FailoverStream:
 
     async def __aenter__(self) -> Events:
         failover, exchange = self._failover, self._exchange
-        replicas = failover.balancer.order()
+        failover.budget.count_call()
+        replicas = failover.balancer.order(exchange)
         replica, state = replicas[0], None
         while True:
             exchange.attempts.begin(replica.label, retry=state is not None)
+            breaker = replica.breaker
+            probe = breaker.begin()
             try:
                 opened = replica.backend.open(exchange)
                 events = await opened.__aenter__()
             except GatewayError as error:
+                breaker.end(error, probe=probe)
                 failover.observe(replica.label, error.code)
                 state = state or RetryState(failover.retry, len(replicas))
                 pause = state.pause_after(error)
-                if pause is None:
+                if pause is None or not failover.budget.take():
                     raise
                 drop_tracebacks(error)
+            except BaseException as error:  # the client has left, or the call's time is over
+                breaker.end(error, probe=probe)
+                raise
             else:
                 failover.observe(replica.label, "ok")
-                self._opened = opened
+                self._opened, self._breaker, self._probe = opened, breaker, probe
                 return events
             if pause:
                 await asyncio.sleep(pause)
@@ -73,4 +84,5 @@ class _FailoverStream:
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, bool | None]:
+        self._breaker.end(error, probe=self._probe)
         return self._opened.__aexit__(kind, error, trace)
