@@ -68,9 +68,9 @@ def test_old_failures_are_not_counted() -> None:
     assert target.breaker.state == "closed"
 
 
-def test_half_of_the_latest_twenty_calls_open_the_breaker() -> None:
+def test_half_of_the_latest_calls_open_the_breaker() -> None:
     target = Target()
-    for _ in range(9):
+    for _ in range(5):
         target.call(FAILURE)
         target.call()
     assert target.breaker.is_available

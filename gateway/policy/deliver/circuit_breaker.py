@@ -33,8 +33,8 @@ LOG = logging.getLogger("gateway.deliver")
 
 NOT_COUNTED = (UpstreamRateLimited, UpstreamTooLarge, UpstreamIgnoredParameter, DeadlineExceeded)
 """Upstream errors that say nothing about the target's health. A rate limit has its own pause."""
-RECENT = 20
-"""The breaker also opens if at least half of this number of calls in a row have failed within the window."""
+RECENT = 4
+"""The breaker also opens if half of the latest calls have failed, counting this number times ``failures`` calls."""
 JITTER = 0.2
 """The time for which a breaker is open varies by this share, so that several gateways do not probe together."""
 COOL_DOWN = 1.0
@@ -68,7 +68,7 @@ class CircuitBreaker:
         self._clock = clock
         self._rng = rng or random.Random()
         self._state: State = "closed"
-        self._recent: deque[tuple[float, bool]] = deque(maxlen=max(RECENT, policy.failures))
+        self._recent: deque[tuple[float, bool]] = deque(maxlen=RECENT * policy.failures)
         """(end, True for a success) of the latest calls; empty after a change of the state."""
         self._failed_in_row = 0
         self._successes = 0
@@ -147,9 +147,8 @@ class CircuitBreaker:
         begin = now - policy.window
         if self._failed_in_row >= policy.failures:
             return recent[-policy.failures][0] >= begin
-        latest = list(recent)[-RECENT:]
-        failed = sum(not ok for _, ok in latest)
-        return len(latest) == RECENT and 2 * failed >= RECENT and latest[0][0] >= begin
+        failed = sum(not ok for _, ok in recent)
+        return len(recent) == recent.maxlen and 2 * failed >= len(recent) and recent[0][0] >= begin
 
     def _open(self, now: float, reason: str) -> None:
         seconds = self.policy.open * self._rng.uniform(1 - JITTER, 1 + JITTER)
