@@ -34,14 +34,16 @@ from gateway.calls.route import Route
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
-from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
+from gateway.config.snapshot import ModelSpec, Snapshot, StoreSpec, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.admit.api_keys import Keyring
+from gateway.policy.admit.limits import Limiter
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
+from gateway.policy.admit.rates import MemoryRates, RateStore
 from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
@@ -64,11 +66,19 @@ class SharedResources:
     engines: EngineCache
     metrics: Metrics
     breakers: CircuitBreakers
+    rates: RateStore
+    """The rates of all workers of this gateway; not used if the configuration names a store."""
 
 
-def open_shared_resources(metrics: Metrics) -> SharedResources:
-    """Create the shared resources of one process."""
-    return SharedResources(HttpClient(), EngineCache(), metrics, CircuitBreakers(metrics.circuit))
+def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> SharedResources:
+    """Create the shared resources of one process. ``rates``: None if the process serves alone."""
+    return SharedResources(
+        client=HttpClient(),
+        engines=EngineCache(),
+        metrics=metrics,
+        breakers=CircuitBreakers(metrics.circuit),
+        rates=rates or MemoryRates(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,7 @@ class Stack:
     snapshot: Snapshot
     routes: Mapping[str, Route]
     keyring: Keyring
+    limiter: Limiter
     health_checks: tuple[HealthCheck, ...] = ()
     """Each runs in a task while this stack serves."""
 
@@ -95,6 +106,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         snapshot=snapshot,
         routes={name: route for name, route in routes.items() if route},
         keyring=Keyring(snapshot.keys),
+        limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared)),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
 
@@ -209,6 +221,14 @@ def _delivery(
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
         stack = SplitCalls(stack, _capabilities(rows), delivery.total)
     return stack, rows
+
+
+def _rate_store(spec: StoreSpec, shared: SharedResources) -> RateStore:
+    if not spec.url:
+        return shared.rates
+    from gateway.policy.admit.redis_rates import RedisRates
+
+    return RedisRates(spec, partial(shared.metrics.count, "gateway_store_failures_total"))
 
 
 def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[HealthCheck]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from gateway.config.files.reader import Files
 from gateway.config.files.yaml import YamlDocument
@@ -16,7 +18,8 @@ from gateway.config.schema.validation import INVALID, check
 from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
 from gateway.config.sections.server import read_server
-from gateway.config.snapshot import KeySpec, Snapshot
+from gateway.config.sections.targets import secret
+from gateway.config.snapshot import KeySpec, Snapshot, StoreSpec
 from gateway.core.errors import ConfigError, Problem
 
 
@@ -85,6 +88,20 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         models=MappingProxyType(models),
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
+        store=_store(document, values["store"], files, env),
         revision=files.revision(),
         notes=tuple(files.notes),
     )
+
+
+def _store(document: YamlDocument, values: Any, files: Files, env: Mapping[str, str]) -> StoreSpec:
+    """Return the section ``store``."""
+    if values is INVALID or INVALID in values.values():
+        return StoreSpec()
+    password = None
+    if values["password"]:
+        password = secret(values["password"], files, env, partial(document.refuse, ("store", "password")))
+    if values["url"] and find_spec("redis") is None:
+        message = "needs the package redis; install it with: pip install 'meta-gateway[redis]'"
+        document.refuse(("store", "url"), message)
+    return StoreSpec(**{**values, "password": password})

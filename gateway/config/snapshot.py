@@ -143,6 +143,41 @@ class DeliveryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsPolicy:
+    """Limits of all calls to one model together; None: no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrency: int | None = None
+    queue_wait: float = 2.0
+    """Seconds that a call beyond ``concurrency`` may wait; 0: it is refused at once."""
+    queue_size: int = 256
+    """The most calls that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits of all calls with one key together; None: no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """The server that holds the rates of several gateways."""
+
+    url: str = ""
+    """Empty: the rates are held in memory, for all workers of this gateway together."""
+    password: SecretStr | None = None
+    on_failure: Literal["allow", "refuse"] = "allow"
+    """Whether limited calls are admitted while the server does not answer."""
+    timeout: float = 0.05
+    """Seconds in which the server must answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySpec:
     """The rules of one policy file."""
 
@@ -151,6 +186,7 @@ class PolicySpec:
     params: ParamsPolicy = ParamsPolicy()
     delivery: DeliveryPolicy = DeliveryPolicy()
     media: MediaPolicy = MediaPolicy()
+    limits: LimitsPolicy = LimitsPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +219,7 @@ class KeySpec:
     """Shell patterns that match the names of the models that the key may use."""
     expires: float | None = None
     """The time when the key expires, in seconds since the epoch; None: never."""
+    limits: KeyLimits = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +231,7 @@ class Snapshot:
     prompts: Mapping[str, PromptSpec] = field(default=EMPTY_MAPPING)
     """The dataset prompts of the folder ``prompts``, by name."""
     keys: tuple[KeySpec, ...] = ()
+    store: StoreSpec = StoreSpec()
     revision: str = ""
     """The first 12 hex digits of a digest over all files of the configuration."""
     notes: tuple[Problem, ...] = ()

@@ -24,6 +24,7 @@ GatewayError                          500 internal_error
 │   ├── BodyTooLarge                  413 body_too_large
 │   ├── UnsupportedMediaType          415 unsupported_media_type
 │   ├── UnsupportedEncoding           415 unsupported_encoding
+│   ├── RateLimitExceeded             429 rate_limit_exceeded
 │   └── HeadTooLarge                  431 head_too_large
 ├── Overloaded                        503 overloaded: retry later
 │   └── ServerDraining                503 server_draining
@@ -56,6 +57,7 @@ upstream's body, address or key.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -192,6 +194,13 @@ class UnsupportedEncoding(RequestError, status=415, code="unsupported_encoding")
     """The body is compressed; only uncompressed bodies are accepted."""
 
 
+class RateLimitExceeded(RequestError, status=429, code="rate_limit_exceeded", type="rate_limit_error", retryable=True):
+    """The client's key, or the model, has a limit that this call exceeds."""
+
+    headers: Mapping[str, str] = {}
+    """The ``x-ratelimit-*`` headers."""
+
+
 class HeadTooLarge(RequestError, status=431, code="head_too_large"):
     """The request line and header fields, or the framing of a chunked body, exceed their limit."""
 
@@ -201,6 +210,9 @@ class HeadTooLarge(RequestError, status=431, code="head_too_large"):
 
 class Overloaded(GatewayError, status=503, code="overloaded", retryable=True):
     """The gateway cannot take this call now."""
+
+    shed_reason = "in_flight"
+    """The value of the label ``reason`` in ``gateway_shed_total``."""
 
 
 class ServerDraining(Overloaded, code="server_draining", retryable=False):

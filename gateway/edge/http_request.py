@@ -34,8 +34,8 @@ class HttpRequest(Cancellation, ABC):
     """One request."""
 
     __slots__ = (
-        "buffered_body", "closing", "complete", "headers", "method", "model", "open_stream", "path", "received",
-        "request_id", "route_context", "status",
+        "buffered_body", "closing", "complete", "extra_headers", "headers", "method", "model", "open_stream", "path",
+        "received", "request_id", "route_context", "status",
     )  # fmt: skip
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
@@ -63,6 +63,8 @@ class HttpRequest(Cancellation, ABC):
         """The status of the answer; 0: nothing has been sent."""
         self.buffered_body: bytes | None = None
         """The whole body, if the body arrived in one piece before a handler asked for it. None: call ``body``."""
+        self.extra_headers = b""
+        """Headers that every answer to this request has, whether it succeeds or fails: ``x-ratelimit-*``."""
         self.complete = False
         """True: the answer is complete."""
         self.closing = False

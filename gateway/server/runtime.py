@@ -8,6 +8,7 @@ from gateway.assembly import SharedResources, Stack, assemble, open_shared_resou
 from gateway.config.snapshot import Snapshot
 from gateway.core.version import VERSION
 from gateway.edge.state import GatewayState
+from gateway.policy.admit.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 
@@ -26,9 +27,12 @@ class Runtime(ConfigReloader):
         self._checks: list[asyncio.Task[None]] = []
         """The running health checks of the stack that serves."""
 
-    def open(self, snapshot: Snapshot) -> None:
-        """Build the first stack, blocking the thread. Raises an error if that fails."""
-        self.resources = open_shared_resources(self.metrics)
+    def open(self, snapshot: Snapshot, rates: RateStore | None = None) -> None:
+        """Build the first stack, blocking the thread. Raises an error if that fails.
+
+        ``rates``: the rates of all workers; None if the process serves alone.
+        """
+        self.resources = open_shared_resources(self.metrics, rates)
         stack = assemble(snapshot, self.resources)
         self.state = GatewayState(
             stack=stack, metrics=self.metrics, exposition=self.exposition, started_at=self.started_at
@@ -46,7 +50,7 @@ class Runtime(ConfigReloader):
     def watch(self) -> None:
         """See ``ConfigReloader``. Also begins the health checks."""
         super().watch()
-        self._begin_checks()
+        self.begin_checks()
 
     async def stop(self) -> None:
         """Close connections and engines, after all calls have ended."""
@@ -64,11 +68,11 @@ class Runtime(ConfigReloader):
         """Serve the prepared stack. Running calls keep the stack with which they began."""
         assert self._prepared is not None
         self.state.stack, self._prepared = self._prepared, None
-        self._begin_checks()
+        self.begin_checks()
         self.metrics.built(VERSION, snapshot.revision)
 
-    def _begin_checks(self) -> None:
-        """Replace the running health checks by those of the stack that serves now."""
+    def begin_checks(self) -> None:
+        """Replace the running health checks with those of the stack that serves now."""
         for task in self._checks:
             task.cancel()
         self._checks = [asyncio.create_task(check.run()) for check in self.state.stack.health_checks]

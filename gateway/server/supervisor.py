@@ -19,10 +19,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gateway.config.snapshot import Snapshot
+from gateway.config.snapshot import KeySpec, ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.core.version import VERSION
 from gateway.edge.http1.server import BACKLOG
+from gateway.policy.admit.rates import MemoryRates
 from gateway.server.greeting import greeting
 from gateway.server.lifecycle import EXIT_ABORTED
 from gateway.server.metrics_aggregation import MetricsAggregator
@@ -75,6 +76,8 @@ class Supervisor(ConfigReloader):
         self._log_level = log_level
         self._workers: list[WorkerHandle] = []
         self._admin: socket.socket | None = None
+        self._rates = MemoryRates()
+        """The rates of keys and models, for all workers together."""
         self._aggregator = MetricsAggregator(self._workers, self.metrics)
         self._early_deaths: deque[float] = deque(maxlen=MAX_EARLY_DEATHS)
         self._all_ready = asyncio.Event()
@@ -167,6 +170,10 @@ class Supervisor(ConfigReloader):
                 self._refusal = payload
             case "ended":
                 worker.metrics = payload
+            case "take_rates":
+                return self._rates.take_now(payload)
+            case "settle_rates":
+                self._rates.settle(payload)
             case "exposition":
                 return await self.exposition()
             case "reload":
@@ -228,10 +235,30 @@ class Supervisor(ConfigReloader):
         self.metrics.built(VERSION, snapshot.revision)
 
     def _share(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot for one worker: ``max_in_flight`` is divided by the number of workers and rounded up."""
+        """The snapshot for one worker: limits of concurrent calls are divided by the number of workers, rounded up.
+
+        Rates are not divided, because the supervisor counts them for all workers.
+        """
         assert self.bound is not None
-        each = -(-snapshot.server.max_in_flight // self.bound.workers)
-        return replace(snapshot, server=replace(snapshot.server, max_in_flight=each))
+        workers = self.bound.workers
+
+        def share(limit: int | None) -> int | None:
+            return None if limit is None else -(-limit // workers)
+
+        def of_model(model: ModelSpec) -> ModelSpec:
+            limits = replace(model.policy.limits, concurrency=share(model.policy.limits.concurrency))
+            return replace(model, policy=replace(model.policy, limits=limits))
+
+        def of_key(key: KeySpec) -> KeySpec:
+            return replace(key, limits=replace(key.limits, concurrency=share(key.limits.concurrency)))
+
+        in_flight = -(-snapshot.server.max_in_flight // workers)
+        return replace(
+            snapshot,
+            server=replace(snapshot.server, max_in_flight=in_flight),
+            models={name: of_model(model) for name, model in snapshot.models.items()},
+            keys=tuple([of_key(key) for key in snapshot.keys]),
+        )
 
     async def exposition(self) -> bytes:
         """The body of ``/metrics``, of all workers together."""

@@ -12,11 +12,13 @@ import logging
 import pickle
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
+from gateway.policy.admit.rates import Balance, Charge
 from gateway.server.lifecycle import Listeners, serve
 from gateway.server.reload import ConfigLoader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
@@ -55,10 +57,11 @@ class WorkerRuntime(Runtime):
         self._channel = await RpcChannel.over(self._sock, self._handle)
         self._reader = asyncio.create_task(self._read_channel(), name="supervisor")
         try:
-            await asyncio.to_thread(self.open, snapshot)
+            await asyncio.to_thread(self.open, snapshot, SupervisorRates(self._channel))
         except GatewayError as error:
             await self._channel.call("refused", Refusal.of(error))
             raise
+        self.begin_checks()
 
     async def ready(self) -> None:
         """Wait until all workers may accept connections."""
@@ -115,6 +118,25 @@ class WorkerRuntime(Runtime):
                 self.shutdown.drain_requested.set()
                 self.shutdown.abort_requested.set()
         return None
+
+
+class SupervisorRates:
+    """The rates of all workers, which the supervisor holds."""
+
+    def __init__(self, channel: RpcChannel) -> None:
+        self._channel = channel
+
+    async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
+        """See ``RateStore``. If the supervisor has ended, the worker ends soon, and its last calls are admitted."""
+        try:
+            balances: list[Balance] = await self._channel.call("take_rates", charges)
+        except ChannelClosed:
+            return None
+        return balances
+
+    def settle(self, charges: Sequence[Charge]) -> None:
+        """See ``RateStore``."""
+        self._channel.notify("settle_rates", charges)
 
 
 def main(arguments: list[str]) -> int:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import refused_url
 from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.upstream.server import FaultyUpstream, refused_url
 
 POLICY = "delivery: {breaker: {failures: 3, successes: 1, open: 200ms}, retry: {attempts: 2}}\n"
 CHECKED = "delivery: {health_check: {path: /health/ready, interval: 50ms, timeout: 20s}}\n"

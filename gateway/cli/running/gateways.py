@@ -104,7 +104,7 @@ class LocalRequest(HttpRequest):
 
     def start(self, status: int, headers: bytes) -> None:
         """See ``HttpRequest``."""
-        self.status, self.head = status, headers
+        self.status, self.head = status, self.extra_headers + headers
 
     async def write(self, frames: bytes, seconds: float) -> None:
         """See ``HttpRequest``."""

@@ -246,6 +246,16 @@ def _url(value: Any) -> str:
     return text.rstrip("/")
 
 
+def _store_url(value: Any) -> str:
+    text = _text(value)
+    parts = urlsplit(text)
+    if parts.password is not None or parts.username is not None:
+        raise ValueError('contains a user name or password; use the setting password ("env:NAME") instead')
+    if parts.scheme not in ("redis", "rediss", "unix") or not (parts.hostname or parts.path):
+        raise ValueError('expected an address such as "redis://127.0.0.1:6379/0"')
+    return text
+
+
 def _secret(value: Any) -> SecretReference:
     where, colon, name = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not colon or where not in ("env", "file"):
@@ -289,6 +299,7 @@ BIND = Kind("address", _bind, literal=True)
 HOST_NAME = Kind("host name", _host, literal=True)
 LISTENER = Kind("host:port", _listener, literal=True)
 URL = Kind("http(s) address", _url)
+STORE_URL = Kind("redis address", _store_url, literal=True)
 SECRET = Kind("env:NAME or file:PATH", _secret)
 DIGEST = Kind("64 hex digits", _digest)
 MOMENT = Kind("date or time", _moment)

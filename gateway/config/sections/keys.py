@@ -9,7 +9,7 @@ from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.schema.names import KEY_NAME, quote, suggest
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
-from gateway.config.snapshot import KeySpec
+from gateway.config.snapshot import KeyLimits, KeySpec
 
 NO_KEY = digest(b"")
 """The digest of an empty string."""
@@ -42,4 +42,6 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
                 document.refuse((name, "models"), f"no model {quote(pattern)}{suggest(pattern, models)}")
     if len(files.problems) > before:
         return ()
-    return tuple(KeySpec(name=name, **entry) for name, entry in entries.items())
+    return tuple(
+        KeySpec(name=name, **{**entry, "limits": KeyLimits(**entry["limits"])}) for name, entry in entries.items()
+    )

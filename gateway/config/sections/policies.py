@@ -16,6 +16,7 @@ from gateway.config.snapshot import (
     BreakerPolicy,
     DeliveryPolicy,
     HealthCheckPolicy,
+    LimitsPolicy,
     MediaPolicy,
     ParamsPolicy,
     PolicySpec,
@@ -60,6 +61,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         description=values["description"],
         params=ParamsPolicy(**{**params, **frozen}),
         media=MediaPolicy(**values["media"]),
+        limits=LimitsPolicy(**values["limits"]),
         delivery=DeliveryPolicy(
             **timeout,
             **delivery["retry"],

@@ -90,7 +90,7 @@ class TargetEntry:
         path = existing(self._files, self._document, (*self._path, setting), values[setting])
         key = None
         if values["key"]:
-            key = _secret(values["key"], self._files, env, partial(self.add_problem, "key"))
+            key = secret(values["key"], self._files, env, partial(self.add_problem, "key"))
         if values is INVALID or INVALID in values.values():
             return None
         return TargetSpec(
@@ -118,7 +118,7 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
     return path
 
 
-def _secret(
+def secret(
     reference: SecretReference, files: Files, env: Mapping[str, str], add_problem: AddProblem
 ) -> SecretStr | None:
     """Return a secret. On failure, add a problem that names where the secret should be, but never its value."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
+from gateway.config.snapshot import KeySpec
 from gateway.core.call import Call
 from gateway.core.errors import (
     GatewayError,
     InvalidValue,
     Overloaded,
+    RateLimitExceeded,
     UnsupportedEncoding,
     UnsupportedMediaType,
     drop_tracebacks,
@@ -25,6 +28,7 @@ from gateway.edge.endpoints.table import Endpoint
 from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest, body_too_large
 from gateway.edge.state import GatewayState
+from gateway.policy.admit.limits import Admission
 from gateway.telemetry.call_log import log_call
 from gateway.wire.error_object import quoted
 from gateway.wire.json import parse_object
@@ -56,6 +60,7 @@ class CallHandler:
         metrics = state.metrics
         timeline = CallTimeline(endpoint.name, request.request_id, request.received)
         end = ("internal_error", 500, "")
+        admission: Admission | None = None
         in_flight = metrics.in_flight[endpoint.name]
         in_flight.value += 1
         state.running += 1
@@ -63,7 +68,8 @@ class CallHandler:
             try:
                 if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
                     self._refuse(request)
-                call, route = await self._read(request, timeline)
+                call, route, key = await self._read(request, timeline)
+                admission = await self._admit(request, call, route, key)
                 await endpoint.respond(request, call, route, timeline)
                 end = ("ok", request.status, "")
             except asyncio.CancelledError:
@@ -88,11 +94,13 @@ class CallHandler:
             state.running -= 1
             in_flight.value -= 1
             record = timeline.freeze(*end)
+            if admission is not None:
+                admission.end((record.prompt_tokens or 0) + (record.completion_tokens or 0))
             metrics.record(record)
             log_call(record)
 
-    async def _read(self, request: HttpRequest, timeline: CallTimeline) -> tuple[Call, Route]:
-        """The call in the request's body, and the route of the call's model."""
+    async def _read(self, request: HttpRequest, timeline: CallTimeline) -> tuple[Call, Route, KeySpec | None]:
+        """The call in the request's body, the route of the call's model, and the client's key."""
         stack = self._state.stack
         key = authenticate(stack, request)
         limit = stack.snapshot.server.max_body
@@ -117,7 +125,29 @@ class CallHandler:
         timeline.template, timeline.kind = template.name, template.kind
         timeline.stream = call.stream
         timeline.admitted()
-        return call, route
+        return call, route, key
+
+    async def _admit(self, request: HttpRequest, call: Call, route: Route, key: KeySpec | None) -> Admission | None:
+        """Check the limits of the key and the model; waits while the model has too many calls."""
+        limiter = self._state.stack.limiter
+        if not limiter.is_limited(key, call.model):
+            return None
+        texts = call.prompts if call.dialogue is None else call.dialogue.texts
+        limit = call.params.get("max_completion_tokens") or call.params.get("max_tokens")
+        tokens = call.n * (limit or route.spec.policy.params.max_tokens)
+        try:
+            admission = await limiter.admit(key, route.spec, sum(map(len, texts)), tokens)
+        except RateLimitExceeded as error:
+            request.extra_headers = _header_block(error.headers)
+            raise
+        except Overloaded as error:
+            self._state.metrics.count("gateway_shed_total", error.shed_reason)
+            raise
+        request.extra_headers = _header_block(admission.headers)
+        if self._state.draining:
+            admission.end(0)
+            self._refuse(request)
+        return admission
 
     def _refuse(self, request: HttpRequest) -> NoReturn:
         state = self._state
@@ -179,3 +209,7 @@ def _check_content_type(declared: str | None) -> None:
     charsets = [value.strip().strip('"') for name, _, value in pairs if name.strip() == "charset"]
     if media_type.strip() != "application/json" or any(charset not in UTF_8 for charset in charsets):
         raise UnsupportedMediaType("send the request body as content-type: application/json, in UTF-8")
+
+
+def _header_block(headers: Mapping[str, str]) -> bytes:
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode("ascii")

@@ -1,0 +1,74 @@
+"""Limits the concurrent calls of a model, and of a key. Calls beyond a model's limit wait in a bounded queue.
+
+The queue is fair between keys: each key has a line of its own, and a free place goes to the keys in turn. A call that
+waits too long, or finds the queue full, is refused with 503 (``docs/spec/reliability.md`` 4.6, D01 to D05).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from gateway.core.errors import Overloaded
+
+
+class CallQueue:
+    """The places of one model."""
+
+    def __init__(self, model: str, places: int, wait: float, size: int) -> None:
+        """``wait``: seconds that a call may wait; ``size``: the most calls that wait."""
+        self._model = model
+        self._places = places
+        self._wait = wait
+        self._size = size
+        self.running = 0
+        self.waiting = 0
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        """Key → the calls that wait, in the order in which the keys have their turn."""
+
+    async def enter(self, key: str) -> None:
+        """Take a place, after waiting for one if necessary. The caller has to call ``leave``. Raises ``Overloaded``."""
+        if self.running < self._places and not self.waiting:
+            self.running += 1
+            return
+        if self.waiting >= self._size or not self._wait:
+            limit = f"limits.concurrency={self._places}"
+            raise _refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(key, deque()).append(place)
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._wait):
+                await place
+        except BaseException as error:
+            if place.done() and not place.cancelled():
+                self.leave()  # the place was given in the same moment
+            elif place in self._lines.get(key, ()):
+                self._lines[key].remove(place)
+                self.waiting -= 1
+            if isinstance(error, TimeoutError):
+                waited = f"the call waited {self._wait:g} s (limits.queue_wait) for a place"
+                raise _refusal("queue_timeout", f"model {self._model} is busy: {waited}; retry later") from None
+            raise
+
+    def leave(self) -> None:
+        """Free a place, and give it to the next call that still waits."""
+        self.running -= 1
+        while self._lines:
+            key, line = next(iter(self._lines.items()))
+            del self._lines[key]
+            if not line:
+                continue
+            place = line.popleft()
+            self._lines[key] = line  # behind the other keys
+            self.waiting -= 1
+            if not place.done():  # a call that is being cancelled has a cancelled place
+                self.running += 1
+                place.set_result(None)
+                return
+
+
+def _refusal(reason: str, message: str) -> Overloaded:
+    error = Overloaded(message)
+    error.shed_reason = reason
+    return error

@@ -1,0 +1,149 @@
+"""The limits of one call: rates of its key and its model, and concurrent calls of its key and its model."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
+from gateway.core.errors import RateLimitExceeded
+from gateway.policy.admit.call_queue import CallQueue
+from gateway.policy.admit.rates import Balance, Charge, RateStore
+
+CHARACTERS_PER_TOKEN = 4
+"""For the estimate of a call's tokens."""
+
+Limits = KeyLimits | LimitsPolicy
+NO_HEADERS: Mapping[str, str] = {}
+
+
+class Admission:
+    """What one admitted call holds until it ends."""
+
+    __slots__ = ("_charges", "_estimate", "_key", "_limiter", "_queue", "headers")
+
+    def __init__(
+        self, limiter: Limiter, key: str, queue: CallQueue | None, charges: list[Charge], headers: Mapping[str, str]
+    ) -> None:
+        self._limiter = limiter
+        self._key = key
+        """The name of a key with a limit of concurrent calls; empty: none."""
+        self._queue = queue
+        self._charges = charges
+        """The charges of tokens, which are estimates."""
+        self.headers = headers
+        """The ``x-ratelimit-*`` headers."""
+
+    def end(self, tokens: int | None) -> None:
+        """Give back the places, and settle the tokens that the call has used; None: the number is not known."""
+        if self._queue is not None:
+            self._queue.leave()
+        if self._key:
+            self._limiter.running[self._key] -= 1
+        if self._charges and tokens is not None:
+            self._limiter.store.settle([replace(one, amount=tokens - one.amount) for one in self._charges])
+
+
+class Limiter:
+    """Admits calls within the limits of one configuration."""
+
+    def __init__(self, models: Mapping[str, ModelSpec], keys: Sequence[KeySpec], store: RateStore) -> None:
+        self.store = store
+        self.running: Counter[str] = Counter()
+        """Running calls by the name of a key that limits them."""
+        self._models = frozenset(name for name, model in models.items() if model.policy.limits != LimitsPolicy())
+        self._keys = frozenset(key.name for key in keys if key.limits != KeyLimits())
+        self._queues = {
+            name: CallQueue(name, limits.concurrency, limits.queue_wait, limits.queue_size)
+            for name, model in models.items()
+            if (limits := model.policy.limits).concurrency is not None
+        }
+
+    def is_limited(self, key: KeySpec | None, model: str) -> bool:
+        """Whether the key or the model has a limit."""
+        return model in self._models or (key is not None and key.name in self._keys)
+
+    async def admit(self, key: KeySpec | None, model: ModelSpec, characters: int, max_tokens: int) -> Admission:
+        """Admit a call, or wait for a place.
+
+        ``characters``: the length of the prompt; ``max_tokens``: the most tokens of the answer. Both estimate the
+        tokens of the call. Raises ``RateLimitExceeded`` or ``Overloaded``.
+        """
+        limits = model.policy.limits
+        key_limits, name = (key.limits, key.name) if key is not None else (KeyLimits(), "")
+        concurrency = key_limits.concurrency
+        if concurrency is not None and self.running[name] >= concurrency:
+            raise RateLimitExceeded(
+                f"key {name} has {concurrency} concurrent calls (limits.concurrency in the key file); retry later",
+                retry_after=1.0,
+            )
+        estimate = characters / CHARACTERS_PER_TOKEN + max_tokens
+        requests = _charges(key_limits, limits, name, model.name, "requests", 1.0)
+        tokens = _charges(key_limits, limits, name, model.name, "tokens", estimate)
+        headers = NO_HEADERS
+        if charges := requests + tokens:
+            balances = await self.store.take(charges)
+            if balances is not None:
+                headers = _headers(charges, balances)
+                _refuse(charges, balances, headers)
+            else:
+                tokens = []
+        if concurrency is not None:
+            self.running[name] += 1
+        queue = self._queues.get(model.name)
+        try:
+            if queue is not None:
+                await queue.enter(name)
+        except BaseException:
+            if concurrency is not None:
+                self.running[name] -= 1
+            if tokens:
+                self.store.settle([replace(one, amount=-one.amount) for one in tokens])
+            raise
+        return Admission(self, name if concurrency is not None else "", queue, tokens, headers)
+
+
+def _charges(
+    key: KeyLimits, model: LimitsPolicy, key_name: str, model_name: str, what: str, amount: float
+) -> list[Charge]:
+    """The charges of a call to the buckets of its key and its model."""
+    rows: tuple[tuple[str, Limits], ...] = ((f"key/{key_name}", key), (f"model/{model_name}", model))
+    return [
+        Charge(bucket=f"{owner}/{what}", per_minute=limit, amount=min(amount, limit))
+        for owner, limits in rows
+        if (limit := getattr(limits, f"{what}_per_minute")) is not None
+    ]
+
+
+def _refuse(charges: list[Charge], balances: list[Balance], headers: Mapping[str, str]) -> None:
+    """Raise the error of the charge that fits last, if a charge does not fit."""
+    charge, balance = max(zip(charges, balances, strict=True), key=lambda pair: pair[1].wait)
+    if not balance.wait:
+        return
+    owner, _, rest = charge.bucket.partition("/")
+    name, _, what = rest.rpartition("/")  # a model's name may have slashes
+    where = "the key file" if owner == "key" else "the model's policy"
+    error = RateLimitExceeded(
+        f"{owner} {name} may use {charge.per_minute} {what} per minute (limits.{what}_per_minute in {where}); "
+        f"retry in {math.ceil(balance.wait)} s",
+        retry_after=math.ceil(balance.wait),
+    )
+    error.headers = headers
+    raise error
+
+
+def _headers(charges: list[Charge], balances: list[Balance]) -> Mapping[str, str]:
+    """OpenAI's headers, for the tighter one of two limits of the same kind."""
+    headers: dict[str, str] = {}
+    for what in ("requests", "tokens"):
+        pairs = [pair for pair in zip(charges, balances, strict=True) if pair[0].bucket.endswith(what)]
+        if not pairs:
+            continue
+        charge, balance = min(pairs, key=lambda pair: pair[1].remaining / pair[0].per_minute)
+        reset = (charge.per_minute - balance.remaining) * 60 / charge.per_minute
+        headers[f"x-ratelimit-limit-{what}"] = str(charge.per_minute)
+        headers[f"x-ratelimit-remaining-{what}"] = str(max(0, math.floor(balance.remaining)))
+        headers[f"x-ratelimit-reset-{what}"] = f"{reset:.3f}s"
+    return headers

@@ -1,0 +1,145 @@
+"""Rates, concurrent calls and the queue, over HTTP (rows D01 to D05 of ``docs/spec/reliability.md``)."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.serving import Gateway, eventually, gateway
+
+FILES = {
+    "keys.yaml": "".join(
+        f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}, limits: {limits}}}\n"
+        for name, limits in {
+            "three": "{requests_per_minute: 3}",
+            "tokens": "{tokens_per_minute: 1000}",
+            "single": "{concurrency: 1}",
+            "free": "{}",
+            "other": "{}",
+        }.items()
+    ),
+    "policies/two.yaml": "limits: {requests_per_minute: 2}\n",
+    "policies/queue.yaml": "limits: {concurrency: 1, queue_wait: 60s, queue_size: 1}\n",
+    "policies/impatient.yaml": "limits: {concurrency: 1, queue_wait: 10ms}\n",
+    "quick.yaml": "[hello, {finish: stop}, {usage: [10, 5]}]\n",
+    "slow.yaml": "[{pause: 1.5}, hello, {finish: stop}]\n",
+}
+MODELS = {
+    "open": ("default", "quick"),
+    "limited": ("two", "quick"),
+    "slow": ("default", "slow"),
+    "queued": ("queue", "slow"),
+    "impatient": ("impatient", "slow"),
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("limits")
+    (folder / "policies").mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    config = "keys: {file: keys.yaml}\nmodels:\n" + "".join(
+        f"  {name}: {{template: chat, policy: {policy}, targets: [{{speaks: scripted, script: {script}.yaml}}]}}\n"
+        for name, (policy, script) in MODELS.items()
+    )
+    with gateway(folder, config) as one:
+        yield one
+
+
+def ask(served: Gateway, model: str, key: str, **fields: object) -> httpx.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": "hi"}], **fields}
+    return served.http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+
+
+def test_a_key_beyond_its_rate_gets_429_with_the_numbers(served: Gateway) -> None:
+    for left in (2, 1, 0):
+        answer = ask(served, "open", "three")
+        assert answer.status_code == 200
+        assert answer.headers["x-ratelimit-limit-requests"] == "3"
+        assert answer.headers["x-ratelimit-remaining-requests"] == str(left)
+        assert answer.headers["x-ratelimit-reset-requests"].endswith("s")
+    refused = ask(served, "open", "three")
+    assert refused.status_code == 429
+    error = refused.json()["error"]
+    assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
+    assert error["message"].startswith(
+        "key three may use 3 requests per minute (limits.requests_per_minute in the key file)"
+    )
+    assert 1 <= int(refused.headers["retry-after"]) <= 20
+    assert refused.headers["x-ratelimit-remaining-requests"] == "0"
+    assert ask(served, "open", "free").status_code == 200, "another key is not affected"
+
+
+def test_a_model_has_one_rate_for_all_keys(served: Gateway) -> None:
+    answers = [ask(served, "limited", key) for key in ("free", "other", "free")]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert "model limited may use 2 requests per minute" in answers[2].json()["error"]["message"]
+
+
+def test_tokens_are_estimated_and_then_settled(served: Gateway) -> None:
+    first = ask(served, "open", "tokens", max_tokens=600)
+    assert int(first.headers["x-ratelimit-remaining-tokens"]) < 400, "the estimate has 600 tokens of the answer"
+    assert served.wait_until_idle()
+    second = ask(served, "open", "tokens", max_tokens=600)
+    assert second.status_code == 200, "the first call used 15 tokens"
+
+
+def test_a_call_larger_than_the_bucket_takes_all_of_it(served: Gateway) -> None:
+    assert served.wait_until_idle()
+    assert eventually(lambda: ask(served, "open", "tokens", max_tokens=100_000).status_code == 200)
+
+
+def test_an_answer_without_a_limit_has_no_rate_headers(served: Gateway) -> None:
+    answer = ask(served, "open", "free")
+    assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
+
+
+def test_a_key_has_a_limit_of_concurrent_calls(served: Gateway) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: ask(served, "slow", "single"), range(4)))
+    codes = sorted(answer.status_code for answer in answers)
+    assert codes[0] == 200
+    assert codes[-1] == 429
+    assert ask(served, "slow", "single").status_code == 200
+
+
+def test_calls_beyond_a_models_places_wait_and_then_are_refused(served: Gateway) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: ask(served, "queued", "free"), range(8)))
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(answers) - len(refused) >= 2, "one call runs, one waits"
+    assert refused, "a third finds the queue full"
+    assert {answer.json()["error"]["code"] for answer in refused} == {"overloaded"}
+    assert all(1 <= int(answer.headers["retry-after"]) <= 3 for answer in refused)
+    assert served.metric("gateway_shed_total", reason="queue_full") == len(refused)
+
+
+def test_a_call_that_waits_too_long_is_refused(served: Gateway) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: ask(served, "impatient", "free"), range(2)))
+    assert sorted(answer.status_code for answer in answers) == [200, 503]
+    assert served.metric("gateway_shed_total", reason="queue_timeout") == 1
+
+
+def test_a_client_that_leaves_the_queue_frees_its_place(served: Gateway) -> None:
+    running = threading.Thread(target=ask, args=(served, "queued", "free"))
+    running.start()
+    queue = served.runtime.state.stack.limiter._queues["queued"]
+    assert eventually(lambda: queue.running == 1)
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(
+            f"{served.url}/chat/completions",
+            json={"model": "queued", "messages": [{"role": "user", "content": "hi"}]},
+            headers={"authorization": "Bearer other"},
+            timeout=0.3,
+            trust_env=False,
+        )
+    assert eventually(lambda: queue.waiting == 0)
+    running.join()
+    assert eventually(lambda: queue.running == 0)

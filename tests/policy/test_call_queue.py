@@ -1,0 +1,97 @@
+"""Places and waiting calls of one model."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.core.errors import Overloaded
+from gateway.policy.admit.call_queue import CallQueue
+
+
+def test_calls_within_the_limit_enter_at_once_and_others_wait() -> None:
+    async def run() -> None:
+        queue = CallQueue("m", places=2, wait=30, size=10)
+        await queue.enter("a")
+        await queue.enter("a")
+        third = asyncio.create_task(queue.enter("a"))
+        await asyncio.sleep(0)
+        assert (queue.running, queue.waiting, third.done()) == (2, 1, False)
+        queue.leave()
+        await third
+        assert (queue.running, queue.waiting) == (2, 0)
+
+    asyncio.run(run())
+
+
+def test_free_places_go_to_the_keys_in_turn() -> None:
+    async def run() -> list[str]:
+        queue, order = CallQueue("m", places=1, wait=30, size=10), list[str]()
+
+        async def call(name: str) -> None:
+            await queue.enter(name[0])
+            order.append(name)
+            await asyncio.sleep(0)
+            queue.leave()
+
+        await queue.enter("first")
+        tasks = []
+        for name in ("a1", "a2", "a3", "b1", "c1", "b2"):
+            tasks.append(asyncio.create_task(call(name)))
+            await asyncio.sleep(0)
+        queue.leave()
+        await asyncio.gather(*tasks)
+        assert (queue.running, queue.waiting) == (0, 0)
+        return order
+
+    assert asyncio.run(run()) == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+@pytest.mark.parametrize(("wait", "size"), [(30.0, 0), (0.0, 10)], ids=["no room", "no waiting"])
+def test_a_call_that_may_not_wait_is_refused_at_once(wait: float, size: int) -> None:
+    async def run() -> None:
+        queue = CallQueue("m", places=1, wait=wait, size=size)
+        await queue.enter("a")
+        with pytest.raises(Overloaded, match=r"limits\.concurrency=1") as refused:
+            await queue.enter("b")
+        assert refused.value.shed_reason == "queue_full"
+
+    asyncio.run(run())
+
+
+def test_a_call_waits_no_longer_than_configured() -> None:
+    async def run() -> None:
+        queue = CallQueue("m", places=1, wait=0.01, size=10)
+        await queue.enter("a")
+        with pytest.raises(Overloaded, match=r"0\.01 s") as refused:
+            await queue.enter("b")
+        assert refused.value.shed_reason == "queue_timeout"
+        assert (queue.running, queue.waiting) == (1, 0)
+        queue.leave()
+        await queue.enter("b")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("freed", ["before", "after"])
+def test_a_client_that_leaves_while_it_waits_frees_its_place(freed: str) -> None:
+    """``before`` and ``after``: another call ends just before, or just after, the client leaves."""
+
+    async def run() -> None:
+        queue = CallQueue("m", places=1, wait=30, size=10)
+        await queue.enter("a")
+        gone, next_one = asyncio.create_task(queue.enter("b")), asyncio.create_task(queue.enter("c"))
+        await asyncio.sleep(0)
+        if freed == "before":
+            queue.leave()
+        gone.cancel()
+        if freed == "after":
+            queue.leave()
+        await asyncio.wait([gone])
+        await asyncio.wait_for(next_one, 30)
+        assert (gone.cancelled(), queue.running, queue.waiting) == (True, 1, 0)
+        queue.leave()
+        assert queue.running == 0
+
+    asyncio.run(run())

