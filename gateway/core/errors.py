@@ -194,7 +194,7 @@ class UnsupportedEncoding(RequestError, status=415, code="unsupported_encoding")
     """The body is compressed; only uncompressed bodies are accepted."""
 
 
-class RateLimitExceeded(RequestError, status=429, code="rate_limit_exceeded", type="rate_limit_error", retryable=True):
+class RateLimitExceeded(RequestError, status=429, code="rate_limit_exceeded", type="rate_limit_error"):
     """The client's key, or the model, has a limit that this call exceeds."""
 
     headers: Mapping[str, str] = {}

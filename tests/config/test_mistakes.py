@@ -80,7 +80,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a section that does not exist": (
         gateway(head="logging: {level: debug}\n"),
-        ["gateway.yaml:1 logging: unknown key (known: keys, models, server)"],
+        ["gateway.yaml:1 logging: unknown key (known: keys, models, server, store)"],
     ),
     "a key given twice": (
         gateway(head="server:\n  port: 8000\n  port: 9000\n"),
@@ -114,7 +114,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a list where a mapping belongs": (
         {"gateway.yaml": "- models\n"},
-        ["gateway.yaml:1: expected a mapping with the settings server, models, keys"],
+        ["gateway.yaml:1: expected a mapping with the settings server, models, keys, store"],
     ),
     "one target without its dash": (
         {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets:\n      speaks: completions\n"},
@@ -575,7 +575,7 @@ def test_all_problems_of_all_files_come_at_once_in_the_order_of_files_and_lines(
             "    policy: mine\n    targets: [{speaks: completions}]\n  other: {template: chat, targets: []}\n"
         ),
         "keys.yaml": "ci: {}\n",
-        "policies/mine.yaml": "params: {unknown: maybe}\nlimits: {}\n",
+        "policies/mine.yaml": "params: {unknown: maybe}\nrecord: {}\n",
     }
     with pytest.raises(ConfigError) as caught:
         load(write(files), {"GATEWAY_SERVER__DRAIN": "soon"})
@@ -587,6 +587,6 @@ def test_all_problems_of_all_files_come_at_once_in_the_order_of_files_and_lines(
         "gateway.yaml:8 models.other.targets",
         "keys.yaml:1 ci.sha256",
         "policies/mine.yaml:1 params.unknown",
-        "policies/mine.yaml:2 limits",
+        "policies/mine.yaml:2 record",
         "environment GATEWAY_SERVER__DRAIN",
     ]

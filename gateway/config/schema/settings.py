@@ -133,7 +133,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(POLICY, "limits.tokens_per_minute", integer(1), None,
         "The most tokens per minute, of prompts and answers; estimated when a call begins, counted when it ends."),
     Row(POLICY, "limits.concurrency", integer(1), None,
-        "The most concurrent calls to a model; more wait, in turn for each key. All workers together."),
+        "The most concurrent calls to a model in all workers together; more wait, in turn for each key."),
     Row(POLICY, "limits.queue_wait", duration(), "2s",
         "How long a call beyond `concurrency` may wait; then it is answered with 503 `overloaded`."),
     Row(POLICY, "limits.queue_size", integer(0), 256,
