@@ -169,9 +169,11 @@ def measure_after() -> None:
     record = timeline.freeze("ok", 200)
 
     def count_in_flight() -> None:
-        in_flight = metrics.in_flight["chat"]
-        in_flight.value += 1
-        in_flight.value -= 1
+        in_flight = metrics.in_flight
+        in_flight["chat", "unknown"].value += 1
+        in_flight["chat", "unknown"].value -= 1
+        in_flight["chat", "m"].value += 1
+        in_flight["chat", "m"].value -= 1
 
     log_writer, calls = logging.getLogger().handlers[0], count(1)
 
