@@ -10,6 +10,7 @@ from gateway.calls.cut_answers import CutAnswers
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
+from gateway.telemetry.metrics import NumberSeries
 
 UNKNOWN_MODEL = "unknown"
 """The model of a call in the metrics and the log, until the call's body has been read and its model is found."""
@@ -19,32 +20,10 @@ class CallTimeline:
     """Times and counts of one call; only the task that owns the call writes to it."""
 
     __slots__ = (
-        "_now",
-        "_opened",
-        "_received",
-        "_upstream_end",
-        "_upstream_first",
-        "_without_content",
-        "_written",
-        "admission",
-        "attempt_log",
-        "bos_anomaly",
-        "cut_answers",
-        "cut_by_gateway",
-        "delivery_notices",
-        "endpoint",
-        "kind",
-        "model",
-        "render",
-        "request_id",
-        "stop_cuts",
-        "stream",
-        "template",
-        "template_notices",
-        "tool_parse_failures",
-        "tool_parser",
-        "upstream_stream",
-        "usage",
+        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written", "admission",
+        "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "in_flight",
+        "kind", "model", "render", "request_id", "stop_cuts", "stream", "template", "template_notices",
+        "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +48,8 @@ class CallTimeline:
         """The same set: one look-up for each event of a stream."""
         self.attempt_log = AttemptLog()
         """Replaced by the log of the exchange when the exchange has been created."""
+        self.in_flight: NumberSeries
+        """The series of the gauge ``gateway_in_flight`` that counts this call. Set by the endpoint."""
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None

@@ -17,7 +17,9 @@ from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS
 from gateway.telemetry.metrics import Metrics
 from gateway.template.spec import TemplateSpec
+from tests.deploy import promql
 from tests.serving import ROOT, Gateway, eventually, gateway
+from tests.upstream.server import FaultyUpstream, refused_url
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -164,7 +166,7 @@ def test_the_values_of_a_label_are_those_that_the_code_gives_it() -> None:
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "gateway" / "template").rglob("*.py")]
     rules = {rule for text in sources for rule in re.findall(r'\bNotice\(\s*"(\w+)"', text)}
     assert set(LABEL_VALUES["rule"]) == rules
-    assert set(LABEL_VALUES["endpoint"]) == {endpoint.name for endpoint in ENDPOINTS}
+    assert set(LABEL_VALUES["endpoint"]) - {"other"} == {endpoint.name for endpoint in ENDPOINTS}
     assert set(LABEL_VALUES["kind"]) == set(get_args(get_type_hints(TemplateSpec)["kind"]))
     named = {label.partition(" ")[0] for label in LABEL_VALUES}
     open_labels = {"model", "target", "template", "version", "revision"}  # from the configuration
@@ -206,12 +208,23 @@ def served(tmp_path: Path) -> Iterator[Gateway]:
         yield g
 
 
+VALUES: dict[str, set[str]] = {}
+"""Label → the values that the docs list; labels whose values come from the configuration are not included."""
+for row, values in LABEL_VALUES.items():
+    VALUES.setdefault(row.partition(" ")[0], set()).update(values)
+VALUES["outcome"].update(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/errors.md").read_text("utf-8"), re.M))
+
+
 def page(served: Gateway) -> Series:
-    """What a scraper sees, once all calls are told."""
+    """What a scraper sees, once all calls are told. Its labels and their values are those of the docs."""
     assert served.wait_until_idle()
     answer = served.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
-    return series(answer.text)
+    told = series(answer.text)
+    for name, labels in told:
+        assert dict(labels).keys() == promql.SERIES[name], name
+        assert [label for label, value in labels if value not in VALUES.get(label, {value})] == [], (name, labels)
+    return told
 
 
 def of(told: Series, name: str) -> dict[tuple[str, ...], float]:
@@ -318,6 +331,31 @@ def test_running_and_refused_calls_name_their_model(tmp_path: Path) -> None:
             ("chat", "endless", "overloaded"): 2, ("chat", "unknown", "overloaded"): 2,
             ("chat", "endless", "client_gone"): 1,
         }  # fmt: skip
+
+
+ATTEMPTS = re.findall(r"^\| ([\w-]+) \| ([\w-]+/\d) \| (\w+) \|", (ROOT / "docs/metrics.md").read_text("utf-8"), re.M)
+"""(model, target, outcome) of each failing target on the page."""
+
+
+def test_the_failed_attempts_at_failing_targets_are_those_of_the_page(tmp_path: Path) -> None:
+    with FaultyUpstream() as up:
+        broken, answers = up.url("500"), up.url("ok")
+        urls = {
+            "broken": [broken], "stopped": [refused_url()], "silent": [up.url("hang-headers")],
+            "wrong-path": [up.url("404-route")], "wrong-key": [up.url("401")], "backup": [broken, answers],
+        }  # fmt: skip
+        config = "models:\n"
+        for model, targets in urls.items():
+            listed = ", ".join(f'{{speaks: chat, url: "{url}"}}' for url in targets)
+            policy = "policy: hasty, " if model == "silent" else ""
+            config += f"  {model}: {{template: chat, {policy}targets: [{listed}]}}\n"
+        (tmp_path / "policies").mkdir()
+        (tmp_path / "policies/hasty.yaml").write_text("delivery: {timeout: {first_token: 100ms}}\n", encoding="utf-8")
+        with gateway(tmp_path, config) as served:
+            statuses = {model: served.chat(model, stream=True).status_code for model in urls}
+            attempts = of(page(served), "gateway_attempts_total")
+    assert [model for model, status in statuses.items() if status == 200] == ["backup"]
+    assert {labels for labels in attempts if labels[2] != "ok"} == set(ATTEMPTS)
 
 
 def test_a_model_that_is_not_configured_is_unknown_whatever_it_is_called(served: Gateway) -> None:

@@ -58,8 +58,8 @@ class CallHandler:
         metrics = state.metrics
         timeline = CallTimeline(endpoint.name, request.request_id, request.received)
         end = ("internal_error", 500, "")
-        in_flight = metrics.in_flight
-        in_flight[endpoint.name, UNKNOWN_MODEL].value += 1
+        timeline.in_flight = metrics.in_flight[endpoint.name, UNKNOWN_MODEL]
+        timeline.in_flight.value += 1
         state.running += 1
         try:
             try:
@@ -88,7 +88,7 @@ class CallHandler:
             _send_failure(request, failure, timeline)
         finally:
             state.running -= 1
-            in_flight[endpoint.name, timeline.model].value -= 1
+            timeline.in_flight.value -= 1
             record = timeline.freeze(*end)
             metrics.record(record)
             log_call(record)
@@ -121,10 +121,10 @@ class CallHandler:
 
     def _count_for(self, model: str, timeline: CallTimeline) -> None:
         """Count the running call for its model, and no longer for the model ``unknown``."""
-        in_flight, endpoint = self._state.metrics.in_flight, self._endpoint.name
-        in_flight[endpoint, timeline.model].value -= 1
-        in_flight[endpoint, model].value += 1
         timeline.model = model
+        timeline.in_flight.value -= 1
+        timeline.in_flight = self._state.metrics.in_flight[self._endpoint.name, model]
+        timeline.in_flight.value += 1
 
     async def _refuse(self, request: HttpRequest, timeline: CallTimeline) -> NoReturn:
         state = self._state
