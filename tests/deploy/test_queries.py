@@ -30,8 +30,12 @@ DRAWN = {
     for panel in PANELS
     for target in panel["targets"]
 }
-QUERIES = {name: expression for name, (expression, _) in DRAWN.items()} | {
-    rule["alert"]: rule["expr"] for rule in RULES
+METRICS_PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^# (.+)\n(.+)", METRICS_PAGE.partition("```promql\n")[2].partition("```")[0], re.MULTILINE)
+QUERIES = {
+    **{name: expression for name, (expression, _) in DRAWN.items()},
+    **{rule["alert"]: rule["expr"] for rule in RULES},
+    **dict(EXAMPLES),
 }
 
 BROKEN = {  # what the checker itself must see
@@ -111,7 +115,7 @@ def test_a_table_names_the_columns_that_its_queries_return(panel: dict[str, Any]
 def test_the_panels_that_a_text_names_exist() -> None:
     titles = [panel["title"] for panel in PANELS]
     actions = " ".join(rule["annotations"]["action"] for rule in RULES)
-    section = (DOCS / "metrics.md").read_text(encoding="utf-8").partition("\n## Dashboard\n")[2].partition("\n## ")[0]
+    section = METRICS_PAGE.partition("\n## Dashboard\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"'([A-Z][\w ,-]+)'", actions)) - {"A failing target"}
     assert named | set(re.findall(r"\*([A-Z][\w ,-]+)\*", section)) <= set(titles)
     assert len(set(titles)) == len(titles)
