@@ -169,9 +169,10 @@ def measure_after() -> None:
     record = timeline.freeze("ok", 200)
 
     def count_in_flight() -> None:
-        in_flight = metrics.in_flight["chat"]
-        in_flight.value += 1
-        in_flight.value -= 1
+        for model in ("unknown", "m"):
+            in_flight = metrics.in_flight["chat", model]
+            in_flight.value += 1
+            in_flight.value -= 1
 
     log_writer, calls = logging.getLogger().handlers[0], count(1)
 

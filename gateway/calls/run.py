@@ -38,6 +38,7 @@ class CallRun:
         timeline.attempt_log = exchange.attempts
         choices = (len(exchange.prompts) or 1) * exchange.n
         timeline.cut_answers.expect(choices, exchange.params, self._route.context_length)
+        timeline.upstream_stream = exchange.stream
         timeline.backend_opening()
         try:
             self._opened = self._route.backend.open(exchange)

@@ -10,6 +10,10 @@ from gateway.calls.cut_answers import CutAnswers
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
+from gateway.telemetry.metrics import NumberSeries
+
+UNKNOWN_MODEL = "unknown"
+"""The model of a call in the metrics and the log, until the call's body has been read and its model is found."""
 
 
 class CallTimeline:
@@ -17,9 +21,9 @@ class CallTimeline:
 
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written", "admission",
-        "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "kind", "model",
-        "render", "request_id", "role_rewrites", "stop_cuts", "stream", "template", "tool_parse_failures",
-        "tool_parser", "usage",
+        "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "in_flight",
+        "kind", "model", "render", "request_id", "stop_cuts", "stream", "template", "template_notices",
+        "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -35,21 +39,23 @@ class CallTimeline:
         """When each piece of content was written to the client's connection."""
         self.endpoint = endpoint
         self.request_id = request_id
-        self.model = "unknown"
+        self.model = UNKNOWN_MODEL
         self.template = self.kind = self.tool_parser = ""
         self.tool_parse_failures = 0
-        self.stream = self.cut_by_gateway = self.bos_anomaly = False
+        self.stream = self.upstream_stream = self.cut_by_gateway = self.bos_anomaly = False
         self.cut_answers = CutAnswers()
         self._without_content = self.cut_answers.without_content
         """The same set: one look-up for each event of a stream."""
         self.attempt_log = AttemptLog()
         """Replaced by the log of the exchange when the exchange has been created."""
+        self.in_flight: NumberSeries
+        """The series of the gauge ``gateway_in_flight`` that counts this call. Set by the endpoint."""
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
         self.stop_cuts: list[str] = []
         self.delivery_notices: list[str] = []
-        self.role_rewrites: tuple[str, ...] = ()
+        self.template_notices: tuple[str, ...] = ()
 
     def admitted(self) -> None:
         """Call when the body of the client's request is parsed and checked."""
@@ -154,6 +160,7 @@ class CallTimeline:
             template=self.template,
             kind=self.kind,
             target=self.attempt_log.target,
+            upstream_stream=self.upstream_stream,
             attempts=self.attempt_log.count,
             admission=self.admission,
             render=self.render,
@@ -166,7 +173,7 @@ class CallTimeline:
             usage_source=usage.source if usage is not None else "",
             stop_cuts=tuple(self.stop_cuts),
             answers_cut=tuple(self.cut_answers.reasons(usage).values()) if self.cut_answers.found else (),
-            role_rewrites=self.role_rewrites,
+            template_notices=self.template_notices,
             bos_anomaly=self.bos_anomaly,
             gone_phase=gone_phase,
             tool_parser=self.tool_parser,

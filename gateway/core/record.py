@@ -18,10 +18,13 @@ class Record:
     status: int
     """The HTTP status; 499 when the client disconnected or stalled."""
     stream: bool
+    """The client asked for a stream."""
     duration: float
     template: str = ""
     kind: str = ""
     target: str = ""
+    upstream_stream: bool = False
+    """The target was asked for a stream."""
     attempts: int = 0
     admission: float | None = None
     """Time from the request's head to the parsed call."""
@@ -41,8 +44,8 @@ class Record:
     """Who ended each choice that finished with ``stop``: ``gateway`` or ``engine``."""
     answers_cut: tuple[str, ...] = ()
     """For each choice that is empty or cut off: ``thinking``, ``empty``, ``context`` or ``length``."""
-    role_rewrites: tuple[str, ...] = ()
-    """The ``rule`` of each notice that the template made."""
+    template_notices: tuple[str, ...] = ()
+    """The ``rule`` of each notice of the template."""
     bos_anomaly: bool = False
     gone_phase: str = ""
     """``before_first`` or ``mid_stream`` for ``client_gone``; ``stalled`` for ``client_stalled``."""

@@ -38,6 +38,7 @@ SPLIT_SERIES = {
     # Keys of ``BoundSeries`` that mean a metric with one more label.
     "prompt tokens": ("gateway_tokens_total", {"direction": "prompt"}),
     "completion tokens": ("gateway_tokens_total", {"direction": "completion"}),
+    "completion chunks": ("gateway_tokens_total", {"direction": "completion", "source": "chunks"}),
     "engine cuts": ("gateway_stop_cuts_total", {"source": "engine"}),
     "gateway cuts": ("gateway_stop_cuts_total", {"source": "gateway"}),
 }
@@ -104,18 +105,6 @@ class BoundSeries(dict[str, Series]):
         return series
 
 
-class InFlight(dict[str, NumberSeries]):
-    """Endpoint → the number of running calls. A series is created at the first update."""
-
-    def __init__(self, series: dict[Labels, NumberSeries]) -> None:
-        super().__init__()
-        self._series = series
-
-    def __missing__(self, key: str) -> NumberSeries:
-        series = self[key] = self._series[key,]
-        return series
-
-
 class Metrics:
     """All metrics of ``metric_definitions.py``. Only one thread updates them."""
 
@@ -130,7 +119,8 @@ class Metrics:
         }
         self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
         """Labels of a call → the series. The labels are names from the configuration, so their number is limited."""
-        self.in_flight = InFlight(self._numbers["gateway_in_flight"])
+        self.in_flight = self._numbers["gateway_in_flight"]
+        """(endpoint, model) → the number of running calls."""
         for name, *labels in INITIAL:
             self.count(name, *labels, by=0)
         self._process = ProcessCollector(registry=None)
@@ -173,7 +163,8 @@ class Metrics:
 
     def record(self, record: Record) -> None:
         """Count a finished call."""
-        key = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source)
+        key = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source,
+               "true" if record.stream else "false")  # fmt: skip
         numbers, histograms = self._bound.get(key) or self._bind(key, record)
         duration, upstream = record.duration, record.upstream
         numbers["gateway_requests_total"].value += 1
@@ -186,7 +177,7 @@ class Metrics:
             ("gateway_render_seconds", record.render if record.template else None),
             ("gateway_upstream_seconds", upstream if begun else None),
             ("gateway_overhead_seconds", overhead),
-            ("gateway_upstream_first_token_seconds", record.upstream_first),
+            ("gateway_upstream_first_token_seconds", record.upstream_first if record.upstream_stream else None),
         ):
             if value is not None:  # as ``HistogramSeries.observe``, without a function call
                 series = histograms[name]
@@ -204,14 +195,14 @@ class Metrics:
                 numbers["gateway_stop_leaks_total"].value += 1
         for reason in record.answers_cut:
             self.count("gateway_answers_cut_total", record.model, reason)
-        if record.outcome != "ok" or record.role_rewrites or record.bos_anomaly or record.tool_parse_failures:
+        if record.outcome != "ok" or record.template_notices or record.bos_anomaly or record.tool_parse_failures:
             self._record_rare(record)
 
     def _bind(self, key: Labels, record: Record) -> tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]:
         labels = {
             name: getattr(record, name) for name in ("endpoint", "model", "outcome", "template", "kind", "target")
         }
-        labels["source"] = record.usage_source
+        labels["source"], labels["stream"] = record.usage_source, key[-1]
         bound = self._bound[key] = BoundSeries(self._numbers, labels), BoundSeries(self._histograms, labels)
         return bound
 
@@ -222,7 +213,10 @@ class Metrics:
             histograms["gateway_token_gap_seconds"].observe_all(record.gaps)
         if record.first_token is None:
             return
-        tokens = record.completion_tokens or 0
+        tokens = record.completion_tokens
+        if tokens is None:  # no usage, and no tokenizer
+            tokens = len(record.gaps) + 1
+            numbers["completion chunks"].value += tokens
         if record.outcome == "ok" and tokens > 1:
             each = (record.duration - record.first_token) / (tokens - 1)
             histograms["gateway_time_per_output_token_seconds"].observe(each)
@@ -230,8 +224,8 @@ class Metrics:
             numbers["gateway_stream_incomplete_total"].value += 1
 
     def _record_rare(self, record: Record) -> None:
-        for rule in record.role_rewrites:
-            self.count("gateway_role_rewrites_total", record.template, rule)
+        for rule in record.template_notices:
+            self.count("gateway_template_notices_total", record.template, rule)
         if record.bos_anomaly:
             self.count("gateway_bos_anomalies_total", record.model)
         if record.tool_parse_failures:

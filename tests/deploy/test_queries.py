@@ -15,7 +15,8 @@ from gateway.telemetry.metric_definitions import METRICS
 from gateway.telemetry.metrics import Metrics
 from tests.deploy import promql
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY, DOCS = ROOT / "deploy", ROOT / "docs"
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/gateway.json").read_text(encoding="utf-8"))
 PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus.yml").read_text(encoding="utf-8"))
 RULES = [
@@ -25,12 +26,16 @@ RULES = [
 ]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 DRAWN = {
-    f"{panel['title']} {target['refId']}": (target["expr"], target["legendFormat"])
+    f"{panel['title']} {target['refId']}": (target["expr"], target.get("legendFormat", ""))
     for panel in PANELS
     for target in panel["targets"]
 }
-QUERIES = {name: expression for name, (expression, _) in DRAWN.items()} | {
-    rule["alert"]: rule["expr"] for rule in RULES
+METRICS_PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^# (.+)\n(.+)", METRICS_PAGE.partition("```promql\n")[2].partition("```")[0], re.MULTILINE)
+QUERIES = {
+    **{name: expression for name, (expression, _) in DRAWN.items()},
+    **{rule["alert"]: rule["expr"] for rule in RULES},
+    **dict(EXAMPLES),
 }
 
 BROKEN = {  # what the checker itself must see
@@ -82,12 +87,44 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> Non
     assert told <= promql.grouping(rule["expr"]) | promql.EVERYWHERE
 
 
-@pytest.mark.parametrize("name", ["GatewayErrors", "GatewayTargetFailing", "Share of calls that fail A"])
-def test_a_share_of_failures_counts_every_failure_that_is_not_the_clients(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name, expression in QUERIES.items() if "outcome=~" in expression])
+def test_a_ratio_of_failures_counts_every_failure_that_is_not_the_clients(name: str) -> None:
     wanted = re.search(r'outcome=~"([^"]+)", outcome!="([^"]+)"', QUERIES[name])
     assert wanted
     counted = {code for code in _codes(GatewayError) if re.fullmatch(wanted[1], code) and code != wanted[2]}
     assert counted == _codes(GatewayError) - _codes(RequestError) - {"config_error"}
+
+
+@pytest.mark.parametrize(
+    "panel", [panel for panel in PANELS if panel["type"] == "table"], ids=lambda panel: panel["title"]
+)
+def test_a_table_names_the_columns_that_its_queries_return(panel: dict[str, Any]) -> None:
+    *_, organize = (step["options"] for step in panel["transformations"])
+    labels = [name for name in organize["renameByName"] if not name.startswith("Value")]
+    values = [f"Value #{one['refId']}" for one in panel["targets"]] if len(panel["targets"]) > 1 else ["Value"]
+    assert list(organize["renameByName"]) == labels + values
+    assert list(organize["indexByName"]) == labels + values
+    columns = list(organize["renameByName"].values())
+    assert [one["matcher"]["options"] for one in panel["fieldConfig"]["overrides"]] == columns[len(labels) :]
+    assert {one["displayName"] for one in panel["options"]["sortBy"]} <= set(columns)
+    for one in panel["targets"]:
+        assert (one["format"], one["instant"]) == ("table", True)
+        assert set(labels) >= promql.grouping(one["expr"]) - {"le"}
+
+
+def test_the_panels_that_a_text_names_exist() -> None:
+    titles = [panel["title"] for panel in PANELS]
+    actions = " ".join(rule["annotations"]["action"] for rule in RULES)
+    section = METRICS_PAGE.partition("\n## Dashboard\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"'([A-Z][\w ,-]+)'", actions)) - {"A failing target"}
+    assert named | set(re.findall(r"\*([A-Z][\w ,-]+)\*", section)) <= set(titles)
+    assert len(set(titles)) == len(titles)
+
+
+def test_the_operations_page_lists_every_alert() -> None:
+    section = (DOCS / "operations.md").read_text(encoding="utf-8").partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| (Gateway\w+) \| ([^|]+) \|$", section, re.MULTILINE)
+    assert [alert for alert, _ in listed] == [rule["alert"] for rule in RULES]
 
 
 def test_every_metric_is_drawn() -> None:

@@ -26,14 +26,14 @@ class Reply:
         return json.loads(self.body)
 
 
-def exchange(port: int, *parts: bytes, seconds: float = 5.0) -> Reply:
+def exchange(port: int, *parts: bytes, seconds: float = 30.0) -> Reply:
     """Send ``parts`` one after the other, and read one response."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
         send(link, parts)
         return read_reply(link)
 
 
-def read_all(port: int, *parts: bytes, seconds: float = 5.0) -> bytes:
+def read_all(port: int, *parts: bytes, seconds: float = 30.0) -> bytes:
     """Send ``parts``, and read until the server closes; for several responses on one connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
         send(link, parts)
@@ -70,6 +70,7 @@ def read_reply(link: socket.socket) -> Reply:
 
 def closes(link: socket.socket, seconds: float) -> bool:
     """True: the server closed the connection within ``seconds``."""
+    before = link.gettimeout()
     link.settimeout(seconds)
     try:
         return link.recv(1) == b""
@@ -77,3 +78,5 @@ def closes(link: socket.socket, seconds: float) -> bool:
         return False
     except ConnectionError:
         return True
+    finally:
+        link.settimeout(before)

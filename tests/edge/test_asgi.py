@@ -122,7 +122,7 @@ def test_a_client_that_leaves_a_stream_ends_its_call(base: str) -> None:
     with httpx.stream("POST", f"{base}/v1/chat/completions", json=body) as answer:
         assert "one" in next(answer.iter_text())
     assert eventually(lambda: 'gateway_client_gone_total{phase="mid_stream"} 1.0' in httpx.get(f"{base}/metrics").text)
-    assert 'gateway_in_flight{endpoint="chat"} 0.0' in httpx.get(f"{base}/metrics").text
+    assert 'gateway_in_flight{endpoint="chat",model="org/slow"} 0.0' in httpx.get(f"{base}/metrics").text
 
 
 def test_a_running_stream_is_completed_before_uvicorn_ends(config: Path) -> None:

@@ -172,11 +172,13 @@ def test_each_worker_returns_the_metrics_of_all(running: Process) -> None:
     for after in current:
         moved = {key: after[key] - before.get(key, 0.0) for key in after}
         assert moved["gateway_requests_total", (("endpoint", "chat"), ("model", "first"), ("outcome", "ok"))] == 200
-        assert moved["gateway_request_seconds_count", (("endpoint", "chat"), ("model", "first"))] == 200
         assert (
-            moved["gateway_overhead_seconds_bucket", (("endpoint", "chat"), ("le", "+Inf"), ("model", "first"))] == 200
+            moved["gateway_request_seconds_count", (("endpoint", "chat"), ("model", "first"), ("stream", "false"))]
+            == 200
         )
-        assert after["gateway_in_flight", (("endpoint", "chat"),)] == 0
+        bucket = (("endpoint", "chat"), ("le", "+Inf"), ("model", "first"), ("stream", "false"))
+        assert moved["gateway_overhead_seconds_bucket", bucket] == 200
+        assert not any(value for (name, _), value in after.items() if name == "gateway_in_flight")
         assert after["gateway_workers", ()] == 2
         assert [value for (name, _), value in after.items() if name == "gateway_build_info"] == [1]
 
@@ -330,7 +332,7 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(tmp_path: Path) -> N
         assert "ConnectError" not in answered, answered
         assert sum(number for kind, number in answered.items() if kind != "200") <= len(threads), answered
         assert f"(process {victim}) died of signal 9; a new worker is started" in process.log
-        assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat") == 0)
+        assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat", model="first") == 0)
 
 
 def test_connections_go_to_the_other_worker_while_one_keeps_dying(tmp_path: Path) -> None:
@@ -477,7 +479,7 @@ def test_a_starting_worker_takes_no_connections_during_a_drain(tmp_path: Path) -
         with one_on_each(process) as held:
             victim, survivor = held
             running = pool.submit(held[survivor][0].post, CALLS, json={**BODY, "model": "slow"}, timeout=20)
-            assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat") == 1, 5)
+            assert eventually(lambda: value(process.http, "gateway_in_flight", endpoint="chat", model="slow") == 1, 5)
             os.kill(victim, signal.SIGKILL)
             assert eventually(lambda: bool(set(workers(process)) - set(held)), 10)
             (starting,) = set(workers(process)) - set(held)

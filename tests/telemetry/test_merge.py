@@ -31,7 +31,7 @@ def worker(*models: str) -> Metrics:
     metrics = Metrics()
     for number, model in enumerate(models):
         metrics.record(Record(f"req_{number}", "chat", model, "ok", 200, False, duration=0.25 * (number + 1)))
-    metrics.in_flight["chat"].value += 1
+    metrics.in_flight["chat", "a"].value += 1
     metrics.built("1", "abc")
     return metrics
 
@@ -47,12 +47,13 @@ def test_counts_and_observations_are_added_and_the_build_is_told_once() -> None:
     told = ours(merge([worker("a", "b").snapshot(), worker("b").snapshot()]))
     calls = {dict(labels)["model"]: value for (name, labels), value in told.items() if name == "gateway_requests_total"}
     assert calls == {"a": 1, "b": 2}
-    b = (("endpoint", "chat"), ("model", "b"))
+    b = (("endpoint", "chat"), ("model", "b"), ("stream", "false"))
     assert told["gateway_request_seconds_count", b] == 2
     assert told["gateway_request_seconds_sum", b] == 0.75
-    assert told["gateway_request_seconds_bucket", (("endpoint", "chat"), ("le", "0.3"), ("model", "b"))] == 1
-    assert told["gateway_request_seconds_bucket", (("endpoint", "chat"), ("le", "+Inf"), ("model", "b"))] == 2
-    assert told["gateway_in_flight", (("endpoint", "chat"),)] == 2
+    endpoint, *further = b
+    assert told["gateway_request_seconds_bucket", (endpoint, ("le", "0.3"), *further)] == 1
+    assert told["gateway_request_seconds_bucket", (endpoint, ("le", "+Inf"), *further)] == 2
+    assert told["gateway_in_flight", (("endpoint", "chat"), ("model", "a"))] == 2
     assert told["gateway_build_info", (("revision", "abc"), ("version", "1"))] == 1
 
 
@@ -60,7 +61,7 @@ def test_of_a_dead_process_stays_what_it_counted_and_not_what_it_was_doing() -> 
     dead = worker("a", "b").snapshot()
     told = ours(merge([Metrics().snapshot(), without_gauges(dead)]))
     assert told["gateway_requests_total", (("endpoint", "chat"), ("model", "a"), ("outcome", "ok"))] == 1
-    assert told["gateway_request_seconds_sum", (("endpoint", "chat"), ("model", "b"))] == 0.5
+    assert told["gateway_request_seconds_sum", (("endpoint", "chat"), ("model", "b"), ("stream", "false"))] == 0.5
     assert not [key for key in told if key[0] in ("gateway_in_flight", "gateway_build_info")]
 
 

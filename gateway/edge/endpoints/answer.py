@@ -37,7 +37,7 @@ async def respond(
     request.route_context = route, prepared
     timeline.render = prepared.render_seconds
     if prepared.prompt is not None and prepared.prompt.metadata.notices:
-        timeline.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
+        timeline.template_notices = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
     async with CallRun(route, prepared, timeline) as events:
         if call.stream:
             writer = response_writer(writer_class, call, route, prepared, timeline)

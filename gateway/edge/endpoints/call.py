@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from gateway.assembly import Stack
 from gateway.calls.route import Route
-from gateway.calls.timeline import CallTimeline
+from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.config.snapshot import KeySpec
 from gateway.core.call import Call
 from gateway.core.errors import (
@@ -38,6 +40,10 @@ LOG = logging.getLogger("gateway.edge")
 CLIENT_CLOSED_REQUEST = 499
 """The status recorded for a call whose client left or stalled. This status is never sent."""
 
+SHORT_BODY = 64 * 1024
+"""Bytes. Of a call that is refused because of load, only a body of at most this size is read, to count its model."""
+SHORT_BODY_SECONDS = 0.25
+"""Seconds to wait for such a body. Clients send it in a packet of its own, directly after the head."""
 LONG_BODY = 1024 * 1024
 """Bytes. A longer body may take tens of milliseconds to parse, and the same time again to check."""
 
@@ -61,13 +67,13 @@ class CallHandler:
         timeline = CallTimeline(endpoint.name, request.request_id, request.received)
         end = ("internal_error", 500, "")
         admission: Admission | None = None
-        in_flight = metrics.in_flight[endpoint.name]
-        in_flight.value += 1
+        timeline.in_flight = metrics.in_flight[endpoint.name, UNKNOWN_MODEL]
+        timeline.in_flight.value += 1
         state.running += 1
         try:
             try:
                 if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
-                    self._refuse(request)
+                    await self._refuse(request, timeline)
                 call, route, key = await self._read(request, timeline)
                 admission = await self._admit(request, call, route, key)
                 await endpoint.respond(request, call, route, timeline)
@@ -92,7 +98,7 @@ class CallHandler:
             _send_failure(request, failure, timeline)
         finally:
             state.running -= 1
-            in_flight.value -= 1
+            timeline.in_flight.value -= 1
             record = timeline.freeze(*end)
             if admission is not None:
                 admission.end((record.prompt_tokens or 0) + (record.completion_tokens or 0))
@@ -121,7 +127,7 @@ class CallHandler:
             call = replace(call, session=request.headers[SESSION].decode("latin-1"))
         route = authorized_route(stack, key, call.model)
         template = route.template.spec
-        timeline.model = call.model
+        self._count_for(call.model, timeline)
         timeline.template, timeline.kind = template.name, template.kind
         timeline.stream = call.stream
         timeline.admitted()
@@ -146,18 +152,32 @@ class CallHandler:
         request.extra_headers = _header_block(admission.headers)
         if self._state.draining:
             admission.end(0)
-            self._refuse(request)
+            raise self._refusal(request)
         return admission
 
-    def _refuse(self, request: HttpRequest) -> NoReturn:
+    def _count_for(self, model: str, timeline: CallTimeline) -> None:
+        """Count the running call for its model, and no longer for the model ``unknown``."""
+        timeline.model = model
+        timeline.in_flight.value -= 1
+        timeline.in_flight = self._state.metrics.in_flight[self._endpoint.name, model]
+        timeline.in_flight.value += 1
+
+    async def _refuse(self, request: HttpRequest, timeline: CallTimeline) -> NoReturn:
+        state = self._state
+        with suppress(GatewayError, TimeoutError):
+            self._count_for(await _refused_model(state.stack, request), timeline)
+        raise self._refusal(request)
+
+    def _refusal(self, request: HttpRequest) -> Overloaded:
+        """The error of a call that cannot run now."""
         state = self._state
         if state.draining:
             state.metrics.count("gateway_shed_total", "draining")
             request.closing = True
-            raise Overloaded("the gateway is shutting down; retry later")
+            return Overloaded("the gateway is shutting down; retry later")
         state.metrics.count("gateway_shed_total", "in_flight")
         limit = state.stack.snapshot.server.max_in_flight
-        raise Overloaded(f"too many concurrent requests (server.max_in_flight={limit}); retry later")
+        return Overloaded(f"too many concurrent requests (server.max_in_flight={limit}); retry later")
 
 
 async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:
@@ -189,6 +209,20 @@ def _name_model(body: dict[str, Any], model: str) -> None:
         raise InvalidValue(
             f"the body has another model than the path ({quoted(model)}); use the same model", param="model"
         )
+
+
+async def _refused_model(stack: Stack, request: HttpRequest) -> str:
+    """The model of a call that is refused because of load, from the path or from a short body that arrives at once.
+
+    Raises ``GatewayError`` or ``TimeoutError`` if the model is not known so early, or if the key does not allow it.
+    """
+    key, name = authenticate(stack, request), request.model
+    if name is None:
+        limit = min(stack.snapshot.server.max_body, SHORT_BODY)
+        _check_body_headers(request, limit)
+        async with asyncio.timeout(SHORT_BODY_SECONDS):
+            name = parse_object(await request.body(limit)).get("model")
+    return authorized_route(stack, key, name if isinstance(name, str) else "").spec.name
 
 
 def _check_body_headers(request: HttpRequest, limit: int) -> None:

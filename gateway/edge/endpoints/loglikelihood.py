@@ -23,7 +23,7 @@ async def respond(request: HttpRequest, call: Call, route: Route, timeline: Call
     request.route_context = route, prepared
     timeline.render = prepared.render_seconds
     if prepared.prompt is not None:
-        timeline.role_rewrites = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
+        timeline.template_notices = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
     scores = await score_candidates(route, candidates, timeline)
     request.commit()
     body = _body(call, scores, call.candidates.normalize)

@@ -26,7 +26,7 @@ async def respond(
     def begin(prepared: Prepared) -> None:
         request.route_context = route, prepared
         if prepared.prompt is not None:
-            timeline.role_rewrites += tuple([notice.rule for notice in prepared.prompt.metadata.notices])
+            timeline.template_notices += tuple([notice.rule for notice in prepared.prompt.metadata.notices])
 
     turns = await run_turns(route, call, timeline, begin)
     request.commit()
