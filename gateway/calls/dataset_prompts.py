@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gateway.calls.route import Route
-from gateway.config.schema.names import suggest
 from gateway.core.call import Call, PromptReference
 from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, RenderOptions
 from gateway.core.errors import InvalidValue
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
+from gateway.core.suggestions import suggest
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import PromptItems
 from gateway.template.messages import check_dialogue

@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.config.files.yaml import parse_scalar
-from gateway.config.schema.names import quote, suggest
+from gateway.config.schema.names import quote
+from gateway.core.suggestions import suggest
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}

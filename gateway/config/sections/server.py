@@ -8,11 +8,12 @@ from typing import Any
 
 from gateway.config.files.reader import ENVIRONMENT
 from gateway.config.files.yaml import YamlDocument
-from gateway.config.schema.names import quote, suggest
+from gateway.config.schema.names import quote
 from gateway.config.schema.settings import GATEWAY, ROWS
 from gateway.config.schema.validation import INVALID
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import Problem
+from gateway.core.suggestions import suggest
 
 PREFIX = "GATEWAY_"
 SERVER = "GATEWAY_SERVER__"
