@@ -12,13 +12,17 @@ MANY = 20
 """The largest size of a list of known names in a message. Longer lists are left out."""
 
 
+def closest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known name that was probably meant. ``likeness``: how much both must have in common, from 0 to 1."""
+    close = difflib.get_close_matches(word, known, n=3, cutoff=likeness) if len(word) <= MAX_WORD else []
+    # Among equally close names, prefer a name with two letters swapped.
+    return next((name for name in close if sorted(name) == sorted(word)), close[0]) if close else None
+
+
 def suggest(word: object, known: Iterable[object]) -> str:
     """Return a phrase such as `` (did you mean "default"?)``, a short list of known names, or an empty string."""
-    wrong, names = str(word), sorted(set(map(str, known)))
-    close = difflib.get_close_matches(wrong, names, n=3) if len(wrong) <= MAX_WORD else []
-    if close:
-        # Among equally close names, prefer a name with two letters swapped.
-        meant = next((name for name in close if sorted(name) == sorted(wrong)), close[0])
+    names = sorted(set(map(str, known)))
+    if (meant := closest(str(word), names)) is not None:
         return f' (did you mean "{_shown(meant)}"?)'
     if 0 < len(names) <= MANY:
         return f" (known: {', '.join(map(_shown, names))})"

@@ -73,7 +73,9 @@ class AsgiRequest(HttpRequest):
     def start(self, status: int, headers: bytes) -> None:
         """See ``HttpRequest``."""
         self.status = status
-        block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b" % (self.request_id.encode("ascii"), headers)
+        block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b%b" % (
+            self.request_id.encode("ascii"), self.cors_headers, headers,
+        )  # fmt: skip
         rows = [tuple(line.split(b": ", 1)) for line in block.split(b"\r\n")[:-1]]
         if self.closing:
             rows.append((b"connection", b"close"))

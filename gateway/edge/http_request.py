@@ -34,8 +34,8 @@ class HttpRequest(Cancellation, ABC):
     """One request."""
 
     __slots__ = (
-        "buffered_body", "closing", "complete", "headers", "method", "model", "open_stream", "path", "received",
-        "request_id", "route_context", "status",
+        "buffered_body", "closing", "complete", "cors_headers", "headers", "method", "model", "open_stream", "path",
+        "received", "request_id", "route_context", "status",
     )  # fmt: skip
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
@@ -65,6 +65,8 @@ class HttpRequest(Cancellation, ABC):
         """The whole body, if the body arrived in one piece before a handler asked for it. None: call ``body``."""
         self.complete = False
         """True: the answer is complete."""
+        self.cors_headers = b""
+        """The headers of the answer that allow a web page to read it (``cors.py``)."""
         self.closing = False
         """True: the connection is closed after the answer."""
 

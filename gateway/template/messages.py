@@ -12,6 +12,8 @@ CALL_FIELDS = ("tool_calls", "function_call")
 """A template without the key ``tools`` cannot write these fields of a message, so a request with them is refused."""
 UNREAD_FIELDS = ("name", "tool_call_id", "reasoning_content", "reasoning", "refusal", "audio")
 """A template that makes a string leaves these fields of a message out and adds a notice."""
+TEXT_ONLY = "this model takes text only, because its template has no key `media`; send parts of type text"
+"""The message of ``MediaNotSupported``."""
 
 
 def origin_of(number: int) -> str:
@@ -82,7 +84,7 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
     if part.kind == "text":
         return part.text
     if media is None:
-        raise MediaNotSupported("this model takes text only: its template has no key `media`", param=param)
+        raise MediaNotSupported(f"{param} is of type {ascii(part.kind)[1:-1]}; {TEXT_ONLY}", param=param)
     return media
 
 

@@ -123,8 +123,8 @@ def test_media_in_variables_obey_the_policy() -> None:
 REFUSED = {
     ("chat", "loose text"): "prompt[0] of the dataset prompt is a text outside the turns, which cannot be a message; "
     "give it a role",
-    ("meta", "other role"): "the dataset prompt does not fit the model's template: the meta template does "
-    'not define role "JUDGE"; add the role, or give the turn another role or a fallback_role',
+    ("meta", "other role"): "prompt[0] of the dataset prompt: the meta template does not define "
+    'role "JUDGE" (template meta); add the role, or give the turn another role or a fallback_role',
 }
 
 

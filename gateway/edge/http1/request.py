@@ -115,10 +115,10 @@ class Http1Request(HttpRequest):
         state = connection.state
         if not connection.lost:
             connection.transport.write(
-                b"%b%b%b%bcontent-length: %d\r\n%b\r\n%b"
+                b"%b%b%b%b%bcontent-length: %d\r\n%b\r\n%b"
                 % (
                     state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
-                    VERSION, headers, len(body),
+                    VERSION, self.cors_headers, headers, len(body),
                     CLOSE if self.closing or self.expects_continue or state.draining else b"",
                     b"" if self.method == "HEAD" else body,
                 )
@@ -133,9 +133,9 @@ class Http1Request(HttpRequest):
         self._chunked = not self.http10 and self.method != "HEAD"
         # If ``100 Continue`` was not sent, a body may or may not follow, so the connection cannot be used again.
         self.closing = self.closing or self.expects_continue or state.draining
-        self._head = b"%b%b%b%b%b%b\r\n" % (
+        self._head = b"%b%b%b%b%b%b%b\r\n" % (
             state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
-            VERSION, headers,
+            VERSION, self.cors_headers, headers,
             CLOSE if self.closing else b"", b"transfer-encoding: chunked\r\n" if self._chunked else b"",
         )  # fmt: skip
 
