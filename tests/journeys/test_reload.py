@@ -124,7 +124,7 @@ LATE: dict[str, tuple[str, str]] = {  # setting under server, part of the log
         "host: 127.0.0.2, drain: 3s",
         "restart the gateway to apply the change of server.host, server.drain",
     ),
-    "what does not": ("max_body: 1KiB, max_in_flight: 7", ""),
+    "what does not": ("max_body: 1KiB, max_in_flight: 7, cors: {origins: ['*']}", ""),
 }
 
 
