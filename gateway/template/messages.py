@@ -12,8 +12,6 @@ CALL_FIELDS = ("tool_calls", "function_call")
 """A template without the key ``tools`` cannot write these fields of a message, so a request with them is refused."""
 UNREAD_FIELDS = ("name", "tool_call_id", "reasoning_content", "reasoning", "refusal", "audio")
 """A template that makes a string leaves these fields of a message out and adds a notice."""
-TEXT_ONLY = "this model takes text only, because its template has no key `media`; send parts of type text"
-"""The message of ``MediaNotSupported``."""
 
 
 def origin_of(number: int) -> str:
@@ -84,8 +82,14 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
     if part.kind == "text":
         return part.text
     if media is None:
-        raise MediaNotSupported(f"{param} is of type {ascii(part.kind)[1:-1]}; {TEXT_ONLY}", param=param)
+        raise MediaNotSupported(text_only(part.kind), param=param)
     return media
+
+
+def text_only(kind: str) -> str:
+    """The message for a part of another type, sent to a template without the key ``media``."""
+    sent = ascii(kind)[1:-1]
+    return f"this model takes text only: send parts of type text, not {sent} (its template has no key `media`)"
 
 
 def unread_fields(message: Message, number: int) -> Iterator[Notice]:

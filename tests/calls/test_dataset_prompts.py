@@ -151,8 +151,8 @@ REFUSED = {
     (
         "meta",
         "picture",
-    ): "the messages of prompt picture: messages[0].content[0] is of type image_url; this model "
-    "takes text only, because its template has no key `media`; send parts of type text",
+    ): "the messages of prompt picture: messages[0].content[0]: this model takes text only: send "
+    "parts of type text, not image_url (its template has no key `media`)",
 }
 
 

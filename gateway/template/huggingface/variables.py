@@ -42,7 +42,8 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
     for index, part in enumerate(message.parts):
         if part.kind != "text":
             raise MediaNotSupported(
-                "this model takes text only; send parts of type text", param=f"messages[{number}].content[{index}]"
+                f"this model takes text only: send parts of type text, not {ascii(part.kind)[1:-1]}",
+                param=f"messages[{number}].content[{index}]",
             )
     if message.parts and spec.content == "text":
         fields["content"] = message.text

@@ -9,7 +9,7 @@ from typing import Any
 from gateway.core.errors import InvalidValue, MediaNotSupported
 from gateway.core.prompt import Notice
 from gateway.template.dataset.prompt_list import is_marker
-from gateway.template.messages import TEXT_ONLY
+from gateway.template.messages import text_only
 from gateway.template.opencompass.parsers import UndefinedRole
 
 DATASET_PARAM = "gateway.prompt"
@@ -59,7 +59,7 @@ def _with_text(item: Mapping[str, Any], media: str | None, where: str) -> dict[s
     for part in item["prompt_mm"]:
         text = part["text"] if part["type"] == "text" else media
         if text is None:
-            raise MediaNotSupported(f"{where} of the dataset prompt: {TEXT_ONLY}", param=DATASET_PARAM)
+            raise MediaNotSupported(f"{where} of the dataset prompt: {text_only(part['type'])}", param=DATASET_PARAM)
         texts.append(text)
     rest = {key: value for key, value in item.items() if key != "prompt_mm"}
     return {**rest, "prompt": "".join(texts)}
