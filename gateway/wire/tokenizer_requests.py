@@ -38,7 +38,7 @@ class TokenizeText(_Options):
 
 
 class _Messages(_Options):
-    model_config = ConfigDict(json_schema_extra=or_gateway("messages"))
+    model_config = ConfigDict(json_schema_extra=or_gateway("messages"), defer_build=True)
 
 
 TokenizeMessages = create_model(
