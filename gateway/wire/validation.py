@@ -113,7 +113,7 @@ def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str
 
 
 JSON_TYPES: Mapping[type, str] = {
-    str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object",
+    str: "a string", bool: "a boolean", int: "a number", float: "a decimal number", list: "a list", dict: "an object",
     type(None): "null",
 }  # fmt: skip
 EXPECTED: Mapping[str, str] = {
@@ -130,13 +130,16 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
     """
     errors = error.errors(include_url=False, include_context=False)
     first = _closest(errors)
-    # For a union pydantic's location contains the names of our classes, which mean nothing to clients.
-    keys = [key for key in first["loc"] if isinstance(key, int) or not _is_union_tag(key)]
+    is_unknown = first["type"] == "extra_forbidden"
+    outer = first["loc"][:-1] if is_unknown else first["loc"]
+    # For a union pydantic's location contains the names of our classes, which mean nothing to clients. The name of an
+    # unknown key is the client's, also if it looks like the name of a class.
+    keys = [key for key in outer if isinstance(key, int) or not _is_union_tag(key)] + [*first["loc"][len(outer) :]]
     path = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys)
     param = f"{where}{path}".lstrip(".")
     if first["type"] == "missing":
         return InvalidValue(f"{param} is missing", param=param)
-    if first["type"] == "extra_forbidden":
+    if is_unknown:
         message = f"{param} is not a known key{suggest(keys[-1], _keys_of(model, keys[:-1]))}"
     elif first["type"] in EXPECTED:
         rivals = [one["type"] for one in errors if one["loc"] == first["loc"] or _is_member(one, first)]
