@@ -428,7 +428,7 @@ def test_a_call_cancelled_while_its_end_is_parsed_returns_the_text() -> None:
             time.sleep(0.02)
             return super().close(last)
 
-    out = cancelled(text, Slow(PARSING), lambda: asyncio.to_thread(closing.wait, 5.0), stream=True)
+    out = cancelled(text, Slow(PARSING), lambda: asyncio.to_thread(closing.wait, 60), stream=True)
     assert "".join(event.text for event in out if isinstance(event, Delta)) == text
 
 
