@@ -50,7 +50,7 @@ async def ask_all(
 ) -> None:
     """Ask for all rows, and call ``write`` with each output line and whether it holds an answer.
 
-    Raises ``GatewayUnreachable`` and the errors of ``write``; the requests under way are then cancelled.
+    Raises ``GatewayUnreachable`` and the errors of ``write``; the running requests are then cancelled.
     """
 
     async def work() -> None:
