@@ -32,6 +32,7 @@ FILES = {
     "policies/hasty.yaml": "delivery: {timeout: {first_token: 100ms}, retry: {attempts: 2}}\n",
     "policies/idle.yaml": "delivery: {timeout: {idle: 100ms}}\n",
     "policies/short.yaml": "delivery: {timeout: {total: 200ms}}\n",
+    "policies/cut.yaml": "delivery: {timeout: {total: 2s}}\n",  # long enough for the first text
     "meta_templates/sft.yaml": (
         'round:\n  - {role: HUMAN, begin: "H: ", end: "\\n"}\n'
         '  - {role: BOT, begin: "B: ", end: "<eob>\\n", generate: true}\n'
@@ -52,7 +53,7 @@ MODELS = {
     "late": ("hang-headers", "short"),
     "half": ("hang-body", "short"),
     "stalls": ("stall-midstream", "idle"),
-    "endless": ("stop-then-endless", "short"),
+    "endless": ("stop-then-endless", "cut"),
     "goes-on": ("stop-then-endless", "patient"),
     "flood": ("flood", "patient"),
     "breaks": ("drop-midstream", "patient"),
