@@ -19,12 +19,10 @@ import pytest
 from tests.cli.command import command
 from tests.journeys.process import free_port, run, serving
 from tests.journeys.test_reload import TEMPLATE
-from tests.journeys.workers import BODY, CALLS, FILES, MODELS, alive, files, one_on_each, served_by, workers
+from tests.journeys.workers import BODY, CALLS, ENDLESS, FILES, MODELS, alive, files, one_on_each, served_by, workers
 from tests.serving import ROOT, WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
-
-ENDLESS = "[begun, {pause: 1000}, {finish: stop}]\n"
 
 
 def stream(client: httpx.Client, begun: Callable[[], None]) -> str:

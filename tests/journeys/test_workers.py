@@ -5,15 +5,27 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.journeys.process import Process, serving
-from tests.journeys.workers import BODY, CALLS, FILES, connections, files, holders, metrics, one_on_each, value, workers
+from tests.journeys.workers import (
+    BODY,
+    CALLS,
+    ENDLESS,
+    FILES,
+    connections,
+    files,
+    holders,
+    metrics,
+    one_on_each,
+    value,
+    workers,
+)
 from tests.serving import eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
@@ -93,9 +105,11 @@ def test_log_lines_of_both_workers_are_not_mixed(running: Process) -> None:
 
 
 def test_the_limit_of_concurrent_calls_is_divided_between_workers(tmp_path: Path) -> None:
-    body = {**BODY, "model": "slow"}
-    with serving(tmp_path, files("workers: 2, max_in_flight: 2")) as process, one_on_each(process) as held:
-        clients = [client for clients in held.values() for client in clients]
-        with ThreadPoolExecutor(len(clients)) as pool:
-            answers = list(pool.map(lambda client: client.post(CALLS, json=body).status_code, clients))
-    assert Counter(answers) == {200: 2, 503: len(clients) - 2}
+    endless = {**files("workers: 2, max_in_flight: 2"), "slow.yaml": ENDLESS}
+    body = {**BODY, "model": "slow", "stream": True}
+    with serving(tmp_path, endless) as process, one_on_each(process) as held, ExitStack() as streams:
+        for client, *_ in held.values():
+            answer = streams.enter_context(client.stream("POST", CALLS, json=body))
+            assert answer.status_code == 200
+        others = [client for _, *clients in held.values() for client in clients]
+        assert {client.post(CALLS, json=body).status_code for client in others} == {503}

@@ -26,6 +26,8 @@ FILES = {
     "second.yaml": "[the second, {finish: stop}]\n",
     "slow.yaml": "[begun, {pause: 1.0}, ' and ended', {finish: stop}]\n",
 }
+ENDLESS = "[begun, {pause: 1000}, {finish: stop}]\n"
+"""A script for the model ``slow``."""
 BODY = {"model": "first", "messages": [{"role": "user", "content": "hi"}]}
 CALLS = "/v1/chat/completions"
 

@@ -20,7 +20,7 @@ from gateway.cli.running.gateways import PREFIX, GatewayClient, GatewayUnreachab
 from gateway.cli.running.rows import DataRow
 
 MOST_RETRY_AFTER = 60.0
-"""The most seconds of a ``retry-after`` that are waited."""
+"""The longest wait for a ``retry-after``, in seconds."""
 
 REPEATED = frozenset({408, 429, 503})
 """Statuses after which a request is repeated. After other statuses from 500 on, it is repeated unless the gateway
