@@ -79,7 +79,7 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
 
 
 def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
-    """Raise ``InvalidValue`` for a model, or a form of candidates, whose log probabilities cannot be had."""
+    """Raise ``InvalidValue`` if the model's targets return no log probabilities for this form of candidates."""
     name = route.spec.name
     if route.prompt_logprobs is None:
         raise InvalidValue(

@@ -1,4 +1,4 @@
-"""The HTTP interface: the paths, and what the gateway answers on each path.
+"""The HTTP interface: the paths, and the answer of each path.
 
 about/          the paths that answer with facts about the gateway and its models
 app             the table of paths, and the errors of requests that have no handler

@@ -59,7 +59,7 @@ answer_chat = partial(answer.respond, ChatWriter)
 answer_completion = partial(answer.respond, CompletionWriter)
 answer_embedding = partial(answer.respond, None)
 answer_response = partial(answer.respond, ResponsesApiWriter)
-"""Send a backend's answer, with the writer of the endpoint's format. An answer that is no completion has no writer."""
+"""Send a backend's answer, with the writer of the endpoint's format. An answer without a completion has no writer."""
 
 read_rendered_chat = partial(read_chat, answered=False)
 """Reads a chat request that gets no answer, so that its conversation may be complete."""

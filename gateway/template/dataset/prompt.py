@@ -116,7 +116,7 @@ class DatasetPrompt:
         return turn_requests(multi_turn_dialogue(self._template, {**variables, ANSWER: answers}), mode)
 
     def unfilled(self, variables: Row, examples: Examples = None) -> list[str]:
-        """Return the columns that stay as they are, because the request, or a row of its examples, lacks them."""
+        """Return the columns that are not filled, because the request, or a row of its examples, lacks them."""
         lacking = self._columns - variables.keys() - {self.spec.output_column}
         return sorted(lacking.union(*[self._shot_columns - row.keys() for row in examples or ()]))
 

@@ -107,7 +107,7 @@ def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, An
 
 
 def changed_messages(dialogue: Dialogue, prompt: str) -> list[Notice]:
-    """A notice for each message whose text is not unchanged in the prompt; at most ``MAX_CHANGED`` notices."""
+    """A notice for each message whose text is changed in the prompt; at most ``MAX_CHANGED`` notices."""
     notices: list[Notice] = []
     at, missed = 0, 0
     for number, text in enumerate(dialogue.texts):

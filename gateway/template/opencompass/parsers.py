@@ -218,7 +218,7 @@ class APIParser(_Parser):
         return {"role": role["api_role"], "prompt": self.prompt(role)}
 
     def prompt(self, role: Role) -> Any:
-        """The message's content. Content parts (``prompt_mm``, AISBench) are used as they are."""
+        """The message's content. Content parts (``prompt_mm``, AISBench) are not changed."""
         if "prompt_mm" in role:
             return role["prompt_mm"]
         return f"{role.get('begin', '')}{role.get('prompt', '')}{role.get('end', '')}"

@@ -45,7 +45,7 @@ class OpenCompassTemplate:
         return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
 
     def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
-        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which is the prompt as it is."""
+        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which is the whole prompt."""
         if isinstance(items, str):
             return Prompt(items, self._metadata, Pieces((items,), (("", "prompt", False),)))
         items = with_texts(items, self.spec.media)
