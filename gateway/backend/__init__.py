@@ -3,7 +3,7 @@
 kinds         the factory of each kind
 engines       the capabilities of each family of engines
 openai/       completions, chat: OpenAI-compatible servers
-litellm/      litellm: providers with an API of their own
+litellm/      litellm: providers with another API
 embedded/     embedded: a model computed in this process
 scripted      scripted: plays a script, for tests and documentation
 http_client/  the HTTP client of the OpenAI backends

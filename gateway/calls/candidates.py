@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.calls.dataset_prompts import dataset_prompt, make_conversation
+from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
 from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
-from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.errors import InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
@@ -79,7 +79,7 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
 
 
 def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
-    """Raise ``InvalidValue`` for a model, or a form of candidates, whose log probabilities cannot be had."""
+    """Raise ``InvalidValue`` if the model's targets return no log probabilities for this form of candidates."""
     name = route.spec.name
     if route.prompt_logprobs is None:
         raise InvalidValue(
@@ -164,7 +164,8 @@ async def dataset_candidates(route: Route, reference: PromptReference) -> tuple[
             prompt = made.prompt or await _rendered(route, made.dialogue)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
-    except InvalidValue as error:  # other endpoints have the dataset prompt in ``gateway``
+    except RequestError as error:  # other endpoints have the dataset prompt in ``gateway``
+        name_prompt(error, reference.id)
         error.param = (error.param or "prompt").removeprefix("gateway.")
         raise
     return prompts, prompt_id

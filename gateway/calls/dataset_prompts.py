@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gateway.calls.route import Route
-from gateway.config.schema.names import suggest
 from gateway.core.call import Call, PromptReference
 from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, RenderOptions
-from gateway.core.errors import InvalidValue
+from gateway.core.errors import InvalidValue, RequestError
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
+from gateway.core.suggestions import suggest
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import PromptItems
 from gateway.template.messages import check_dialogue
@@ -56,6 +56,14 @@ def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
     return prompt
 
 
+def name_prompt(error: RequestError, prompt_id: str) -> None:
+    """Make an error about ``messages`` name the dataset prompt, because the request has no messages."""
+    if prompt_id and error.param is not None and error.param.startswith("messages"):
+        place = "" if error.param in error.message else f"{error.param}: "
+        error.message = f"the messages of prompt {prompt_id.partition('@')[0]}: {place}{error.message}"
+        error.param = DATASET_PARAM
+
+
 def make_conversation(
     route: Route,
     prompt: DatasetPrompt,
@@ -70,6 +78,8 @@ def make_conversation(
     """
     names = prompt.unfilled(reference.variables, reference.examples)
     notices = tuple([Notice("unfilled_column", f"{prompt.spec.name}: {ascii(name)[1:-1]}") for name in names])
+    if prompt.lacks_examples(reference.examples):
+        notices = (*notices, Notice("no_examples", prompt.spec.name))
     prompt_id = f"{prompt.spec.name}@sha256:{prompt.spec.digest}"
     made: Prompt | None = None
     if prompt.makes_messages:

@@ -70,7 +70,7 @@ class CandidateScores:
     """The token counts of all requests together; None if a target sent none."""
 
     def prediction(self, unit: Unit) -> str:
-        """The label with the highest normalized log-likelihood; of equal ones the first.
+        """The label with the highest normalized log-likelihood; the first one if several are equal.
 
         With ``tokens`` this is the lowest perplexity, as in OpenCompass (``docs/spec/opencompass.md`` 4.9).
         """

@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 
 from gateway.backend.tokenizer import count
-from gateway.calls.dataset_prompts import DatasetConversation, render_dataset_prompt
+from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
 from gateway.calls.route import Route
 from gateway.calls.token_data import TokenRequest, token_request
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, PlainMessages
-from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue
+from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
@@ -93,10 +93,14 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         _check_template_kwargs(route, template_kwargs)
         call = replace(call, params={**call.params, "chat_template_kwargs": template_kwargs})
     text = route.form == "text"
-    if not text and type(dialogue.messages) is not PlainMessages:
-        route.media.check(dialogue.messages)
-    if prompt is None:
-        prompt = await route.render(dialogue)
+    try:
+        if not text and type(dialogue.messages) is not PlainMessages:
+            route.media.check(dialogue.messages)
+        if prompt is None:
+            prompt = await route.render(dialogue)
+    except RequestError as error:
+        name_prompt(error, prompt_id)
+        raise
     render_seconds = time.perf_counter() - started
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
@@ -204,8 +208,12 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
     parameters.check(call)
     rendered = render_dataset_prompt(route, call)
     prompt = rendered.prompt
-    if prompt is None:
-        prompt = await route.render(rendered.dialogue)
+    try:
+        if prompt is None:
+            prompt = await route.render(rendered.dialogue)
+    except RequestError as error:
+        name_prompt(error, rendered.prompt_id)
+        raise
     if len(prompt.text) > MAX_PROMPT:
         raise too_long(len(prompt.text), "gateway.prompt")
     effective, metadata = parameters.effective(call), prompt.metadata

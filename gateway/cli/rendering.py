@@ -15,11 +15,11 @@ from gateway.calls.prepare import prepare
 from gateway.calls.route import Route
 from gateway.cli.options import CommandError
 from gateway.config.library import find_template, is_template_file
-from gateway.config.schema.names import suggest
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Prompt, Segment
+from gateway.core.suggestions import suggest
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.opencompass.renderer import full_segments
 from gateway.wire.requests import read_chat

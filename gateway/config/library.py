@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
-from gateway.config.schema.names import FILE_NAME, quote, suggest
+from gateway.config.schema.names import FILE_NAME, quote
 from gateway.config.sections.policies import read_policy
 from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import CHAT, read_template
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import ConfigError
+from gateway.core.suggestions import suggest
 from gateway.template.dataset.spec import PromptSpec
 from gateway.template.spec import TemplateSpec
 

@@ -37,6 +37,8 @@ class ServerSpec:
     """Accepted Host headers; empty: a loopback listener accepts localhost, 127.0.0.1 and [::1]."""
     admin: str | None = None
     """``host:port`` for metrics and health; None: the main listener serves both, metrics only on a loopback address."""
+    cors_origins: tuple[str, ...] = ()
+    """The origins whose web pages may call the gateway; ``*``: any."""
     insecure_no_keys: bool = False
     """Allow a non-loopback listener without client keys."""
 

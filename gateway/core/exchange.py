@@ -83,7 +83,7 @@ class Events(Protocol):
     def exhausted(self) -> bool:
         """True: the next ``next_batch()`` would be empty and closing takes no time. False: unknown.
 
-        The value can save a call of ``next_batch()``. Only ``next_batch()`` changes the value.
+        The value makes a call of ``next_batch()`` unnecessary. Only ``next_batch()`` changes the value.
         """
         ...
 

@@ -53,7 +53,7 @@ SegmentLabel = tuple[str, str, bool]
 Segments = tuple[Segment, ...]
 """The whole text of a prompt, in order."""
 Messages = tuple[Mapping[str, Any], ...]
-"""OpenAI messages as they are sent."""
+"""The OpenAI messages that are sent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,22 @@ from urllib.parse import unquote
 
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
+from gateway.core.suggestions import closest
+from gateway.edge.about.health import PATHS as HEALTH_PATHS
+from gateway.edge.about.health import Health
+from gateway.edge.about.home import Home
+from gateway.edge.about.metrics import MetricsEndpoint
+from gateway.edge.about.models import MODEL_PATH, Models
+from gateway.edge.about.openapi import openapi
+from gateway.edge.authorize import BASE_URL
 from gateway.edge.cancellation import ClientGone
+from gateway.edge.cors import add_extra_headers
 from gateway.edge.endpoints.call import CallHandler
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.endpoints.tokenizer import TokenizerInfo
 from gateway.edge.error_response import send_error
-from gateway.edge.health import PATHS as HEALTH_PATHS
-from gateway.edge.health import Health
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.metrics import MetricsEndpoint
-from gateway.edge.models import MODEL_PATH, Models
 from gateway.edge.state import GatewayState
 
 LOG = logging.getLogger("gateway.edge")
@@ -38,6 +43,7 @@ class App:
     def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
         """``admin``: True for the second listener, which serves only metrics and health."""
         server = state.stack.snapshot.server
+        self._state = state
         self._host_guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
         admin_routes = {**Health(state).routes, **MetricsEndpoint(state, keyed=False).routes}
         self.routes: Routes = admin_routes if admin else _public_routes(state)
@@ -47,6 +53,8 @@ class App:
         try:
             if request.headers.get(b"host") not in self._host_guard.accepted and request.path not in HEALTH_PATHS:
                 self._host_guard.check(request)
+            if b"origin" in request.headers and add_extra_headers(request, self._state.stack.snapshot.server):
+                return
             method, handler = self.routes.get(request.path) or self._find(request)
             if request.method == method or (request.method == "HEAD" and method == "GET"):
                 await handler(request)
@@ -79,7 +87,7 @@ class App:
             slash = slash if f"/{rest}" in TOKENIZER_PATHS else ""
         row = self._route(f"/v1/{rest}") if name and slash else None
         if row is None:
-            raise RouteNotFound("unknown path; use, for example, POST /v1/chat/completions or GET /v1/models")
+            raise RouteNotFound(f"unknown path{self._hint(request.path)}")
         request.path = f"/v1/{rest}"
         request.model = unquote(name)
         return row
@@ -87,18 +95,22 @@ class App:
     def _route(self, path: str) -> tuple[str, Handler] | None:
         return self.routes.get(MODEL_PATH if path.startswith(MODEL_PATH) else path)
 
+    def _hint(self, path: str) -> str:
+        """The part of the error that names the path which was probably meant."""
+        if any(path.endswith(known.removeprefix("/v1")) for known in self.routes if known.startswith("/v1/")):
+            return f"; {BASE_URL}"
+        meant = closest(path, self.routes, 0.8)
+        return f' (did you mean "{meant}"?)' if meant else "; GET / lists all paths" if "/" in self.routes else ""
+
 
 def _public_routes(state: GatewayState) -> Routes:
     server = state.stack.snapshot.server
     routes: dict[str, tuple[str, Handler]] = {
-        **{endpoint.path: ("POST", CallHandler(endpoint, state).serve) for endpoint in ENDPOINTS},
-        **{
-            endpoint.path.removeprefix("/v1"): ("POST", CallHandler(endpoint, state).serve)
-            for endpoint in ENDPOINTS
-            if endpoint.for_tokenizers
-        },
+        **{path: ("POST", CallHandler(endpoint, state).serve) for endpoint in ENDPOINTS for path in endpoint.paths},
         **TokenizerInfo(state).routes,
         **Models(state).routes,
+        **Home(state).routes,
+        "/openapi.json": ("GET", openapi),
         **Health(state).routes,
     }
     if server.admin is None and is_loopback(server.host):

@@ -6,8 +6,11 @@ from gateway.assembly import Stack
 from gateway.calls.route import Route
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import InvalidValue, ModelNotFound
+from gateway.core.suggestions import suggest
 from gateway.edge.http_request import HttpRequest
 from gateway.wire.error_object import quoted
+
+BASE_URL = "a client's base_url ends in one /v1, such as http://127.0.0.1:8000/v1, and the client adds the rest"
 
 
 def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
@@ -17,21 +20,32 @@ def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
     """
     key = stack.keyring.admit(request.header("authorization")) if stack.keyring.needed else None
     if request.model is not None:
+        if request.model.rpartition("/")[2] == "v1" and request.model not in visible_models(stack, key):
+            raise ModelNotFound(f"the path has /v1 twice; {BASE_URL}", param="model")
         authorized_route(stack, key, request.model)
     return key
 
 
+def visible_models(stack: Stack, key: KeySpec | None) -> list[str]:
+    """The names of the models that the key allows."""
+    return [name for name in stack.routes if stack.keyring.allows(key, name)]
+
+
 def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
-    """The route of a model. Raises the same ``ModelNotFound`` for unknown models as for models that the key forbids."""
+    """The route of a model. Raises the same ``ModelNotFound`` for unknown models as for models that the key forbids.
+
+    The error suggests only models that the key allows.
+    """
     route = stack.routes.get(name)
     if route is None or not stack.keyring.allows(key, name):
-        raise ModelNotFound(f"no model {quoted(name)}; GET /v1/models lists the models", param="model")
+        hint = suggest(name, visible_models(stack, key))
+        raise ModelNotFound(f"no model {quoted(name)}{hint}; GET /v1/models lists the models", param="model")
     return route
 
 
 def only_model(stack: Stack, key: KeySpec | None) -> str:
     """The model of a request that names none: the only one that the key allows. Raises ``InvalidValue``."""
-    names = [name for name in stack.routes if stack.keyring.allows(key, name)]
+    names = visible_models(stack, key)
     if len(names) != 1:
         raise InvalidValue(
             "this request names no model, and there are several; name one in the path (/MODEL/tokenize) or as model",

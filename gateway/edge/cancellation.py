@@ -25,7 +25,7 @@ class ClientStalled(ClientGone):
 
 
 class Cancellation:
-    """The task that answers a request, and the reason for which it has to end."""
+    """The task that answers a request, and the reason why it must end."""
 
     __slots__ = ("_committed", "_reason", "task")
 

@@ -64,7 +64,8 @@ class HttpRequest(Cancellation, ABC):
         self.buffered_body: bytes | None = None
         """The whole body, if the body arrived in one piece before a handler asked for it. None: call ``body``."""
         self.extra_headers = b""
-        """Headers that every answer to this request has, whether it succeeds or fails: ``x-ratelimit-*``."""
+        """Headers that every answer to this request has, whether it succeeds or fails: those of ``cors.py``, and
+        ``x-ratelimit-*``."""
         self.complete = False
         """True: the answer is complete."""
         self.closing = False

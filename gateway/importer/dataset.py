@@ -1,6 +1,6 @@
 """Makes prompt files from an OpenCompass or AISBench dataset config, one for each dataset.
 
-The columns of ``reader_cfg`` and the templates of ``infer_cfg`` are kept as they are (``docs/spec/opencompass.md`` 2, 3
+The columns of ``reader_cfg`` and the templates of ``infer_cfg`` are kept unchanged (``docs/spec/opencompass.md`` 2, 3
 and 9). All other keys are listed in notes. The example of a prompt file has placeholders such as ``(the question)``.
 """
 
@@ -133,7 +133,7 @@ def _assigned(file: PythonFile, stem: str) -> Iterator[_Dataset]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one dataset. Its methods raise ``ConfigError`` for what a prompt file cannot say."""
+    """Reads one dataset. Its methods raise ``ConfigError`` for settings that a prompt file cannot express."""
 
     source: Source
     dataset: _Dataset

@@ -1,1 +1,1 @@
-"""Policies: ``admit`` decides what is sent to an engine; ``deliver`` decides how the answer is obtained."""
+"""Policies: ``admit`` decides which request is sent to an engine; ``deliver`` decides how the answer is obtained."""

@@ -7,6 +7,7 @@ import time
 
 from gateway.config.sections.server import is_loopback, url_host
 from gateway.config.snapshot import Snapshot
+from gateway.edge.about.home import curl_command
 from gateway.server.sockets import split
 
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -18,8 +19,6 @@ def greeting(snapshot: Snapshot, port: int) -> str:
     host = url_host(WILDCARDS.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
     url = f"http://{host}:{port}/v1"
-    key = " -H 'authorization: Bearer YOUR_KEY'" if snapshot.keys else ""
-    body = f'{{"model": "{names[0]}", "messages": [{{"role": "user", "content": "1+1=?"}}]}}'
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
     admin = snapshot.server.admin
     note = (
@@ -29,5 +28,5 @@ def greeting(snapshot: Snapshot, port: int) -> str:
     )
     return (
         f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')}{workers})\n"
-        f"try:\n  curl {url}/chat/completions -H 'content-type: application/json'{key} -d '{body}'{note}"
+        f"try:\n  {curl_command(url, names[0], has_keys=bool(snapshot.keys))}{note}"
     )

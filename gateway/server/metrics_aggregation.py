@@ -12,7 +12,7 @@ from gateway.telemetry.metrics import Metrics
 GATHER_SECONDS = 0.25
 """Seconds to wait for a worker's metrics; after that the last known metrics of the worker are used."""
 POLL_SECONDS = 1.0
-"""Seconds between two polls. What a killed worker counted after the last poll is lost."""
+"""Seconds between two polls. The counts of a killed worker after its last poll are lost."""
 MAX_PENDING = 8
 """The most unanswered requests for metrics that one worker may have, for example because the worker hangs."""
 

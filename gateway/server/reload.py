@@ -28,7 +28,7 @@ LOG = logging.getLogger("gateway.runtime")
 POLL_SECONDS = 1.0
 """Seconds between two checks of the files."""
 
-RELOADABLE = frozenset({"max_body", "max_in_flight", "insecure_no_keys"})
+RELOADABLE = frozenset({"cors_origins", "insecure_no_keys", "max_body", "max_in_flight"})
 """Settings under ``server`` that a reload applies. Others belong to listeners and HTTP clients that stay open."""
 
 

@@ -54,7 +54,7 @@ class WorkerHandle:
     ) -> socket.socket:
         """Start a process, and return the supervisor's end of the socket pair. Raises ``OSError``.
 
-        The new interpreter imports this package, whatever the working directory contains. The process has a separate
+        The new interpreter imports this package, not one in the working directory. The process has a separate
         process group, so that the terminal's Ctrl-C does not reach it; the supervisor passes signals on.
         """
         self.started, self.snapshot = time.monotonic(), snapshot

@@ -8,7 +8,7 @@ The parser runs after the stop cutter, for templates that declare tools or think
 - With ``one_call`` the answer ends after its first call.
 - If the prompt contains the beginning of a required call, that beginning is parsed before the model's text. It is never
   sent as content.
-- If the answer has to be found in the whole text, that text is held until it is complete.
+- If the answer can only be found in the whole text, that text is held until it is complete.
 - The parser may hold back the text of a delta, but sends its log probabilities, fields and extras at once. Therefore
   the log probabilities cover all that the model wrote, including markers.
 """

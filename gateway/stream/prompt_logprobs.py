@@ -1,8 +1,8 @@
 """The log probabilities of a prompt's tokens, read from an answer and checked against the request.
 
-Engines send them in three places: in front of the answer's own (``echo`` with ``logprobs``), as ``prompt_logprobs`` of
-the choice (vLLM's completions), or as ``prompt_logprobs`` of the whole answer (vLLM's chat). A score made of other
-numbers would be wrong with status 200, so an answer with a doubt is an error.
+Engines send them in three places: before those of the answer (``echo`` with ``logprobs``), as ``prompt_logprobs`` of
+the choice (vLLM's completions), or as ``prompt_logprobs`` of the whole answer (vLLM's chat). A wrong score
+with status 200 would not be noticed, so an unclear answer is an error.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> Promp
     """The tokens of a prompt that an engine repeats at the start of its answer.
 
     The answer must begin with ``prompt``. The template's ``bos`` may be missing there, and the engine's BOS may come
-    first. The usage shows how many of the tokens belong to the prompt: a BOS that the engine adds is counted there, and
-    is a token of the answer or not.
+    first. The usage shows how many of the tokens belong to the prompt: the engine's BOS is counted
+    there, but not every engine returns it as a token.
     """
     choice = _only_choice(completion)
     if not choice.logprobs:

@@ -82,8 +82,14 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
     if part.kind == "text":
         return part.text
     if media is None:
-        raise MediaNotSupported("this model takes text only: its template has no key `media`", param=param)
+        raise MediaNotSupported(text_only(part.kind), param=param)
     return media
+
+
+def text_only(kind: str) -> str:
+    """The message for a part of another type, sent to a template without the key ``media``."""
+    sent = ascii(kind)[1:-1]
+    return f"this model takes text only: send parts of type text, not {sent} (its template has no key `media`)"
 
 
 def unread_fields(message: Message, number: int) -> Iterator[Notice]:

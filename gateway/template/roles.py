@@ -37,8 +37,13 @@ class RoleMapping:
     """The role that the template does not have, if ``role`` replaces it; else empty."""
 
 
-RoleMap = Mapping[str, RoleMapping]
-"""OpenAI role, or name of a template role → the role of the template."""
+class RoleMap(dict[str, RoleMapping]):
+    """OpenAI role, or name of a template role → the role of the template, for all roles that the template can write."""
+
+    def __init__(self, spec: TemplateSpec) -> None:
+        super().__init__(_mappings(spec))
+        self.template = spec.name
+        """The name of the template, for errors."""
 
 
 def role_names(spec: TemplateSpec) -> dict[str, str]:
@@ -48,11 +53,6 @@ def role_names(spec: TemplateSpec) -> dict[str, str]:
     """
     own = {entry.role: entry.role for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)}
     return {**STANDARD_ROLES, **{name: name for name in own if name not in STANDARD_ROLES}, **spec.roles}
-
-
-def role_map(spec: TemplateSpec) -> RoleMap:
-    """The mapping of each role of a message whose messages the template can write."""
-    return dict(_mappings(spec))
 
 
 def _mappings(spec: TemplateSpec) -> Iterator[tuple[str, RoleMapping]]:
@@ -78,7 +78,7 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         other = roles.get(fallback) if isinstance(fallback, str) else None
         if other is None or other.fallback_for:
             raise RoleNotSupported(
-                f'this model\'s template has no role for "{_shown(message.role)}", nor for the fallback_role '
+                f'template {roles.template} has no role for "{_shown(message.role)}", nor for the fallback_role '
                 f'"{_shown(fallback)}"; it has {", ".join(roles)}',
                 param=f"messages[{number}].{FALLBACK_FIELD}",
             )
@@ -87,7 +87,7 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         return replace(other, fallback_for=mapping.fallback_for, is_system=mapping.is_system)
     if mapping is None:
         raise RoleNotSupported(
-            f'this model\'s template has no role for "{_shown(message.role)}"; it has {", ".join(roles)}. '
+            f'template {roles.template} has no role for "{_shown(message.role)}"; it has {", ".join(roles)}. '
             "Use one of these, add a fallback_role to the message, or map the role under `roles` in the template.",
             param=f"messages[{number}].role",
         )

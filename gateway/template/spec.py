@@ -28,7 +28,7 @@ class ToolList:
     """The position of the list: before or after the text of the turn, or before or after the whole turn."""
     begin: str = ""
     each: Literal["tool", "function"] = "tool"
-    """What is written of each tool as JSON: the whole object, or only the value of ``function``."""
+    """The part of each tool that is written as JSON: the whole object, or only the value of ``function``."""
     indent: int | None = None
     """Spaces of indentation, 0 to 8; None: the JSON is on one line, with a space after each comma and colon."""
     separator: str = "\n"

@@ -1,5 +1,6 @@
 """Reads requests and writes responses in OpenAI's JSON, without I/O.
 
+body_schemas     the JSON schemas of request bodies
 error_object     errors as OpenAI's error object
 json             parses request bodies, and refuses unsafe JSON
 logprobs         log probabilities in the formats of completions and chat

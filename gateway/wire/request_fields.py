@@ -7,9 +7,10 @@ set. A field without a row is unknown, and the policy decides about it. Ranges a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
 from gateway.core.call import MAX_TURNS, Unit
@@ -59,6 +60,27 @@ def _at_most(limit: int) -> BeforeValidator:
         return value
 
     return BeforeValidator(short)
+
+
+PROMPTS: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        {"type": "array", "minItems": 1, "items": {"type": "integer"}},
+        {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": {"type": "integer"}}},
+    ]
+}
+"""The JSON schema of a prompt, which ``message_content.py`` checks."""
+
+
+def or_gateway(field: str) -> Callable[[dict[str, Any]], None]:
+    """A change of a JSON schema: ``field`` may be absent if the request has the field ``gateway``."""
+
+    def change(schema: dict[str, Any]) -> None:
+        schema["required"].remove(field)
+        schema["anyOf"] = [{"required": [field]}, {"required": ["gateway"]}]
+
+    return change
 
 
 Stops = Annotated[str | Annotated[list[str], Field(fail_fast=True)], AfterValidator(_whole_stops)]
@@ -155,6 +177,8 @@ class ChatMessage(Strict):
 class ChatRequest(Shared):
     """``POST /v1/chat/completions``."""
 
+    model_config = ConfigDict(json_schema_extra=or_gateway("messages"))
+
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
     max_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
@@ -185,7 +209,9 @@ class ChatRequest(Shared):
 class CompletionRequest(Shared):
     """``POST /v1/completions``; ``prompt`` in all four shapes."""
 
-    prompt: Any
+    model_config = ConfigDict(json_schema_extra=or_gateway("prompt"))
+
+    prompt: Annotated[Any, WithJsonSchema(PROMPTS)]
     """Checked in ``message_content.py``, because pydantic explains the errors of a union of four types badly."""
     max_tokens: Annotated[int, Field(ge=0, le=2**31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -198,7 +224,7 @@ class EmbeddingRequest(Strict):
     """``POST /v1/embeddings``."""
 
     model: Annotated[str, Field(min_length=1)]
-    input: Any
+    input: Annotated[Any, WithJsonSchema(PROMPTS)]
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None

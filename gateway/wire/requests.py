@@ -1,4 +1,4 @@
-"""TurnRequests the JSON object of a request body into a ``Call``, which contains the body's values unchanged."""
+"""Reads the JSON object of a request body into a ``Call``, which contains the body's values unchanged."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ TEXT_END = b',"logprobs":null,"finish_reason":null}'
 """The end of a choice after the text, if the choice contains only text."""
 
 assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}, (
-    "a new field of Delta has to be checked in ChoicesWriter.frames, which writes deltas of text alone without _delta"
+    "a new field of Delta must be checked in ChoicesWriter.frames, which writes deltas of text alone without _delta"
 )
 
 
@@ -50,7 +50,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class AnswerHead:
-    """What is known of an answer before its first event."""
+    """The facts about an answer that are known before its first event."""
 
     id: str
     model: str
@@ -74,7 +74,7 @@ class ResponseWriter(ABC):
 
     @abstractmethod
     def __init__(self, answer: AnswerHead) -> None:
-        """``answer``: what the writer needs to know before the first event."""
+        """``answer``: the facts that are known before the first event."""
 
     @abstractmethod
     def whole(self, completion: Completion) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from gateway.core.call import Call, TokenizeCall
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.wire.error_object import plain
 from gateway.wire.message_content import read_prompts
-from gateway.wire.request_fields import FORBIDDEN, Closed
+from gateway.wire.request_fields import FORBIDDEN, ChatRequest, Closed, or_gateway
 from gateway.wire.requests import read_chat
 from gateway.wire.validation import first_problem
 
@@ -31,18 +31,34 @@ class _Options(_Body):
     return_token_strs: bool | None = None
 
 
-class _TokenizeText(_Options):
+class TokenizeText(_Options):
+    """``POST /tokenize`` with a text."""
+
     prompt: str
 
 
-class _Detokenize(_Body):
-    tokens: Any
+class _Messages(_Options):
+    model_config = ConfigDict(json_schema_extra=or_gateway("messages"), defer_build=True)
+
+
+TokenizeMessages = create_model(
+    "TokenizeMessages",
+    __base__=_Messages,
+    __doc__="``POST /tokenize`` with messages, which have the fields of a chat request.",
+    **{name: (info.annotation, info) for name, info in ChatRequest.model_fields.items() if name in CHAT_FIELDS},
+)  # type: ignore[call-overload]
+
+
+class DetokenizeRequest(_Body):
+    """``POST /detokenize``."""
+
+    tokens: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": "integer"}})]
 
 
 def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/tokenize`` body, with a ``prompt`` or with ``messages``."""
     if body.get("messages") is None:
-        _checked(_TokenizeText, body)
+        _checked(TokenizeText, body)
         prompts = (body["prompt"],)
         return _tokenize_call(Call("completions", body["model"], request_id, received, prompts=prompts), body)
     if unknown := {name for name, value in body.items() if value is not None} - {*CHAT_FIELDS, *OPTIONS} - FORBIDDEN:
@@ -60,7 +76,7 @@ def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> 
 
 def read_detokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
     """The call of a ``/detokenize`` body: its prompt is the list of token ids."""
-    _checked(_Detokenize, body)
+    _checked(DetokenizeRequest, body)
     ids: tuple[Any, ...] = ((),)
     if body["tokens"] != []:
         ids, is_list = read_prompts(body["tokens"], "tokens")
@@ -73,7 +89,7 @@ def _checked(schema: type[_Body], body: dict[str, Any]) -> None:
     try:
         schema.model_validate(body)
     except ValidationError as error:
-        raise first_problem(error) from None
+        raise first_problem(error, schema) from None
 
 
 def _tokenize_call(call: Call, body: dict[str, Any]) -> TokenizeCall:

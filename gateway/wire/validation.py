@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
+from gateway.core.suggestions import suggest
 from gateway.wire.error_object import plain
 from gateway.wire.request_fields import (
     FORBIDDEN,
@@ -108,23 +109,68 @@ def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str
     try:
         schema.model.model_validate(doubtful)
     except ValidationError as error:
-        raise first_problem(error) from None
+        raise first_problem(error, schema.model) from None
 
 
-def first_problem(error: ValidationError, where: str = "") -> RequestError:
+JSON_TYPES: Mapping[type, str] = {
+    str: "a string", bool: "a boolean", int: "a number", float: "a decimal number", list: "a list", dict: "an object",
+    type(None): "null",
+}  # fmt: skip
+EXPECTED: Mapping[str, str] = {
+    # Type of a pydantic error → the expected type in the words of JSON.
+    "string_type": "a string", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
+    "list_type": "a list", "dict_type": "an object", "model_type": "an object",
+}  # fmt: skip
+
+
+def first_problem(error: ValidationError, model: type[BaseModel], where: str = "") -> RequestError:
     """The most helpful problem of a failed validation, with the field names that the client used.
 
-    ``where``: the place of the checked value in the body.
+    ``model``: the model that was validated. ``where``: the place of the checked value in the body.
     """
-    first = _closest(error.errors(include_url=False, include_context=False, include_input=False))
-    # For a union pydantic's location contains the names of our classes, which mean nothing to clients.
-    keys = [key for key in first["loc"] if isinstance(key, int) or not _is_union_tag(key)]
+    errors = error.errors(include_url=False, include_context=False)
+    first = _closest(errors)
+    is_unknown = first["type"] == "extra_forbidden"
+    outer = first["loc"][:-1] if is_unknown else first["loc"]
+    # For a union pydantic's location contains the names of our classes, which mean nothing to clients. The name of an
+    # unknown key is the client's, also if it looks like the name of a class.
+    keys = [key for key in outer if isinstance(key, int) or not _is_union_tag(key)] + [*first["loc"][len(outer) :]]
     path = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys)
     param = f"{where}{path}".lstrip(".")
     if first["type"] == "missing":
         return InvalidValue(f"{param} is missing", param=param)
-    message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
-    return InvalidValue(f"{param}: {message[:1].lower()}{message[1:]}", param=param)
+    if is_unknown:
+        message = f"{param} is not a known key{suggest(keys[-1], _keys_of(model, keys[:-1]))}"
+    elif first["type"] in EXPECTED:
+        rivals = [one["type"] for one in errors if one["loc"] == first["loc"] or _is_member(one, first)]
+        forms = dict.fromkeys([EXPECTED[kind] for kind in rivals if kind in EXPECTED])
+        message = f"{param} must be {' or '.join(forms)}, not {JSON_TYPES[type(first['input'])]}"
+    elif first["type"] in ("too_short", "string_too_short"):
+        message = f"{param} is empty"
+    else:
+        message = first["msg"].removeprefix("Value error, ")
+        should = "Input should "
+        message = (
+            f"{param} must {message.removeprefix(should)}"
+            if message.startswith(should)
+            else f"{param}: {message[:1].lower()}{message[1:]}"
+        )
+    return InvalidValue(message, param=param)
+
+
+def _keys_of(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """The keys of the object at a place in the body."""
+    for key in path:
+        info = model.model_fields.get(str(key))
+        model = (info and _model_in(info.annotation)) or model
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside a type such as ``list[Model] | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
 def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:
@@ -134,6 +180,13 @@ def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:
         stem = stem[:-1]
     rivals = [error for error in errors if error["loc"][: len(stem)] == stem]
     return max(rivals, key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")))
+
+
+def _is_member(one: ErrorDetails, other: ErrorDetails) -> bool:
+    """True if two errors belong to two members of one union."""
+    first, second = one["loc"][-1], other["loc"][-1]
+    tags = isinstance(first, str) and isinstance(second, str) and _is_union_tag(first) and _is_union_tag(second)
+    return tags and one["loc"][:-1] == other["loc"][:-1]
 
 
 def _is_union_tag(key: str) -> bool:

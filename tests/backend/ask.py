@@ -72,7 +72,7 @@ def chat_exchange(stream: bool = True, **changes: Any) -> Exchange:
 async def listen(backend: Backend, asked: Exchange) -> Heard:
     heard = Heard()
     try:
-        async with asyncio.timeout(10), backend.open(asked) as events:
+        async with asyncio.timeout(60), backend.open(asked) as events:
             async for event in each_event(events):
                 heard.events.append(event)
     except GatewayError as error:
@@ -94,14 +94,17 @@ def ask(make: Callable[[HttpClient], Backend], *asked: Exchange) -> list[Heard]:
     return asyncio.run(run())
 
 
-def complete(url: str, stream: bool = True, spec: Mapping[str, Any] | None = None, **changes: Any) -> Heard:
+def complete(
+    url: str, stream: bool = True, spec: Mapping[str, Any] | None = None, connect_timeout: float = 60.0, **changes: Any
+) -> Heard:
     """One completions exchange."""
+    spec = spec or {}
     return ask(
-        lambda client: CompletionsBackend(target(url, **(spec or {})), client, 0.5), exchange(stream, **changes)
+        lambda client: CompletionsBackend(target(url, **spec), client, connect_timeout), exchange(stream, **changes)
     )[0]
 
 
 def chat(url: str, stream: bool = True, spec: Mapping[str, Any] | None = None, **changes: Any) -> Heard:
     """One chat exchange."""
     made = {"speaks": "chat", **(spec or {})}
-    return ask(lambda client: ChatBackend(target(url, **made), client, 0.5), chat_exchange(stream, **changes))[0]
+    return ask(lambda client: ChatBackend(target(url, **made), client, 60.0), chat_exchange(stream, **changes))[0]

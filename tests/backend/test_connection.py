@@ -55,7 +55,7 @@ async def read(pieces: list[bytes], close: bool = False, twice: bool = False) ->
 async def finish(connection: Connection) -> Read:
     body, error = b"", None
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await connection.read_head()
             whole = connection.read_rest()
             if whole is not None:

@@ -80,10 +80,10 @@ LONG = {  # texts on which the expressions would take minutes, if they saw all o
 @pytest.mark.parametrize("shape", ["message", "code", "type", "param"])
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_a_megabyte_of_any_words_is_judged_at_once(text: str, shape: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     error_in_body({"error": {"message": "m", "type": "invalid_request_error", shape: text}})
     one_safe_line(text)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 NESTED: list[object] = []

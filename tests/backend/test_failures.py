@@ -155,7 +155,7 @@ def test_a_refused_connection_is_unreachable() -> None:
 
 def test_a_silent_connect_times_out() -> None:
     with blackhole_url() as url:
-        assert complete(url).code == "upstream_connect_timeout"
+        assert complete(url, connect_timeout=0.3).code == "upstream_connect_timeout"
 
 
 def test_an_unknown_host_is_a_dns_error() -> None:

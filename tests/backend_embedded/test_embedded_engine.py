@@ -23,7 +23,7 @@ def slow(demo: EmbeddedBackend, delay: float) -> EmbeddedBackend:
     return EmbeddedBackend(demo_target("slow/0", options={"token_delay": delay}), demo.engine)
 
 
-async def until_idle(engine: Engine, limit: float = 10) -> float:
+async def until_idle(engine: Engine, limit: float = 60) -> float:
     """Seconds until the engine has nothing to do; fails after ``limit``."""
     began = time.monotonic()
     while engine.active:
@@ -77,8 +77,8 @@ def test_leaving_frees_the_place(demo: EmbeddedBackend, when: str) -> None:
 def test_a_cancelled_task_frees_the_place(demo: EmbeddedBackend) -> None:
     async def story() -> None:
         task = asyncio.create_task(hear(slow(demo, 0.5), ENDLESS))
-        await asyncio.sleep(0.05)
-        assert demo.engine.active == 1
+        while not demo.engine.active:  # noqa: ASYNC110 - the engine has no event for this
+            await asyncio.sleep(0.002)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -89,13 +89,13 @@ def test_a_cancelled_task_frees_the_place(demo: EmbeddedBackend) -> None:
 
 def test_tokens_come_one_by_one_and_a_slow_target_slows_nobody_else(demo: EmbeddedBackend) -> None:
     async def story() -> None:
-        async with slow(demo, 0.5).open(ENDLESS) as batches:
+        async with slow(demo, 1.0).open(ENDLESS) as batches:
             events = each_event(batches)
             assert isinstance(await anext(events), Begun)
             assert isinstance(await anext(events), Delta)
             began = time.monotonic()
             await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, max_tokens=30, ignore_eos=True))
-            assert time.monotonic() - began < 10  # thirty tokens at the other's pace take 15
+            assert time.monotonic() - began < 20  # thirty tokens at the other's pace take 30
             assert isinstance(await anext(events), Delta)
         await until_idle(demo.engine)
 

@@ -14,7 +14,7 @@ from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.prepare import Prepared, prepare
 from gateway.config.sections.templates import CHAT
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
-from gateway.core.errors import InvalidValue, MediaNotAllowed, MediaNotSupported
+from gateway.core.errors import MediaNotAllowed, MediaNotSupported, RequestError
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.validation import parse_prompt
 from gateway.template.spec import TemplateSpec
@@ -48,14 +48,23 @@ PROMPTS: Mapping[str, Any] = {
     "parts": {"prompt_template": {"template": {"round": [{"role": "HUMAN", "prompt_mm": {
         "text": {"type": "text", "text": "{question}"},
         "image": {"type": "image_url", "image_url": {"url": "{image}"}}}}]}}},
+    "picture": {"prompt_template": {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "https://example.com/{q}.png"}}]}]}},
+    "few-shot": {"ice_template": {"template": "</E>{q}={a};", "ice_token": "</E>"}, "output_column": "a"},
 }  # fmt: skip
 
 
-def prepared(template: TemplateSpec, prompt: str, variables: Mapping[str, Any], path: str = "chat") -> Prepared:
+def prepared(
+    template: TemplateSpec, prompt: str, variables: Mapping[str, Any], path: str = "chat", **further: Any
+) -> Prepared:
     prompts = {prompt: DatasetPrompt(parse_prompt(PROMPTS[prompt], name=prompt, rows=lambda name: ()))}
     target = TargetSpec("m/0", "scripted")
     route = bare_route(ModelSpec("m", template, PolicySpec("p"), (target,)), EngineCache(), prompts)
-    body = {"model": "m", "max_tokens": 5, "gateway": {"prompt": {"id": prompt, "variables": dict(variables)}}}
+    body = {
+        "model": "m",
+        "max_tokens": 5,
+        "gateway": {"prompt": {"id": prompt, "variables": dict(variables), **further}},
+    }
     read = read_chat if path == "chat" else read_completion
     return asyncio.run(prepare(route, read(body, request_id="r", received=0.0)))
 
@@ -98,6 +107,20 @@ def test_notices_name_what_the_model_does_not_get() -> None:
     assert [str(notice) for notice in made.notices if notice.rule == "unfilled_column"] == ["unfilled_column: text: q"]
 
 
+EXAMPLES: Mapping[str, tuple[dict[str, Any], list[str]]] = {
+    "the file has none": ({}, ["no_examples: few-shot"]),
+    "the request wants none": ({"examples": []}, []),
+    "the request has one": ({"examples": [{"q": "1", "a": "1"}]}, []),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_notice_names_a_few_shot_prompt_without_examples(name: str) -> None:
+    further, expected = EXAMPLES[name]
+    made = prepared(MODELS["meta"], "few-shot", {"q": "2"}, **further)
+    assert [str(notice) for notice in made.notices if notice.rule == "no_examples"] == expected
+
+
 def test_the_segments_name_the_entry_of_the_prompt() -> None:
     prompt = prepared(MODELS["meta"], "dialogue", {"q": "1"}).prompt
     assert prompt is not None
@@ -123,16 +146,24 @@ def test_media_in_variables_obey_the_policy() -> None:
 REFUSED = {
     ("chat", "loose text"): "prompt[0] of the dataset prompt is a text outside the turns, which cannot be a message; "
     "give it a role",
-    ("meta", "other role"): "the dataset prompt does not fit the model's template: the meta template does "
-    'not define role "JUDGE"; add the role, or give the turn another role or a fallback_role',
+    ("meta", "other role"): "prompt[0] of the dataset prompt: the meta template does not define "
+    'role "JUDGE" (template meta); add the role, or give the turn another role or a fallback_role',
+    (
+        "meta",
+        "picture",
+    ): "the messages of prompt picture: messages[0].content[0]: this model takes text only: send "
+    "parts of type text, not image_url (its template has no key `media`)",
 }
 
 
-@pytest.mark.parametrize(("model", "prompt"), REFUSED)
-def test_a_prompt_that_the_model_cannot_get_is_refused(model: str, prompt: str) -> None:
-    with pytest.raises(InvalidValue) as caught:
-        prepared(MODELS[model], prompt, {"q": "1"})
-    assert caught.value.message == REFUSED[model, prompt]
+@pytest.mark.parametrize(
+    ("model", "prompt", "path"),
+    [(*case, path) for case in REFUSED for path in ("chat", "completions") if case[0] != "chat" or path == "chat"],
+)
+def test_a_prompt_that_the_model_cannot_get_is_refused(model: str, prompt: str, path: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        prepared(MODELS[model], prompt, {"q": "1"}, path)
+    assert (caught.value.param, caught.value.message) == ("gateway.prompt", REFUSED[model, prompt])
 
 
 def test_the_repository_ships_prompts_with_right_examples() -> None:

@@ -141,7 +141,7 @@ def read_events(batches: Batches, marks_end: bool, **options: Any) -> tuple[obje
     return asyncio.run(run())
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(ANSWERS, st.booleans(), st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2))
 def test_the_fast_path_gives_the_events_of_the_general_one(
     answer: list[Event], stream: bool, stops: tuple[str, ...], n: int
@@ -172,7 +172,7 @@ def whole(batches: Batches, marks_end: bool, **options: Any) -> tuple[object, ..
     return asyncio.run(run())
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2))
 @example([BEGUN, Delta(0, "a"), Finish(0, "length"), Usage(1, 2)], (), 1)
 @example([BEGUN, Delta(0, "a<eo>b"), STOP, Usage(1, 2)], ("<eo>",), 1)
@@ -184,7 +184,7 @@ def test_a_whole_answer_is_the_same_in_one_batch_and_event_by_event(
     assert at_once == whole([[event] for event in answer], False, stops=stops, n=n)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2), st.integers(0, 3))
 @example([Usage(1, 2), Delta(1, "<"), Delta(0, "<")], ("<eo>",), 2, 0)
 def test_forwarded_text_is_the_same_as_text_in_batches(
@@ -304,7 +304,7 @@ def read_parsed(batches: Batches, parsing: ParserOptions, **options: Any) -> tup
     return asyncio.run(run())
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(TOOL_ANSWERS, st.sampled_from([(), ("<eo>",)]), st.integers(1, 2))
 def test_a_parsed_answer_does_not_depend_on_its_batches(answer: list[Event], stops: tuple[str, ...], n: int) -> None:
     options = {"stream": False, "stops": stops, "n": n}
@@ -350,9 +350,9 @@ def test_text_held_for_a_stop_and_a_marker_is_returned_before_the_failure() -> N
 @pytest.mark.parametrize(
     "batches",
     [
-        [[BEGUN, Delta(0, "<tool_call>x" * 80_000), STOP]],
-        [[BEGUN, Delta(0, "<tool_call>[")], *[[Delta(0, '{"', None)]] * 60_000, [STOP]],
-        [[BEGUN, Delta(0, "<tool_call>")], [Delta(0, '["<tool_call>x' * 60_000)]],
+        [[BEGUN, Delta(0, "<tool_call>x" * 20_000), STOP]],
+        [[BEGUN, Delta(0, "<tool_call>[")], *[[Delta(0, '{"', None)]] * 20_000, [STOP]],
+        [[BEGUN, Delta(0, "<tool_call>")], [Delta(0, '["<tool_call>x' * 20_000)]],
     ],
     ids=["a whole answer", "a stream", "an end"],
 )
@@ -409,7 +409,7 @@ def cancelled(text: str, parser: OutputParser, moment: Callable[[], Awaitable[ob
 
 
 def test_a_call_cancelled_while_its_text_is_parsed_returns_the_text() -> None:
-    text = "a" + "<tool_call>x" * 40_000
+    text = "a" + "<tool_call>x" * 20_000
     out = cancelled(
         text, OutputParser(PARSING), lambda: asyncio.sleep(0), stream=False
     )  # the text is parsed in a thread by then
@@ -428,11 +428,11 @@ def test_a_call_cancelled_while_its_end_is_parsed_returns_the_text() -> None:
             time.sleep(0.02)
             return super().close(last)
 
-    out = cancelled(text, Slow(PARSING), lambda: asyncio.to_thread(closing.wait, 5.0), stream=True)
+    out = cancelled(text, Slow(PARSING), lambda: asyncio.to_thread(closing.wait, 60), stream=True)
     assert "".join(event.text for event in out if isinstance(event, Delta)) == text
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(TOOL_ANSWERS, st.sampled_from([(), ("<eo>",)]), st.integers(1, 2))
 def test_pending_text_of_a_failed_stream_equals_that_of_an_ended_one(
     answer: list[Event], stops: tuple[str, ...], n: int

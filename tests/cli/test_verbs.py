@@ -160,7 +160,7 @@ def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path, reade
     script = f"set -o pipefail; '{sys.executable}' -m gateway render mine | {reader}"
     body = json.dumps([{"role": "user", "content": text}]).encode()
     ended = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment(), input=body, capture_output=True, timeout=30, check=False
+        ["bash", "-c", script], cwd=folder, env=environment(), input=body, capture_output=True, timeout=60, check=False
     )
     expect(ended, 0, b"<s>H:" if reader.startswith("head") else b"", b"")
 

@@ -145,6 +145,7 @@ OVERRIDES = {  # variable: (value, setting, what it becomes)
     "GATEWAY_SERVER__ALLOWED_HOSTS": ("a.example, b.example", "allowed_hosts", ("a.example", "b.example")),
     "GATEWAY_SERVER__INSECURE_NO_KEYS": ("true", "insecure_no_keys", True),
     "GATEWAY_SERVER__ADMIN": ("127.0.0.1:1", "admin", "127.0.0.1:1"),
+    "GATEWAY_SERVER__CORS__ORIGINS": ("https://a.example, *", "cors_origins", ("https://a.example", "*")),
 }
 
 

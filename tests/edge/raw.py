@@ -64,7 +64,7 @@ def read_reply(link: socket.socket) -> Reply:
     while len(body) < length and (more := link.recv(65536)):
         body += more
     return Reply(
-        int(first.split(" ")[1]), headers, body, closes(link, 2.0 if headers.get("connection") == "close" else 0.05)
+        int(first.split(" ")[1]), headers, body, closes(link, 30.0 if headers.get("connection") == "close" else 0.05)
     )
 
 

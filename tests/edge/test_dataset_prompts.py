@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     ),
     "an unknown key": (
         "/v1/chat/completions", {"prompt": {"id": "sums", "vars": {}}}, {},
-        "gateway.prompt.vars: extra inputs are not permitted",
+        "gateway.prompt.vars is not a known key (did you mean \"variables\"?)",
     ),
     "a stream of turns": (
         "/v1/chat/completions", {"turns": {"questions": ["1+1=?"]}}, {"stream": True},

@@ -104,7 +104,7 @@ def answers(url: str) -> bool:
     """Whether a GET of ``url`` answers 200."""
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=5) as answer:
+        with opener.open(url, timeout=60) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False
@@ -118,7 +118,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             break
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             continue
     process.wait()

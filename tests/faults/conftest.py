@@ -17,14 +17,19 @@ delivery:
   timeout: {connect: 20s, first_token: 50s, idle: 50s, total: 60s}
   retry: {attempts: 2}
 """,
-    "fast": """
+    "no-content": """
 delivery:
-  timeout: {connect: 300ms, first_token: 700ms, idle: 400ms, total: 2s}
+  timeout: {connect: 1s, first_token: 400ms, idle: 1s, total: 1s}
   retry: {attempts: 2}
 """,
+    "no-connect": "delivery: {timeout: {connect: 300ms, total: 60s}, retry: {attempts: 2}}",
+    "short-idle": "delivery: {timeout: {connect: 20s, first_token: 50s, idle: 400ms, total: 60s}}",
 }
-SILENT = ("hang-headers", "dribble-headers", "keepalive-only", "empty-deltas", "stall-midstream")
-"""Modes that end only at a timeout. Other modes have long timeouts, because the machine may be busy."""
+SILENT = {
+    **dict.fromkeys(("hang-headers", "dribble-headers", "keepalive-only", "empty-deltas"), "no-content"),
+    "stall-midstream": "short-idle",
+}
+"""Mode that ends only at a timeout → its policy, whose other timeouts are long, because the machine may be busy."""
 
 TEMPLATE = r"""
 round:
@@ -67,13 +72,13 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with blackhole_url() as blackhole:
         config = "models:\n"
         for mode in sorted(MODES):
-            policy = "fast" if mode in SILENT else "patient"
+            policy = SILENT.get(mode, "patient")
             config += model(mode, up.url(mode), policy=policy)
             config += model(f"chat/{mode}", up.url(mode), "chat", "chat", policy=policy)
         for mode in SILENT:
             config += model(f"patient/{mode}", up.url(mode))
         config += model("refused", refused_url())
-        config += model("blackhole", blackhole, policy="fast")
+        config += model("blackhole", blackhole, policy="no-connect")
         config += model("nowhere", "http://nosuch.invalid/v1")
         config += model("llamacpp-n", up.url("quirk-n-ignored"), extra=", engine: llamacpp")
         config += model("llamacpp-endless", up.url("stop-then-endless"), extra=", engine: llamacpp")

@@ -63,7 +63,7 @@ def configure(folder: Path, up: FaultyUpstream) -> str:
     config = "models:\n"
     for how, name in ROWS:
         url = up.url("text-then-fault", how=how, text=TEXTS[name][0])
-        policy = "fast" if how == "stall" else "patient"
+        policy = "short-idle" if how == "stall" else "patient"
         config += model(names(how, name), url, template="reads", policy=policy)
         config += model("plain-" + names(how, name), url, policy=policy)
         config += model("single-" + names(how, name), url, template="reads", extra=", engine: llamacpp", policy=policy)

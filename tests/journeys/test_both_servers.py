@@ -32,7 +32,7 @@ SCRIPTS = {
     "slow.yaml": "[begun, {pause: 50}, {finish: stop}]\n",
     "broken.yaml": "[begun, {error: upstream_disconnected}]\n",
     "flood.yaml": f'[&a "{FLOOD[0]}", &b "{FLOOD[1]}"{", *a, *b" * 150}, {{finish: stop}}]\n',
-    "policies/short.yaml": "delivery: {timeout: {total: 1s}}\n",
+    "policies/short.yaml": "delivery: {timeout: {total: 2s}}\n",
     "policies/idle.yaml": "delivery: {timeout: {idle: 500ms, total: 60s}}\n",
 }
 
@@ -63,7 +63,7 @@ def small_window(served: HttpGateway, body: bytes) -> Iterator[socket.socket]:
     """A chat call on a connection with a small receive buffer."""
     with socket.socket() as link:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
-        link.settimeout(10)
+        link.settimeout(60)
         link.connect(("127.0.0.1", served.port))
         link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n%bConnection: close\r\n" % HEAD)
         link.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
@@ -125,7 +125,7 @@ def test_a_total_timeout_during_back_pressure_loses_no_text(served: HttpGateway)
     asked = {"model": "flood", "stream": True, "stop": ["@@@", "###"], "messages": [message]}
     body = json.dumps(asked).encode()
     with small_window(served, body) as link:
-        time.sleep(1.5)  # the total has passed
+        time.sleep(2.2)  # the total has passed
         answer = httpx.Response(200, content=_unchunked(link))
     events = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
     assert events.pop()["error"]["code"] == "deadline_exceeded"
@@ -139,11 +139,11 @@ def test_a_total_timeout_during_back_pressure_loses_no_text(served: HttpGateway)
 def test_a_client_that_reads_nothing_is_disconnected_after_the_idle_timeout(
     served: HttpGateway, up: FaultyUpstream
 ) -> None:
-    before = served.metric("gateway_client_gone_total", phase="stalled")
+    before, asked = served.metric("gateway_client_gone_total", phase="stalled"), up.request_count
     with small_window(served, POURS) as link:
-        assert eventually(lambda: up.active == 1, 10)
-        assert eventually(lambda: up.active == 0, 20), "the engine goes on"
-        assert served.wait_until_idle(10)
+        assert eventually(lambda: up.request_count > asked)
+        assert eventually(lambda: up.active == 0), "the engine goes on"
+        assert served.wait_until_idle()
         with link.makefile("rb") as answer:
             assert b"[DONE]" not in answer.read()  # up to the end of the connection
     assert served.metric("gateway_client_gone_total", phase="stalled") == before + 1
@@ -152,7 +152,7 @@ def test_a_client_that_reads_nothing_is_disconnected_after_the_idle_timeout(
 
 def test_a_slow_reading_client_is_not_disconnected(up: FaultyUpstream, tmp_path: Path) -> None:
     (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "idle.yaml").write_text("delivery: {timeout: {idle: 1s}}\n")
+    (tmp_path / "policies" / "idle.yaml").write_text("delivery: {timeout: {idle: 2s}}\n")
     model = (
         f'models: {{pours: {{template: chat, policy: idle, targets: [{{speaks: chat, url: "{up.url("flood")}"}}]}}}}'
     )

@@ -41,7 +41,7 @@ def right(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
 
     async def run() -> int:
         room = asyncio.Semaphore(AT_ONCE)
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
             return sum(await asyncio.gather(*[ask(client, room, a, b) for a, b in sums]))
 
     return asyncio.run(run())
@@ -100,7 +100,7 @@ def answer_of_curl(served: Gateway, line: str) -> Any:
     line = line.replace("127.0.0.1:8000", f"127.0.0.1:{served.port}")
     assert str(served.port) in line
     env = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
-    shown = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=30, env=env)
+    shown = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=60, env=env)
     return json.loads(shown.stdout)
 
 

@@ -7,11 +7,12 @@ from the one that the document prints, and ``docs/templates.md`` lists the same 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+
+from tests.cli.command import command
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "d4"
@@ -66,8 +67,7 @@ def test_the_docs_list_the_differences_of_the_documents_templates() -> None:
         assert template.read_text(encoding="utf-8").startswith("# Of the AISBench meta template document")
 
 
-def render(template: str, turns: list[tuple[str, str]], *options: str) -> subprocess.CompletedProcess[bytes]:
+def render(template: str, turns: list[tuple[str, str]], *options: str) -> CompletedProcess[bytes]:
     """The bytes of ``gateway render`` with a template of the document."""
     messages = [argument for role, text in turns for argument in ("-m", f"{role}:{text}")]
-    command = [sys.executable, "-m", "gateway", "render", "--template", str(GOLDEN / f"{template}.yaml")]
-    return subprocess.run([*command, *messages, *options], capture_output=True, check=False, cwd=ROOT, timeout=60)
+    return command(ROOT, "render", "--template", str(GOLDEN / f"{template}.yaml"), *messages, *options)

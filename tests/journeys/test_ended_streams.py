@@ -31,7 +31,7 @@ def test_consecutive_calls_never_exceed_a_limit_of_one(tmp_path: Path, door: str
         config += f"models: {{m: {{template: {template}, targets: [{target}]}}}}\n"
         with SERVERS[server](tmp_path, config) as served:
             body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
-            client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+            client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
             for _ in range(ASKED):
                 client.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
                 answer = client.getresponse()

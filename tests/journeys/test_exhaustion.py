@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.process import Process, serving
-from tests.serving import eventually
+from tests.serving import WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and RLIMIT_NOFILE")
 
@@ -60,8 +60,8 @@ def without_descriptors(folder: Path, server: str) -> Iterator[tuple[Process, Ex
     with serving(folder, files(""), command, GATEWAY_CONFIG="gateway.yaml") as process, ExitStack() as links:
         assert process.call_model("m") == "hi"
         for _ in range(100):
-            links.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=20))
-        assert eventually(lambda: "cannot be checked for changes" in process.log, 20), process.log
+            links.enter_context(socket.create_connection(("127.0.0.1", process.port), timeout=WAIT_SECONDS))
+        assert eventually(lambda: "cannot be checked for changes" in process.log), process.log
         yield process, links
 
 
@@ -69,7 +69,9 @@ def without_descriptors(folder: Path, server: str) -> Iterator[tuple[Process, Ex
 def test_a_process_without_free_descriptors_shuts_down(tmp_path: Path, server: str) -> None:
     with without_descriptors(tmp_path, server) as (process, _):
         process.signal(signal.SIGTERM)
-        assert process.process.wait(20) == (0 if server == "own" else -signal.SIGTERM)  # uvicorn raises it again
+        assert process.process.wait(WAIT_SECONDS) == (
+            0 if server == "own" else -signal.SIGTERM
+        )  # uvicorn raises it again
     assert "Traceback" not in process.log
 
 
@@ -78,10 +80,10 @@ def test_a_process_without_free_descriptors_waits_and_then_serves(tmp_path: Path
         before = seconds_of_work(process)
         assert not eventually(lambda: seconds_of_work(process) - before > 0.5, 1.0), "it spins"
         links.close()
-        assert eventually(lambda: "can be checked for changes again" in process.log, 20), process.log
+        assert eventually(lambda: "can be checked for changes again" in process.log), process.log
         assert process.log.count("cannot be checked for changes") == 1
         process.write("answer.yaml", "[changed, {finish: stop}]\n")
-        assert eventually(lambda: process.call_model("m") == "changed", 20), process.log
+        assert eventually(lambda: process.call_model("m") == "changed"), process.log
 
 
 @pytest.mark.parametrize("server", ["workers: 1", "workers: 2"])
@@ -95,7 +97,7 @@ def test_an_unread_log_pipe_does_not_block_calls(tmp_path: Path, server: str) ->
             return float(found[1]) if found else 0.0
 
         for _ in range(200):
-            with socket.create_connection(("127.0.0.1", process.port), timeout=20) as link:
+            with socket.create_connection(("127.0.0.1", process.port), timeout=WAIT_SECONDS) as link:
                 link.sendall(bad * 99 + call + b"Connection: close\r\nContent-Length: 2\r\n\r\n[]")
                 while link.recv(65536):
                     pass
@@ -105,11 +107,11 @@ def test_an_unread_log_pipe_does_not_block_calls(tmp_path: Path, server: str) ->
         assert process.http.get("/health").status_code == 200
         assert process.call_model("m") == "hi"
         process.signal(signal.SIGTERM)
-        assert process.process.wait(20) == 0
+        assert process.process.wait(WAIT_SECONDS) == 0
 
 
 def test_a_gateway_without_standard_error_serves(tmp_path: Path) -> None:
     with serving(tmp_path, files(""), ("-c", NO_LOG)) as process:
         assert process.call_model("m") == "hi"
         process.signal(signal.SIGTERM)
-        assert process.process.wait(20) == 0
+        assert process.process.wait(WAIT_SECONDS) == 0

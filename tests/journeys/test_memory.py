@@ -32,6 +32,7 @@ FILES = {
     "policies/hasty.yaml": "delivery: {timeout: {first_token: 100ms}, retry: {attempts: 2}}\n",
     "policies/idle.yaml": "delivery: {timeout: {idle: 100ms}}\n",
     "policies/short.yaml": "delivery: {timeout: {total: 200ms}}\n",
+    "policies/cut.yaml": "delivery: {timeout: {total: 2s}}\n",  # long enough for the first text
     "meta_templates/sft.yaml": (
         'round:\n  - {role: HUMAN, begin: "H: ", end: "\\n"}\n'
         '  - {role: BOT, begin: "B: ", end: "<eob>\\n", generate: true}\n'
@@ -52,7 +53,7 @@ MODELS = {
     "late": ("hang-headers", "short"),
     "half": ("hang-body", "short"),
     "stalls": ("stall-midstream", "idle"),
-    "endless": ("stop-then-endless", "short"),
+    "endless": ("stop-then-endless", "cut"),
     "goes-on": ("stop-then-endless", "patient"),
     "flood": ("flood", "patient"),
     "breaks": ("drop-midstream", "patient"),
@@ -174,10 +175,10 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with serving(folder, files, command, GATEWAY_CONFIG="gateway.yaml") as process:
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda name: call(process.port, name), CASES))
-            assert eventually(lambda: process.log.count("outcome=") >= len(CASES), 20), process.log
+            assert eventually(lambda: process.log.count("outcome=") >= len(CASES)), process.log
             assert process.http.get("/health").status_code == 200  # the task of the last call has ended
             process.signal(signal.SIGUSR1)
-            assert eventually((folder / REPORT).exists, 30), process.log
+            assert eventually((folder / REPORT).exists), process.log
             return Served(process.log, json.loads((folder / REPORT).read_text(encoding="utf-8")))
 
 
@@ -189,7 +190,7 @@ def call(port: int, name: str) -> None:
         f"POST {case.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
         f"Authorization: Bearer {case.key}\r\nX-Request-Id: {_id(name)}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+    with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=60) as link:
         link.sendall(head.encode())
         link.sendall(body[: len(body) // 2])
         if case.leaves == "half sent":

@@ -16,7 +16,7 @@ import pytest
 
 from tests.edge.raw import closes, read_reply
 from tests.journeys.process import Process, free_port, serving
-from tests.serving import eventually
+from tests.serving import WAIT_SECONDS, eventually
 
 CONFIG = """\
 server: {{drain: {drain}, admin: "127.0.0.1:{admin}"}}
@@ -97,7 +97,7 @@ def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask) -> 
             assert b"data: [DONE]\n\n" in stream
             assert stream.endswith(b"0\r\n\r\n")
             assert b'finish_reason":"' not in stream
-        assert process.process.wait(30) == 0
+        assert process.process.wait(WAIT_SECONDS) == 0
     assert process.log.count("outcome=server_draining") == 3
     assert "Traceback" not in process.log
 
@@ -110,12 +110,12 @@ def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path
         until(busy, b"begun")
         assert httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False).status_code == 200
         process.signal(signal.SIGTERM)
-        assert closes(idle, 20)
+        assert closes(idle, WAIT_SECONDS)
         assert eventually(lambda: not process.accepts())
         assert httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False).status_code == 503
         assert httpx.get(f"http://127.0.0.1:{admin}/health/live", trust_env=False).status_code == 200
         busy.close()
-        assert process.process.wait(30) == 0
+        assert process.process.wait(WAIT_SECONDS) == 0
 
 
 def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask) -> None:
@@ -125,5 +125,5 @@ def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask) -> None:
         process.signal(signal.SIGTERM)
         assert eventually(lambda: not process.accepts())
         process.signal(signal.SIGTERM)
-        assert process.process.wait(15) == 1
+        assert process.process.wait(WAIT_SECONDS) == 1
         assert process.log.count("outcome=cancelled") == 1

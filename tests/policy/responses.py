@@ -14,6 +14,7 @@ from gateway.core.exchange import Backend, Exchange
 from gateway.policy.deliver.circuit_breaker import CircuitBreaker
 from gateway.policy.deliver.load_balancer import Replica
 from tests.events import each_event
+from tests.virtual_clock import run as run_virtual
 
 
 @dataclass
@@ -68,8 +69,8 @@ def exchange(*prompts: str, **changes: Any) -> Exchange:
 
 
 def read_response(backend: Backend, request: Exchange | None = None) -> Response:
-    """Open one exchange and read its events to the end."""
-    return asyncio.run(read_response_async(backend, request))
+    """Open one exchange and read its events to the end, on a virtual clock."""
+    return run_virtual(read_response_async(backend, request))
 
 
 async def read_response_async(backend: Backend, request: Exchange | None = None) -> Response:
@@ -78,7 +79,7 @@ async def read_response_async(backend: Backend, request: Exchange | None = None)
     loop = asyncio.get_running_loop()
     start = loop.time()
     try:
-        async with asyncio.timeout(10), backend.open(request) as events:
+        async with backend.open(request) as events:
             async for event in each_event(events):
                 response.events.append(event)
     except GatewayError as error:
@@ -95,7 +96,7 @@ def leave_after(backend: Backend, count: int, request: Exchange | None = None) -
         async with backend.open(request or exchange()) as events:
             await _take(each_event(events), count)
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 def cancel_after(backend: Backend, seconds: float, request: Exchange | None = None) -> None:
@@ -108,7 +109,7 @@ def cancel_after(backend: Backend, seconds: float, request: Exchange | None = No
         await asyncio.wait([task])
         assert task.cancelled()
 
-    asyncio.run(run())
+    run_virtual(run())
 
 
 async def _take(events: AsyncIterator[Event], count: int) -> None:

@@ -201,7 +201,7 @@ def test_a_single_target_is_retried_after_its_retry_after() -> None:
     backend = Refusing(UpstreamOverloaded, 0.1)
     response = refused(backend)
     assert (response.code, backend.calls) == ("upstream_overloaded", 2)
-    assert 0.09 < response.seconds < 10
+    assert response.seconds == pytest.approx(0.1)
 
 
 def test_a_long_retry_after_is_returned_to_the_client() -> None:
@@ -209,7 +209,7 @@ def test_a_long_retry_after_is_returned_to_the_client() -> None:
     response = refused(backend)
     assert response.error is not None
     assert (response.error.retry_after, response.attempts, backend.calls) == (30.0, 1, 1)
-    assert response.seconds < 10  # without a pause
+    assert response.seconds == 0.0  # without a pause
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])

@@ -13,6 +13,7 @@ from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
 from tests.events import each_event
 from tests.policy.responses import cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
+from tests.virtual_clock import run as run_virtual
 
 CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, is content)
     "text": (Delta(0, "a"), True),
@@ -43,7 +44,7 @@ def test_the_gate_opens_at_the_first_content_and_loses_no_event() -> None:
             opened = loop.time() - start
             return opened, [event async for event in each_event(events)]
 
-    opened, events = asyncio.run(run())
+    opened, events = run_virtual(run())
     assert opened >= 0.045
     assert events == [
         Begun("scripted/0"), Delta(0, ""), Delta(0, ""), Delta(0, "Hello"), Delta(0, " world"), Finish(0, "stop"),
@@ -77,7 +78,7 @@ def test_a_failure_before_the_first_content_is_raised_on_open(name: str) -> None
             pytest.fail("the gate opened")
 
     with pytest.raises(Exception, match=r"\w") as caught:
-        asyncio.run(run())
+        run_virtual(run())
     assert caught.value.code == code  # type: ignore[attr-defined]
     assert inner.active == 0
 

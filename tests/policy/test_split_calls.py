@@ -22,6 +22,7 @@ from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response, replica
 from tests.recording_backend import RecordingBackend
+from tests.virtual_clock import run as run_virtual
 
 UNSURE = UpstreamCapabilities(lists=None, choices=None)
 CAN = UpstreamCapabilities(lists=True, choices=True)
@@ -249,7 +250,7 @@ def test_every_choice_ends_at_its_own_stop(
     scripts = pieces(*texts)
     inner = RecordingBackend(*(scripts[:1] if habits is CAN else scripts[1:]))
     client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",), stream=stream))
-    asyncio.run(client.read())
+    run_virtual(client.read())
     assert (client.texts, client.ends, client.left) == (received, ends, False)
     assert len(inner.exchanges) == (1 if habits is CAN else 2)
 
@@ -257,7 +258,7 @@ def test_every_choice_ends_at_its_own_stop(
 def test_a_choice_requested_later_is_cut_at_its_stop() -> None:
     inner = RecordingBackend(["ab<", "eo>junk", {"pause": 9}], ["cd<eo", ">junk", {"pause": 9}])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
-    asyncio.run(client.read())
+    run_virtual(client.read())
     assert (client.texts, client.ends, len(inner.exchanges)) == ({0: "ab", 1: "cd"}, {0: HERE, 1: HERE}, 2)
 
 
@@ -265,7 +266,7 @@ def test_a_choice_with_only_held_text_is_not_requested_again() -> None:
     other: list[Step] = [{"text": "cd", "index": 1}, {"finish": "stop", "index": 1}]
     inner = RecordingBackend([{"text": "<", "index": 1}, "ab<eo>", *other])
     client = Client(inner, UNSURE, exchange("p", n=2, stops=("<eo>",)))
-    asyncio.run(client.read())
+    run_virtual(client.read())
     assert (client.texts, client.ends, len(inner.exchanges)) == ({1: "<cd", 0: "ab"}, {0: HERE, 1: THERE}, 1)
 
 
@@ -294,6 +295,6 @@ def test_a_stopped_fan_out_returns_its_held_text(
             task.cancel()
         await task
 
-    asyncio.run(run())
+    run_virtual(run())
     assert (client.texts, client.left) == ({0: "ab<e", 1: "cd" if busy else "cd<eo"}, True)
     assert (inner.active, inner.left_early) == (0, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -17,6 +16,7 @@ from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
+from tests.virtual_clock import run as run_virtual
 
 BEATS: Script = [step for text in "abcde" for step in ({"pause": 0.05}, text)]
 EMPTY_BEATS: Script = ["a", *[step for _ in range(20) for step in ({"pause": 0.02}, "")]]
@@ -42,7 +42,7 @@ def test_an_answer_ends_at_its_timeouts(name: str) -> None:
     response = read_response(Timeouts(inner, idle, total))
     assert response.code == code
     assert response.texts.get(0, "").startswith(text)
-    assert response.seconds < min(idle * 10, total) + 0.5
+    assert response.seconds <= total
     assert inner.active == 0
 
 
@@ -96,19 +96,18 @@ class ForwardingBackend:
 
 def test_forwarded_text_restarts_the_idle_timeout() -> None:
     async def run() -> tuple[float, str]:
-        splice = TextSplice(lambda frame: True, {})
-        began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        began, splice = loop.time(), TextSplice(lambda frame: True, {}, loop.time)
         try:
             async with Timeouts(ForwardingBackend(0.15), 0.2, 5).open(exchange()) as events:
                 await events.next_batch()
                 await events.forward_text(splice)
         except GatewayError as error:
-            return time.monotonic() - began, error.code
+            return loop.time() - began, error.code
         return 0.0, ""
 
-    seconds, code = asyncio.run(run())
-    assert code == "upstream_idle_timeout"
-    assert 0.45 < seconds < 4.5  # 0.15 + 0.15 + 0.2; the total is 5
+    seconds, code = run_virtual(run())
+    assert (round(seconds, 3), code) == (0.15 + 0.15 + 0.2, "upstream_idle_timeout")
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["an engine that continues", "a silent engine"])
@@ -117,18 +116,17 @@ def test_the_idle_timeout_excludes_time_without_a_reader(silent: bool) -> None:
     script: Script = ["a", {"pause": 5 if silent else 0.1}, "b", {"finish": "stop"}]
 
     async def run() -> tuple[float, str]:
-        began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with Timeouts(RecordingBackend(script), 0.2, 5).open(exchange()) as events:
                 await events.next_batch()
                 await asyncio.sleep(0.5)
-                began = time.monotonic()
                 while await events.next_batch():
                     pass
         except GatewayError as error:
-            return time.monotonic() - began, error.code
-        return time.monotonic() - began, ""
+            return loop.time() - began, error.code
+        return loop.time() - began, ""
 
-    seconds, code = asyncio.run(run())
-    assert code == ("upstream_idle_timeout" if silent else "")
-    assert seconds < 4.5  # the total is 5
+    seconds, code = run_virtual(run())
+    assert (round(seconds, 3), code) == ((0.7, "upstream_idle_timeout") if silent else (0.6, ""))

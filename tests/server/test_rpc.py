@@ -64,7 +64,7 @@ def test_a_question_ends_when_the_other_side_is_gone() -> None:
         with pytest.raises(ChannelClosed):
             await one.call("again")
 
-    asyncio.run(asyncio.wait_for(talk(), 5))
+    asyncio.run(asyncio.wait_for(talk(), 30))
 
 
 def test_a_snapshot_travels_whole(tmp_path: Path) -> None:

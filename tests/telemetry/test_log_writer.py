@@ -8,7 +8,6 @@ import logging
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,9 +17,9 @@ import pytest
 
 from gateway.core.record import Record
 from gateway.telemetry.call_log import CALLS, log_call
-from gateway.telemetry.log_writer import FLUSH_SECONDS, FORMAT, MAX_WAITING, WRITE_SECONDS, LogWriter
+from gateway.telemetry.log_writer import FORMAT, MAX_WAITING, WRITE_SECONDS, LogWriter
 from tests.journeys.process import serving
-from tests.serving import eventually
+from tests.serving import WAIT_SECONDS, eventually
 
 RECORD = Record("req_1", "chat", "m", "ok", 200, False, duration=0.0123, target="m/0", attempts=1, prompt_tokens=9)
 SAID = "req_1 chat model=m status=200 outcome=ok target=m/0 attempts=1 seconds=0.0123 tokens=9+?"
@@ -137,9 +136,7 @@ def test_a_flush_gives_a_reader_up_that_does_not_read() -> None:
     stuck = Stuck()
     lines = LogWriter(stuck.write)
     lines.fast_write(logging.INFO, "said")
-    started = time.monotonic()
     lines.flush()
-    assert time.monotonic() - started < 20 * FLUSH_SECONDS
     assert not stuck.text
     stuck.reads.set()
 
@@ -261,7 +258,7 @@ def test_a_server_that_is_told_to_stop_has_written_every_line(tmp_path: Path) ->
         body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
         ids = [process.http.post("/v1/chat/completions", json=body).headers["x-request-id"] for _ in range(60)]
         process.signal(signal.SIGTERM)
-        assert process.process.wait(timeout=20) == 0
+        assert process.process.wait(WAIT_SECONDS) == 0
         told = re.findall(
             r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO (\S+) chat model=m status=200 outcome=ok target=m/0 "
             r"attempts=1 seconds=\d+\.\d{4} tokens=\?\+\?$",

@@ -162,20 +162,27 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
     "stream options without a stream": (
         chat, {"stream_options": {"include_usage": True}}, InvalidValue, "stream_options", "needs stream: true",
     ),
-    "a misspelt option of ours": (chat, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian", "not permit"),
+    "a misspelt option of ours": (
+        chat, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian",
+        'not a known key (did you mean "explain"?)',
+    ),
     "a union's better half": (
         chat, {"messages": [{"role": "user", "content": [{"type": 5}]}]}, InvalidValue, "messages[0].content[0].type",
-        "valid string",
+        "must be a string, not a number",
     ),
-    "no class names of ours": (chat, {"messages": [5]}, InvalidValue, "messages[0]", "valid dictionary"),
+    "no class names of ours": (chat, {"messages": [5]}, InvalidValue, "messages[0]", "must be an object"),
     "content that is nothing known": (
-        chat, {"messages": [{"role": "user", "content": 5}]}, InvalidValue, "messages[0].content", "valid string",
+        chat, {"messages": [{"role": "user", "content": 5}]}, InvalidValue, "messages[0].content", "a string or a list",
     ),
+    "an option with the name of a type": (
+        chat, {"gateway": {"str": 1}}, InvalidValue, "gateway.str", "(known: explain, prompt, turns, variables)",
+    ),
+    "a fraction of a token": (chat, {"max_tokens": 1.5}, InvalidValue, "max_tokens", "whole number, not a decimal"),
     "a user without content": (
         chat, {"messages": [{"role": "user"}]}, InvalidValue, "messages[0].content", "only an assistant message",
     ),
     "a misspelt option of ours in an embedding": (
-        embedding, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian", "not permit",
+        embedding, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian", "not a known key",
     ),
     "digits lost in a stream option": (
         chat, {"stream": True, "stream_options": {"a": 1e20}}, InvalidValue, "stream_options.a", "64 bits",

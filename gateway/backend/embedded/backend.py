@@ -42,7 +42,7 @@ class EmbeddedBackend:
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """See ``Backend``. On exit, the call's choices leave the engine before the engine's next step."""
         _check(exchange)
-        # If the template writes the BOS, no second BOS is added, whatever the value of add_special_tokens.
+        # If the template writes the BOS, no second BOS is added, also if add_special_tokens is true.
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
         running = self.engine.submit(await asyncio.to_thread(self._request, exchange, bos.fields))
         try:

@@ -90,7 +90,7 @@ class Generation:
         return not self.generated and (scores_echo or params.prompt_logprobs is not None)
 
     def _begin(self) -> list[Event]:
-        """What the answer has of the prompt: the echo, the log probabilities and the token ids, each if requested."""
+        """The requested data about the prompt: the echo, its log probabilities and its token ids."""
         extras: dict[str, Any] = {}
         if self._params.prompt_logprobs is not None:
             extras["prompt_logprobs"] = [None, *self._prompt_scores]

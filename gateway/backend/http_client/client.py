@@ -36,7 +36,7 @@ STALE = 0.1
 """Seconds after a request. If a reused connection closes within this time without a byte of a response, the gateway
 assumes that the server closed the connection before the request.
 
-A server that closes an idle connection cannot know that a request is on its way; the close arrives within one round
+A server that closes an idle connection has not yet received the request; the close arrives within one round
 trip. A server that closes later received the request and may have worked on it. Go's ``net/http`` and nginx do not
 resend a POST once any of it is written. Model servers close idle connections after 5 s (uvicorn), so one repeat is
 useful: ``policy/deliver`` repeats the request and counts an attempt.

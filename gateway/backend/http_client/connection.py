@@ -24,7 +24,7 @@ HIGH_WATER = 256 * 1024
 """The socket is paused when this many bytes of a body are unread."""
 
 BODILESS = frozenset({204, 304})
-"""Statuses without a body. No completion has such a status. If a server sent a body all the same, the body would be
+"""Statuses without a body. No completion has such a status. If a server sent a body with it, the body would be
 taken for the next response, so these connections are not reused."""
 
 NOT_HTTP = "the model's server does not answer in valid HTTP"
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
     release: Callable[[], None]
     """Pool the connection if the body was read to its end, otherwise close it. ``HttpClient`` sets this function."""
     content_complete: bool
-    """True: the reader needs no more of the body, for example after ``[DONE]``. The reader sets the value."""
+    """True: the reader does not need the rest of the body, for example after ``[DONE]``. The reader sets the value."""
     is_plain_success: bool
     """True: the status is 2xx and the body is not encoded. False: ``status`` and the headers must be checked."""
 

@@ -2,7 +2,7 @@
 
 These fields choose adapters, workers, cache entries and queue places, name hosts to connect to, load code, or bypass
 the limits of a policy. The lists come from each engine's public sources, at the versions named below. A field of one
-engine is refused for all engines, because an undeclared engine may run behind a router or another server.
+engine is refused for all engines, because an undeclared engine may be reached through a router or another server.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class BodyEvents(UpstreamRequest):
                 raise UpstreamError(STREAM_ERROR) from None
             raise UpstreamInvalidStream(NOT_JSON) from None
         _refuse_deep(count_brackets(event.data), chunk, UpstreamInvalidStream)
-        if event.event == "error":  # an error, whatever the data are
+        if event.event == "error":  # an error, also if the data have another form
             error = error_in_body(chunk, self._endpoint.private) if isinstance(chunk, dict) else None
             raise error or UpstreamError(STREAM_ERROR)
         return self._reader.read(chunk, surrogates=maybe_lone(event.data))

@@ -20,7 +20,7 @@ from gateway.cli.running.gateways import PREFIX, GatewayClient, GatewayUnreachab
 from gateway.cli.running.rows import DataRow
 
 MOST_RETRY_AFTER = 60.0
-"""The most seconds of a ``retry-after`` that are waited."""
+"""The longest wait for a ``retry-after``, in seconds."""
 
 REPEATED = frozenset({408, 429, 503})
 """Statuses after which a request is repeated. After other statuses from 500 on, it is repeated unless the gateway
@@ -50,7 +50,7 @@ async def ask_all(
 ) -> None:
     """Ask for all rows, and call ``write`` with each output line and whether it holds an answer.
 
-    Raises ``GatewayUnreachable`` and the errors of ``write``; the requests under way are then cancelled.
+    Raises ``GatewayUnreachable`` and the errors of ``write``; the running requests are then cancelled.
     """
 
     async def work() -> None:

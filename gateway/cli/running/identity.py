@@ -1,4 +1,4 @@
-"""Describes a run: the data, the options, and what the gateway makes of the first row for each model."""
+"""Describes a run: the data, the options, and the gateway's rendering of the first row for each model."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Manifest:
     def begin(self, rows_done: int, *, allow_changes: bool) -> None:
         """Compare with the manifest of earlier runs, and write it. Raises ``CommandError`` for another identity.
 
-        ``allow_changes``: keep the earlier rows all the same, and list the changes under ``runs``.
+        ``allow_changes``: keep the earlier rows, and list the changes under ``runs``.
         """
         earlier = self._read()
         changes: list[str] = []

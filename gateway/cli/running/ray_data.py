@@ -1,7 +1,7 @@
 """Asks for rows on several machines, with Ray Data (``--engine ray``).
 
 Ray distributes blocks of rows over actors, one on each machine; each actor asks its own gateway. Ray repeats nothing:
-rows are repeated by ``ask``, and a run that ends early goes on like any other. Ray is imported here only.
+rows are repeated by ``ask``, and a run that ended early is continued like any other run. Ray is imported here only.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def ask_with_ray(
 ) -> None:
     """Ask for all rows on the machines of the Ray cluster, or on this one if there is no cluster.
 
-    ``concurrency``: requests under way at once on each machine. Raises ``CommandError``, and the errors of ``write``.
+    ``concurrency``: requests at the same time on each machine. Raises ``CommandError``, and the errors of ``write``.
     """
     try:
         import ray
@@ -85,4 +85,4 @@ def ask_with_ray(
             write(bytes(row["line"]), bool(row["answered"]))
     except (ray.exceptions.RayError, ray.data.exceptions.UserCodeException) as error:
         reason = str(error).strip().splitlines()[-1].partition(". ")[0]
-        raise CommandError(f"the run on Ray ended early ({reason}); the same command goes on from here", 1) from None
+        raise CommandError(f"the run on Ray ended early ({reason}); the same command continues it", 1) from None

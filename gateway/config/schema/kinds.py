@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.config.files.yaml import parse_scalar
-from gateway.config.schema.names import quote, suggest
+from gateway.config.schema.names import quote
+from gateway.core.suggestions import suggest
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -31,6 +32,7 @@ A_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 A_PERCENTAGE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 A_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 A_HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+AN_ORIGIN = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://(?:{A_HOST.pattern})(?::[0-9]{{1,5}})?")
 A_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -225,6 +227,16 @@ def _listener(value: Any) -> str:
     return f"{host}:{int(port)}"
 
 
+def _origin(value: Any) -> str:
+    text = _text(value)
+    if text != "*" and not AN_ORIGIN.fullmatch(text):
+        raise ValueError(
+            f"{quote(text)} is not an origin such as https://chat.example.org or http://localhost:3000; leave out "
+            "the path and the last slash"
+        )
+    return text.lower()
+
+
 def _url(value: Any) -> str:
     text = _text(value)
     try:
@@ -298,6 +310,7 @@ BOUNDS = Kind("mapping of numbers", _bounds)
 BIND = Kind("address", _bind, literal=True)
 HOST_NAME = Kind("host name", _host, literal=True)
 LISTENER = Kind("host:port", _listener, literal=True)
+ORIGIN = Kind("origin", _origin, literal=True)
 URL = Kind("http(s) address", _url)
 STORE_URL = Kind("redis address", _store_url, literal=True)
 SECRET = Kind("env:NAME or file:PATH", _secret)

@@ -62,6 +62,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "A second listener for metrics and health; without it the main one serves them, `/metrics` on loopback only."),
     Row(GATEWAY, "server.insecure_no_keys", kinds.SWITCH, False,
         "Serve models without client keys beyond loopback; any client that can connect may use them."),
+    Row(GATEWAY, "server.cors.origins", list_of(kinds.ORIGIN), [],
+        "The origins whose web pages may call the gateway, such as `https://chat.example.org`; `*`: any."),
     Row(GATEWAY, "models.<name>.template", kinds.TEXT, REQUIRED,
         "The name of a file in `meta_templates/`, or `chat`, which sends messages unchanged."),
     Row(GATEWAY, "models.<name>.policy", kinds.TEXT, "default",

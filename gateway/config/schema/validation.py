@@ -6,8 +6,9 @@ from functools import cache
 from typing import Any, Final
 
 from gateway.config.files.yaml import Path, YamlDocument
-from gateway.config.schema.names import quote, suggest
+from gateway.config.schema.names import quote
 from gateway.config.schema.settings import ALIASES, ROWS, Row
+from gateway.core.suggestions import suggest
 
 
 class Invalid:

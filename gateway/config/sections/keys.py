@@ -6,10 +6,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gateway.config.files.reader import AddProblem, Files, digest
-from gateway.config.schema.names import KEY_NAME, quote, suggest
+from gateway.config.schema.names import KEY_NAME, quote
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import KeyLimits, KeySpec
+from gateway.core.suggestions import suggest
 
 NO_KEY = digest(b"")
 """The digest of an empty string."""

@@ -8,16 +8,17 @@ from typing import Any
 
 from gateway.config.files.reader import ENVIRONMENT
 from gateway.config.files.yaml import YamlDocument
-from gateway.config.schema.names import quote, suggest
+from gateway.config.schema.names import quote
 from gateway.config.schema.settings import GATEWAY, ROWS
 from gateway.config.schema.validation import INVALID
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import Problem
+from gateway.core.suggestions import suggest
 
 PREFIX = "GATEWAY_"
 SERVER = "GATEWAY_SERVER__"
 VARIABLES = {
-    SERVER + row.name.removeprefix("server.").upper(): row
+    SERVER + row.name.removeprefix("server.").replace(".", "__").upper(): row
     for row in ROWS
     if row.file == GATEWAY and row.name.startswith("server.")
 }
@@ -31,10 +32,13 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
     ignored, because container platforms create them. A non-loopback listener without keys is refused
     (``docs/spec/reliability.md`` F04).
     """
-    settings = {row.name.removeprefix("server."): row.default_value for row in VARIABLES.values()} | (values or {})
+    settings = {_field(row.name): row.default_value for row in VARIABLES.values()}
+    for name, value in (values or {}).items():
+        inner = value if isinstance(value, dict) else {"": value}
+        settings |= {_field(f"server.{name}.{key}"): entry for key, entry in inner.items()}
     for variable in sorted(env):
         if variable in VARIABLES:
-            setting = variable.removeprefix(SERVER).lower()
+            setting = _field(VARIABLES[variable].name)
             try:
                 settings[setting] = VARIABLES[variable].kind.from_text(env[variable])
             except ValueError as error:
@@ -64,6 +68,11 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
         if settings["allowed_hosts"] == ():
             add_problem("host", f"{is_open}; list the accepted host names under server.allowed_hosts")
     return None if INVALID in settings.values() else ServerSpec(**{**settings, "host": host.strip("[]")})
+
+
+def _field(setting: str) -> str:
+    """The field of ``ServerSpec`` with the value of a setting: ``cors_origins`` for ``server.cors.origins``."""
+    return setting.removeprefix("server.").strip(".").replace(".", "_")
 
 
 def url_host(host: str) -> str:

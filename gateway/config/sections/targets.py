@@ -17,11 +17,12 @@ from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import SecretReference
-from gateway.config.schema.names import quote, suggest
+from gateway.config.schema.names import quote
 from gateway.config.schema.settings import ROWS
 from gateway.config.schema.validation import INVALID
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
+from gateway.core.suggestions import suggest
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key ("env:NAME")'),

@@ -144,12 +144,12 @@ class CallHandler:
         try:
             admission = await limiter.admit(key, route.spec, sum(map(len, texts)), tokens)
         except RateLimitExceeded as error:
-            request.extra_headers = _header_block(error.headers)
+            request.extra_headers += _header_block(error.headers)
             raise
         except Overloaded as error:
             self._state.metrics.count("gateway_shed_total", error.shed_reason)
             raise
-        request.extra_headers = _header_block(admission.headers)
+        request.extra_headers += _header_block(admission.headers)
         if self._state.draining:
             admission.end(0)
             raise self._refusal(request)

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.edge.endpoints import answer, loglikelihood, render, tokenizer
 from gateway.edge.http_request import HttpRequest
+from gateway.wire.request_fields import ChatRequest, CompletionRequest, EmbeddingRequest, LoglikelihoodRequest
 from gateway.wire.requests import read_chat, read_completion, read_embedding, read_loglikelihood
 from gateway.wire.responses import ChatWriter, CompletionWriter
+from gateway.wire.responses_api.fields import ResponsesRequest
 from gateway.wire.responses_api.request import read_response
 from gateway.wire.responses_api.writer import ResponsesApiWriter
-from gateway.wire.tokenizer_requests import read_detokenize, read_tokenize
+from gateway.wire.tokenizer_requests import (
+    DetokenizeRequest,
+    TokenizeMessages,
+    TokenizeText,
+    read_detokenize,
+    read_tokenize,
+)
 
 Respond = Callable[[HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
 
@@ -29,41 +38,52 @@ class Endpoint:
     path: str
     read: Callable[..., Call]
     """``read(body, request_id=…, received=…)`` turns the parsed body into a ``Call``, or raises ``RequestError``."""
+    request: Any
+    """The type of the request's body, for ``/openapi.json``."""
+    summary: str
+    """The purpose, in a few words."""
     respond: Respond
     """Prepares the call and sends its answer."""
     for_tokenizers: bool = False
     """True: the path also exists without ``/v1``, and a request may leave out the model if there is only one."""
+    streams: bool = False
+    """True: the answer is a stream if the request asks for one."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All paths of the endpoint."""
+        return (self.path, *([self.path.removeprefix("/v1")] if self.for_tokenizers else []))
 
 
 answer_chat = partial(answer.respond, ChatWriter)
 answer_completion = partial(answer.respond, CompletionWriter)
 answer_embedding = partial(answer.respond, None)
 answer_response = partial(answer.respond, ResponsesApiWriter)
-"""Send a backend's answer, with the writer of the endpoint's format. An answer that is no completion has no writer."""
+"""Send a backend's answer, with the writer of the endpoint's format. An answer without a completion has no writer."""
 
 read_rendered_chat = partial(read_chat, answered=False)
 """Reads a chat request that gets no answer, so that its conversation may be complete."""
 
+# fmt: off
 ENDPOINTS = (
-    Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, respond=answer_chat),
-    Endpoint(name="completions", path="/v1/completions", read=read_completion, respond=answer_completion),
-    Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding, respond=answer_embedding),
-    Endpoint(name="responses", path="/v1/responses", read=read_response, respond=answer_response),
-    Endpoint(name="loglikelihood", path="/v1/loglikelihood", read=read_loglikelihood, respond=loglikelihood.respond),
-    Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond),
-    Endpoint(name="render", path="/v1/chat/completions/render", read=read_rendered_chat, respond=render.respond_tokens),
-    Endpoint(
-        name="tokenize",
-        path="/v1/tokenize",
-        read=read_tokenize,
-        respond=tokenizer.respond_tokenize,
-        for_tokenizers=True,
-    ),
-    Endpoint(
-        name="detokenize",
-        path="/v1/detokenize",
-        read=read_detokenize,
-        respond=tokenizer.respond_detokenize,
-        for_tokenizers=True,
-    ),
+    Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, respond=answer_chat, streams=True,
+             request=ChatRequest, summary="Continue a conversation"),
+    Endpoint(name="completions", path="/v1/completions", read=read_completion, respond=answer_completion, streams=True,
+             request=CompletionRequest, summary="Continue a prompt, which no template changes"),
+    Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding, respond=answer_embedding,
+             request=EmbeddingRequest, summary="Embed texts"),
+    Endpoint(name="responses", path="/v1/responses", read=read_response, respond=answer_response, streams=True,
+             request=ResponsesRequest, summary="Answer in the form of OpenAI's Responses API"),
+    Endpoint(name="loglikelihood", path="/v1/loglikelihood", read=read_loglikelihood, respond=loglikelihood.respond,
+             request=LoglikelihoodRequest, summary="Score labelled candidates, and name the likeliest"),
+    Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond,
+             request=ChatRequest, summary="Show the prompt of a chat request, without calling the model"),
+    Endpoint(name="render", path="/v1/chat/completions/render", read=read_rendered_chat, respond=render.respond_tokens,
+             request=ChatRequest, summary="The prompt of a chat request as token ids"),
+    Endpoint(name="tokenize", path="/v1/tokenize", read=read_tokenize, respond=tokenizer.respond_tokenize,
+             request=TokenizeText | TokenizeMessages, summary="The token ids of a text or of messages",
+             for_tokenizers=True),
+    Endpoint(name="detokenize", path="/v1/detokenize", read=read_detokenize, respond=tokenizer.respond_detokenize,
+             request=DetokenizeRequest, summary="The text of token ids", for_tokenizers=True),
 )
+# fmt: on

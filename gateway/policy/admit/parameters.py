@@ -73,7 +73,7 @@ Row = tuple[str, Any, tuple[str, ...], Notice]
 
 @dataclass(frozen=True, slots=True)
 class EffectiveParameters:
-    """The parameters that are sent to the engine, and the notices of what was changed."""
+    """The parameters that are sent to the engine, and a notice for each change."""
 
     params: Mapping[str, Any]
     notices: tuple[Notice, ...] = ()

@@ -39,7 +39,7 @@ class FewShotPrompt:
             raise TemplateError(f"{name} needs an ice_token, which is the place of the examples")
 
     def shots(self, rows: Iterable[Row]) -> PromptItems:
-        """Return the examples as one text or list. ``end`` stands after them even if there are none."""
+        """Return the examples as one text or list. ``end`` follows, even without examples."""
         template, samples = self._shot_template, list(rows)
         if template is None:
             if samples:

@@ -34,6 +34,7 @@ class DatasetPrompt:
         """True: the prompt is a list of OpenAI messages. False: it is a text, or turns with roles such as HUMAN."""
         self._is_multimodal = isinstance(main.template, Mapping) and "prompt_mm" in json.dumps(main.template)
         self._columns = frozenset(columns_in(main.template or main.messages))
+        self._has_place = spec.ice_template is not None and bool(main.ice_token)
         shown = spec.ice_template or main
         self._shot_columns = frozenset(columns_in(shown.template or shown.messages))
         if self.makes_messages:
@@ -51,6 +52,8 @@ class DatasetPrompt:
             mask_text=spec.gen_field_replace_token,
             has_examples=spec.retriever.kind != "zero",
         )
+        if len(set(self.labels)) < len(self.labels):
+            raise TemplateError('two labels are written alike, such as 1 and "1"; give each label a name of its own')
         for label in self._template.labels or (None,):
             self._template.candidate(label, {})  # raises for a dialogue without round
 
@@ -113,9 +116,15 @@ class DatasetPrompt:
         return turn_requests(multi_turn_dialogue(self._template, {**variables, ANSWER: answers}), mode)
 
     def unfilled(self, variables: Row, examples: Examples = None) -> list[str]:
-        """Return the columns that stay as they are, because the request, or a row of its examples, lacks them."""
+        """Return the columns that are not filled, because the request, or a row of its examples, lacks them."""
         lacking = self._columns - variables.keys() - {self.spec.output_column}
         return sorted(lacking.union(*[self._shot_columns - row.keys() for row in examples or ()]))
+
+    def lacks_examples(self, examples: Examples) -> bool:
+        """Return whether a prompt with a place for examples has none. A request with ``examples: []`` wants none."""
+        retriever = self.spec.retriever
+        count = {"zero": 0, "fixed": len(retriever.ids), "random": retriever.count}[retriever.kind]
+        return examples is None and self._has_place and not count
 
     def _check(self, variables: Row) -> None:
         missing = [column for column in self.spec.input_columns if column not in variables]

@@ -28,8 +28,8 @@ COLUMN_PATTERN = re.compile(COLUMN)
 class Fill:
     """Replaces the columns and the tokens of a template by the values of a row, in one pass.
 
-    A value is never searched for columns or tokens, so a question that contains ``{answer}`` stays as it is. Columns
-    that the row lacks stay as they are. A value that is no string is written as Python's ``str`` writes it.
+    A value is never searched for columns or tokens, so a question that contains ``{answer}`` is not changed. Columns
+    that the row lacks are not filled. A value that is not a string is written as Python's ``str`` writes it.
     """
 
     def __init__(self, column_tokens: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ def with_shots(prompt: PromptItems, token: str, shots: PromptItems, change: Chan
                 items += [*shots, change(piece)] if piece else shots
         elif token in item.get("prompt", ""):
             raise TemplateError(
-                f"examples that are a dialogue cannot stand inside a turn; give {token} an entry of its own"
+                f"examples that are a dialogue cannot stand inside a turn; write {token} as a separate entry"
             )
         else:
             items.append(_mapped_item(item, change))

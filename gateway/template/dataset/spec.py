@@ -74,7 +74,7 @@ class PromptSpec:
     """The text in the place of the answer."""
     prompt_template: TemplateEntry | None = None
     ice_template: TemplateEntry | None = None
-    """The template of the examples; without ``prompt_template``, of the question too."""
+    """The template of the examples; also of the question if there is no ``prompt_template``."""
     retriever: Retriever = Retriever()
     train: tuple[Mapping[str, Any], ...] = ()
     """The rows from which the retriever chooses."""

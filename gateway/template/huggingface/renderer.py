@@ -41,7 +41,7 @@ MAX_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is needed to render one dialogue."""
+    """The input of one rendering."""
 
     template: int
     """The index of the template in ``JinjaTemplate.compiled``."""

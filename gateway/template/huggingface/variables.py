@@ -42,7 +42,8 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
     for index, part in enumerate(message.parts):
         if part.kind != "text":
             raise MediaNotSupported(
-                "this model takes text only; send parts of type text", param=f"messages[{number}].content[{index}]"
+                f"this model takes text only: send parts of type text, not {ascii(part.kind)[1:-1]}",
+                param=f"messages[{number}].content[{index}]",
             )
     if message.parts and spec.content == "text":
         fields["content"] = message.text
@@ -106,7 +107,7 @@ def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, An
 
 
 def changed_messages(dialogue: Dialogue, prompt: str) -> list[Notice]:
-    """A notice for each message whose text is not unchanged in the prompt; at most ``MAX_CHANGED`` notices."""
+    """A notice for each message whose text is changed in the prompt; at most ``MAX_CHANGED`` notices."""
     notices: list[Notice] = []
     at, missed = 0, 0
     for number, text in enumerate(dialogue.texts):

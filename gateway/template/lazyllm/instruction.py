@@ -78,7 +78,7 @@ PREAMBLE = (
     "{tool_args_token}{{'input': 'hello world', 'num_beams': 5}}\n"
     "{tool_end_token}).\n"
 )
-"""LazyLLM's text that tells the model how to write tool calls."""
+"""LazyLLM's instruction for the model about writing tool calls."""
 
 LIST_HEADING = "### Function-call Tools. \n\n"
 TOOL_NAMES = "tool_names"

@@ -20,10 +20,10 @@ from gateway.template.messages import check_open_turn
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.opencompass.parsers import APIParser, Mode
-from gateway.template.opencompass.prompt_lists import DATASET_PARAM, dropped_items, origin_of_item, template_errors
+from gateway.template.opencompass.prompt_lists import DATASET_PARAM, dropped_items, origin_of_item, role_errors
 from gateway.template.opencompass.renderer import meta_template, prompt_list
 from gateway.template.passthrough import as_sent
-from gateway.template.roles import API_ROLES, FALLBACK_FIELD, mapping_of, role_map, role_names
+from gateway.template.roles import API_ROLES, FALLBACK_FIELD, RoleMap, mapping_of, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
@@ -40,7 +40,7 @@ class ApiTemplate:
     def __init__(self, spec: TemplateSpec) -> None:
         assert spec.generating is not None
         self.spec = spec
-        self._roles = role_map(spec)
+        self._roles = RoleMap(spec)
         self._names = role_names(spec)
         self._order = NaturalOrder(spec, spec.generating, self._roles)
         self._parser = APIParser(meta_template(spec))
@@ -68,7 +68,7 @@ class ApiTemplate:
                     "cannot be a message; give it a role",
                     param=DATASET_PARAM,
                 )
-        with template_errors():
+        with role_errors(items, self.spec.name):
             turns = [
                 (positions, {"role": API_ROLES[message["role"]], "content": message["prompt"]})
                 for positions, message in self._parser.messages(items, mode)

@@ -15,7 +15,7 @@ from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
 from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Roles
 from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
-from gateway.template.roles import RoleMapping, role_map
+from gateway.template.roles import RoleMap, RoleMapping
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
@@ -29,7 +29,7 @@ class MetaTemplate:
         assert spec.generating is not None
         self.spec = spec
         self.generating = spec.generating
-        self.roles = role_map(spec)
+        self.roles = RoleMap(spec)
         self.order = NaturalOrder(spec, self.generating, self.roles)
         self.metadata = prompt_metadata(spec, self._segments)
         self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)

@@ -81,7 +81,7 @@ class _Parser:
         """The role that writes this turn. The turn's keys override the keys of the role. Raises TemplateError."""
         name = self._name_of(turn)
         if name not in self._roles:
-            raise _no_role(turn)
+            raise UndefinedRole(turn)
         return {**self._roles[name], **turn}
 
     def _place(self, turn: Turn) -> int | None:
@@ -211,21 +211,24 @@ class APIParser(_Parser):
         """The index of the turn's role in the round, or of the fallback role."""
         place = self._places.get(turn["role"], self._places.get(turn.get("fallback_role", "")))
         if place is None:
-            raise _no_role(turn)
+            raise UndefinedRole(turn)
         return place
 
     def _message(self, role: Role) -> dict[str, Any]:
         return {"role": role["api_role"], "prompt": self.prompt(role)}
 
     def prompt(self, role: Role) -> Any:
-        """The message's content. Content parts (``prompt_mm``, AISBench) are used as they are."""
+        """The message's content. Content parts (``prompt_mm``, AISBench) are not changed."""
         if "prompt_mm" in role:
             return role["prompt_mm"]
         return f"{role.get('begin', '')}{role.get('prompt', '')}{role.get('end', '')}"
 
 
-def _no_role(turn: Turn) -> TemplateError:
-    """The error for a turn without a usable role. The error message has the role and not the client's text."""
-    fallback = turn.get("fallback_role")
-    tried = f'role "{turn["role"]}"' + (f' or fallback_role "{fallback}"' if fallback else "")
-    return TemplateError(f"the meta template does not define {tried}; add the role")
+class UndefinedRole(TemplateError):
+    """The meta template does not define the role of a turn. The message has the role and not the client's text."""
+
+    def __init__(self, turn: Turn) -> None:
+        fallback = turn.get("fallback_role")
+        tried = f'role "{turn["role"]}"' + (f' or fallback_role "{fallback}"' if fallback else "")
+        super().__init__(f"the meta template does not define {tried}")
+        self.turn = turn

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gateway.core.errors import InvalidValue, MediaNotSupported, TemplateError
+from gateway.core.errors import InvalidValue, MediaNotSupported
 from gateway.core.prompt import Notice
 from gateway.template.dataset.prompt_list import is_marker
+from gateway.template.messages import text_only
+from gateway.template.opencompass.parsers import UndefinedRole
 
 DATASET_PARAM = "gateway.prompt"
 
@@ -32,30 +34,32 @@ def with_texts(items: Sequence[Any], media: str | None) -> list[Any]:
 
     ``media``: the text in the place of each part that is not text. Raises MediaNotSupported if it is None.
     """
-    return [item if isinstance(item, str) or "prompt_mm" not in item else _with_text(item, media) for item in items]
+    return [
+        item if isinstance(item, str) or "prompt_mm" not in item else _with_text(item, media, origin_of_item(items, n))
+        for n, item in enumerate(items)
+    ]
 
 
 @contextmanager
-def template_errors() -> Iterator[None]:
-    """A context manager that raises InvalidValue for a TemplateError of a parser, because a request caused it."""
+def role_errors(items: Sequence[Any], template: str) -> Iterator[None]:
+    """A context manager that raises InvalidValue for a turn whose role the template does not define."""
     try:
         yield
-    except TemplateError as error:
+    except UndefinedRole as error:
+        position = next(number for number, item in enumerate(items) if item is error.turn)
         raise InvalidValue(
-            f"the dataset prompt does not fit the model's template: {error.message}, or give the turn another role "
-            "or a fallback_role",
+            f"{origin_of_item(items, position)} of the dataset prompt: {error.message} (template {template}); "
+            "add the role, or give the turn another role or a fallback_role",
             param=DATASET_PARAM,
         ) from None
 
 
-def _with_text(item: Mapping[str, Any], media: str | None) -> dict[str, Any]:
+def _with_text(item: Mapping[str, Any], media: str | None, where: str) -> dict[str, Any]:
     texts: list[str] = []
     for part in item["prompt_mm"]:
         text = part["text"] if part["type"] == "text" else media
         if text is None:
-            raise MediaNotSupported(
-                "this model takes text only: its template declares no `media` placeholder", param=DATASET_PARAM
-            )
+            raise MediaNotSupported(f"{where} of the dataset prompt: {text_only(part['type'])}", param=DATASET_PARAM)
         texts.append(text)
     rest = {key: value for key, value in item.items() if key != "prompt_mm"}
     return {**rest, "prompt": "".join(texts)}

@@ -17,8 +17,8 @@ from gateway.template.messages import check_dialogue, content_of, origin_of, unr
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.opencompass.joined import joined_segments
 from gateway.template.opencompass.parsers import LMParser, Mode
-from gateway.template.opencompass.prompt_lists import dropped_items, origin_of_item, template_errors, with_texts
-from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_map, role_names
+from gateway.template.opencompass.prompt_lists import dropped_items, origin_of_item, role_errors, with_texts
+from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
@@ -28,7 +28,7 @@ class OpenCompassTemplate:
 
     def __init__(self, spec: TemplateSpec) -> None:
         self.spec = spec
-        self._roles = role_map(spec)
+        self._roles = RoleMap(spec)
         self._names = role_names(spec)
         self._parser = LMParser(meta_template(spec))
         self._metadata = prompt_metadata(spec)
@@ -45,11 +45,11 @@ class OpenCompassTemplate:
         return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
 
     def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
-        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which is the prompt as it is."""
+        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which is the whole prompt."""
         if isinstance(items, str):
             return Prompt(items, self._metadata, Pieces((items,), (("", "prompt", False),)))
         items = with_texts(items, self.spec.media)
-        with template_errors():
+        with role_errors(items, self.spec.name):
             pieces = self._parser.pieces(items, mode)
         sent = {piece.item for piece in pieces if piece.kind == "content"}
         texts, labels = [], []

@@ -13,6 +13,7 @@ from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.prompt import Bos
+from gateway.core.suggestions import suggest
 from gateway.template.huggingface.folder import (
     DEFAULT,
     NAME,
@@ -25,7 +26,7 @@ from gateway.template.huggingface.folder import (
     read_chat_files,
 )
 from gateway.template.spec import JinjaSpec, TemplateSpec
-from gateway.template.validation.problems import Path, Problems, as_name, as_names, shown, suggestion
+from gateway.template.validation.problems import Path, Problems, as_name, as_names, shown
 
 JINJA_KEYS = (
     "kind", "description", "file", "template", "variant", "sha256", "special_tokens", "kwargs", "request_kwargs",
@@ -99,7 +100,7 @@ def _choose_sources(
     path: Path = ("template",) if "template" in given else ("file",)
     variant = given.get("variant", "")
     if variant and variant not in named:
-        problems.add(("variant",), f"there is no template {shown(variant)}{suggestion(variant, named)}")
+        problems.add(("variant",), f"there is no template {shown(variant)}{suggest(variant, named)}")
         return (), ()
     if not variant and named and DEFAULT not in named:
         problems.add(path, f"has no template named default; set `variant` to one of its templates: {as_names(named)}")

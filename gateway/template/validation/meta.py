@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gateway.core.suggestions import suggest
 from gateway.template.roles import SYSTEM, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
-from gateway.template.validation.problems import Path, Problems, shown, suggestion
+from gateway.template.validation.problems import Path, Problems, shown
 
 META_KEYS = (
     "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",
@@ -87,7 +88,7 @@ def _check_roles(placed: Placed, problems: Problems) -> None:
         if role.fallback_role is not None and role.fallback_role not in names:
             problems.add(
                 (*path, "fallback_role"),
-                f"no role {shown(role.fallback_role)} in this template{suggestion(role.fallback_role, names)}",
+                f"no role {shown(role.fallback_role)} in this template{suggest(role.fallback_role, names)}",
             )
         if role.generate and path[0] == "reserved_roles":
             problems.add((*path, "generate"), "a reserved role cannot generate; move it into `round`")
@@ -109,7 +110,7 @@ def _check_mappings(spec: TemplateSpec, names: list[str], problems: Problems) ->
     """Check that users and assistants have template roles, and that the roles in ``roles`` exist."""
     for openai_role, wanted in spec.roles.items():
         if wanted and wanted not in names:
-            problems.add(("roles", openai_role), f"no role {shown(wanted)} in this template{suggestion(wanted, names)}")
+            problems.add(("roles", openai_role), f"no role {shown(wanted)} in this template{suggest(wanted, names)}")
     for openai_role in NEEDED_ROLES:
         wanted = role_names(spec)[openai_role]
         if names and wanted not in names and openai_role not in spec.roles:

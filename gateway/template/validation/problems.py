@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gateway.core.answer_markers import NonEmpty
 from gateway.core.errors import TemplateError
+from gateway.core.suggestions import suggest
 from gateway.template.spec import SpecProblem
 
 Path = tuple[str | int, ...]
@@ -49,13 +49,13 @@ class Problems:
         names = tuple(known)
         for key in value:
             if key not in names:
-                self.add((*path, str(key)), f"unknown key {shown(key)}{suggestion(key, names)}")
+                self.add((*path, str(key)), f"unknown key {shown(key)}{suggest(key, names)}")
 
     def choice(self, value: Any, path: Path, choices: tuple[str, ...]) -> str:
         """A value that must be one of a few words. For any other value, the first word is returned."""
         if value in choices:
             return str(value)
-        self.add(path, f"{shown(value)} is not one of {', '.join(choices)}{suggestion(value, choices)}")
+        self.add(path, f"{shown(value)} is not one of {', '.join(choices)}{suggest(value, choices)}")
         return choices[0]
 
     def record(self, cls: type[Spec], value: Any, path: Path) -> Spec:
@@ -166,13 +166,6 @@ def as_name(text: str) -> str:
 def as_names(texts: Iterable[str]) -> str:
     """Names for a message, separated by commas."""
     return ", ".join([as_name(text) for text in texts])
-
-
-def suggestion(value: Any, known: Iterable[str]) -> str:
-    """The text `` (did you mean "round"?)`` if the word is similar to a known word, else a list of the known words."""
-    names = tuple(known)
-    near = get_close_matches(str(value), names, n=1)
-    return f' (did you mean "{as_name(near[0])}"?)' if near else f"; known: {as_names(names)}"
 
 
 def _dotted(path: Path) -> str:

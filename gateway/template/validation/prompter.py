@@ -12,6 +12,7 @@ from typing import Any, cast
 from gateway.core.answer_markers import ToolTokens
 from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import RequestError
+from gateway.core.suggestions import suggest
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
 from gateway.template.lazyllm.filler import slots_in
 from gateway.template.lazyllm.tokens import (
@@ -25,7 +26,7 @@ from gateway.template.lazyllm.tokens import (
 from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec
 from gateway.template.tools import tools_of
 from gateway.template.validation.meta import check_bos
-from gateway.template.validation.problems import Path, Problems, shown, suggestion
+from gateway.template.validation.problems import Path, Problems, shown
 
 CLASSES = ("alpaca", "chat", "empty")
 PARTS = ("system", "user")
@@ -109,7 +110,7 @@ def _tokens(
             problems.add(
                 ("marks_of",),
                 f"{shown(given)} is neither a family of LazyLLM's table nor a model for which "
-                f"LazyLLM finds one{suggestion(given, family_names())}",
+                f"LazyLLM finds one{suggest(given, family_names())}",
             )
     own = problems.mapping(keys.get("marks", {}), ("marks",))
     problems.keys(own, TOKEN_NAMES, ("marks",))

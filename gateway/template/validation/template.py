@@ -61,7 +61,10 @@ def parse_spec(
     elif kind == "jinja":
         spec = read_jinja(keys, spec, problems, fetch, names)
     elif kind == "base" and spec.bos == "text":
-        problems.add(("bos",), "text needs a text before the messages, which kind base has not: use engine or none")
+        problems.add(
+            ("bos",),
+            "text is not possible with kind: base, which writes no text of its template: use engine or none",
+        )
     if kind == "chat" or spec.api:
         for key in [key for key in TOOL_KEYS if key in keys]:
             problems.add((key,), f"has no effect, because this template makes messages; remove {key}")

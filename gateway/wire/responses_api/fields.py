@@ -1,6 +1,6 @@
 """The fields of a ``/v1/responses`` request and of its items, with their types and ranges.
 
-Fields that only a server with storage or with tools of its own can honour are listed with the reason for refusing them.
+Fields that need a server with storage or its own tools are listed with the reason for refusing them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ Include = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
 
 
 class ResponsesRequest(Sampling):
-    """``POST /v1/responses``. Objects with a class of their own are checked later, one by one."""
+    """``POST /v1/responses``. Objects that have a class below are checked later, one by one."""
 
     input: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)] | None = None
     """Required unless a dataset prompt takes its place."""

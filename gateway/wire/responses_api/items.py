@@ -49,7 +49,7 @@ def checked(model: type[Checked], value: Mapping[str, Any], where: str) -> Check
     try:
         return model.model_validate({key: item for key, item in value.items() if item is not None})
     except ValidationError as error:
-        raise first_problem(error, where) from None
+        raise first_problem(error, model, where) from None
 
 
 class ItemReader:

@@ -16,7 +16,7 @@ from gateway.wire.responses import DONE, AnswerHead, ResponseWriter
 from gateway.wire.responses_api.output import INCOMPLETE, Changes, OutputItems
 
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Written where the target was sent no value, because the format requires a number."""
+"""The values in the response for parameters that were not sent, because the format requires numbers."""
 
 
 class ResponsesApiWriter(ResponseWriter):

@@ -75,6 +75,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"prompt_template": {"template": {"A": "x", "B": {"round": []}}}},
         "prompt_template.template: the templates of labels must all be texts, or all dialogues with round",
     ),
+    "two labels that are written alike": (
+        {"prompt_template": {"template": {1: "x", "1": "y"}}},
+        'prompt_template: two labels are written alike, such as 1 and "1"; give each label a name of its own',
+    ),
     "an answer column with a wrong name": (
         {
             "prompt_template": {"template": "{question}{answer}"},

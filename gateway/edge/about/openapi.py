@@ -1,0 +1,107 @@
+"""``/openapi.json``: the OpenAPI document of all paths, generated from the models that check the requests."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Any
+
+import orjson
+
+from gateway.core.version import VERSION
+from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
+from gateway.edge.http_request import JSON, HttpRequest
+from gateway.wire.body_schemas import body_schemas
+
+SUMMARIES = {
+    "/": "A page for people: the models, the paths and a request to try",
+    "/version": "The version of the gateway",
+    "/openapi.json": "This document",
+    "/v1/models": "The models that the client may use",
+    "/v1/models/{model}": "One model",
+    **dict.fromkeys(("/v1/tokenizer_info", "/tokenizer_info"), "The configuration of the model's tokenizer"),
+    **dict.fromkeys(("/health", "/health/live"), "200 while the process runs"),
+    "/health/ready": "200 while calls are accepted, 503 during a shutdown",
+    "/metrics": "Metrics in Prometheus' text format; on the admin listener if there is one",
+}
+"""GET path → summary."""
+
+MEDIA_TYPES = {"/": "text/html", "/metrics": "text/plain"}
+"""GET path → media type of the answer, if it is not JSON."""
+
+DESCRIPTION = (
+    "Every /v1 path also exists as /{model}/v1/…; the body may then leave the model out. If client keys are "
+    "configured, a request needs one."
+)
+ERROR: dict[str, Any] = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": "string"},
+            },
+        }
+    },
+}
+"""The JSON schema of an error (``wire/error_object.py``)."""
+
+
+@cache
+def document() -> bytes:
+    """The OpenAPI document as JSON."""
+    rows = [(path, endpoint) for endpoint in ENDPOINTS for path in endpoint.paths]
+    bodies, schemas = body_schemas({path: row.request for path, row in rows}, "#/components/schemas/{model}")
+    paths: dict[str, Any] = {path: {"get": _get(path, summary)} for path, summary in SUMMARIES.items()}
+    paths |= {path: {"post": _post(endpoint, bodies[path])} for path, endpoint in rows}
+    return orjson.dumps({
+        "openapi": "3.1.0",
+        "info": {"title": "meta-gateway", "version": VERSION, "description": DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "security": [{}, {"key": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {**schemas, "Error": ERROR},
+            "responses": {
+                "Error": {
+                    "description": "The request failed",
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+                }
+            },
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    })  # fmt: skip
+
+
+async def openapi(request: HttpRequest) -> None:
+    """``GET /openapi.json``. Names no model, so it needs no key."""
+    request.reply(200, JSON, await asyncio.to_thread(document))
+
+
+def _get(path: str, summary: str) -> dict[str, Any]:
+    operation = {"summary": summary, "responses": _responses(MEDIA_TYPES.get(path, "application/json"))}
+    if "{model}" in path:
+        model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+        return {**operation, "parameters": [model]}
+    return operation
+
+
+def _post(endpoint: Endpoint, body: Any) -> dict[str, Any]:
+    streamed = ("text/event-stream",) if endpoint.streams else ()
+    return {
+        "summary": endpoint.summary,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": _responses("application/json", *streamed),
+    }
+
+
+def _responses(*media_types: str) -> dict[str, Any]:
+    return {
+        "200": {"description": "The answer", "content": {media_type: {} for media_type in media_types}},
+        "default": {"$ref": "#/components/responses/Error"},
+    }

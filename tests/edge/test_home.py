@@ -1,0 +1,202 @@
+"""``/``, ``/version`` and ``/openapi.json``, and the errors for wrong paths and models."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gateway.core.version import VERSION
+from gateway.edge.about.models import MODEL_PATH
+from gateway.edge.app import App
+from tests.serving import Gateway, gateway
+
+MODELS = """
+models:
+  open-a: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  "<b>": {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  secret: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+"""
+KEY = {"authorization": "Bearer gk_some"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
+    with gateway(folder, MODELS) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway whose key ``gk_some`` may not use the model ``secret``."""
+    folder = tmp_path_factory.mktemp("keyed")
+    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
+    digest = hashlib.sha256(b"gk_some").hexdigest()
+    (folder / "keys.yaml").write_text(f'some: {{sha256: "{digest}", models: [open-*]}}')
+    with gateway(folder, "keys: {file: keys.yaml}\n" + MODELS) as served:
+        yield served
+
+
+class Page(HTMLParser):
+    """The elements of a page. Fails for an element that is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str | None] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value for name, value in attrs if name in ("href", "src")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def models_on(page: str) -> list[str]:
+    return [unescape(name) for name in re.findall(r"<li><code>(.*?)</code></li>", page)]
+
+
+def test_the_page_shows_the_version_the_models_and_every_path(served: Gateway) -> None:
+    answer = served.http.get("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert f"<h1>meta-gateway {VERSION}</h1>" in answer.text
+    assert models_on(answer.text) == ["open-a", "<b>", "secret"]
+    rows = re.findall(r"<td>(GET|POST)</td><td><code>(.*?)</code>", answer.text)
+    assert sorted(rows) == sorted((method, path) for path, method in routes(served).items())
+
+
+def test_the_page_is_well_formed_and_works_without_a_network(served: Gateway) -> None:
+    assert Page(served.http.get("/").text).addresses == ["/openapi.json"]
+
+
+def test_the_command_on_the_page_works(served: Gateway) -> None:
+    found = re.search(r"<pre[^>]*><code>(.*?)</code></pre>", served.http.get("/").text)
+    assert found is not None
+    program, url, *options = shlex.split(unescape(found[1]))
+    assert (program, options[0], options[2]) == ("curl", "-H", "-d")
+    name, _, value = options[1].partition(": ")
+    answer = served.http.post(url, headers={name: value}, content=options[3])
+    assert answer.json()["choices"][0]["message"]["content"] == "Hello"
+
+
+def test_without_a_key_the_page_names_no_models(keyed: Gateway) -> None:
+    page = keyed.http.get("/").text
+    assert models_on(page) == []
+    assert "secret" not in page
+    assert "open-a" not in page
+
+
+def test_with_a_key_the_page_names_the_models_of_the_key(keyed: Gateway) -> None:
+    assert models_on(keyed.http.get("/", headers=KEY).text) == ["open-a"]
+    assert keyed.http.get("/", headers={"authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_the_version_has_the_form_of_vllm(served: Gateway) -> None:
+    assert served.http.get("/version").json() == {"version": VERSION}
+
+
+# ---------------------------------------------------------------- /openapi.json
+
+
+def routes(served: Gateway) -> dict[str, str]:
+    """Path → method of every path that the gateway serves."""
+    found = App(served.runtime.state).routes
+    return {("/v1/models/{model}" if path == MODEL_PATH else path): method for path, (method, _) in found.items()}
+
+
+def test_the_openapi_document_has_every_path(served: Gateway) -> None:
+    document = served.http.get("/openapi.json").json()
+    methods = {path: [name.upper() for name in item] for path, item in document["paths"].items()}
+    assert methods == {path: [method] for path, method in routes(served).items()}
+
+
+def test_the_schemas_of_the_openapi_document_are_valid(served: Gateway) -> None:
+    document = served.http.get("/openapi.json").json()
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    for reference in re.findall(r'"#/([^"]+)"', json.dumps(document)):
+        place: Any = document
+        for step in reference.split("/"):
+            place = place[step]
+
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+BODIES: dict[str, tuple[str, dict[str, Any], bool]] = {
+    "chat": ("/v1/chat/completions", {"model": "open-a", "messages": MESSAGES}, True),
+    "a field of an engine": ("/v1/chat/completions", {"model": "open-a", "messages": MESSAGES, "top_k": 1}, True),
+    "no messages": ("/v1/chat/completions", {"model": "open-a"}, False),
+    "turns": ("/v1/chat/completions", {"model": "open-a", "gateway": {"turns": {"questions": ["hi"]}}}, True),
+    "a misspelt option": ("/v1/render", {"model": "open-a", "messages": MESSAGES, "gateway": {"explian": 1}}, False),
+    "a hot temperature": ("/v1/chat/completions", {"model": "open-a", "messages": MESSAGES, "temperature": 3}, False),
+    "no model": ("/v1/chat/completions", {"messages": MESSAGES}, False),
+    "a response": ("/v1/responses", {"model": "open-a", "input": "hi"}, True),
+    "a number as input": ("/v1/responses", {"model": "open-a", "input": 5}, False),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_openapi_document_accepts_the_bodies_that_the_gateway_accepts(served: Gateway, name: str) -> None:
+    path, body, accepted = BODIES[name]
+    document = served.http.get("/openapi.json").json()
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert Draft202012Validator({**document, **schema}).is_valid(body) == accepted
+    assert (served.http.post(path, json=body).status_code == 200) == accepted
+
+
+@pytest.mark.parametrize("path", ["/version", "/openapi.json"])
+def test_facts_about_the_gateway_need_no_key(keyed: Gateway, path: str) -> None:
+    assert keyed.http.get(path).status_code == 200
+
+
+# ---------------------------------------------------------------- wrong paths and models
+
+BASE_URL = "a client's base_url ends in one /v1, such as http://127.0.0.1:8000/v1, and the client adds the rest"
+PATHS = {
+    "/v1/v1/chat/completions": f"the path has /v1 twice; {BASE_URL}",
+    "/chat/completions": f"unknown path; {BASE_URL}",
+    "/open-a/chat/completions": f"unknown path; {BASE_URL}",
+    "/v1/chat/completions/chat/completions": f"unknown path; {BASE_URL}",
+    "/v1/chat/completion": 'unknown path (did you mean "/v1/chat/completions"?)',
+    "/v1/chat/completions/": 'unknown path (did you mean "/v1/chat/completions"?)',
+    "/api/generate": "unknown path; GET / lists all paths",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_wrong_path_gets_a_hint(served: Gateway, path: str) -> None:
+    answer = served.http.post(path, json={"model": "open-a", "messages": MESSAGES})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, PATHS[path])
+
+
+def unknown(served: Gateway, model: str, headers: dict[str, str]) -> str:
+    answer = served.http.post("/v1/chat/completions", json={"model": model, "messages": MESSAGES}, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+    message: str = answer.json()["error"]["message"]
+    return message
+
+
+LIST = "; GET /v1/models lists the models"
+
+
+def test_an_unknown_model_gets_the_name_that_was_meant(served: Gateway) -> None:
+    assert unknown(served, "opena", {}) == f'no model "opena" (did you mean "open-a"?){LIST}'
+    assert unknown(served, "gpt-4", {}) == f'no model "gpt-4" (known: <b>, open-a, secret){LIST}'
+
+
+def test_only_models_of_the_key_are_suggested(keyed: Gateway) -> None:
+    assert unknown(keyed, "secre", KEY) == f'no model "secre" (known: open-a){LIST}'
+    assert unknown(keyed, "secret", KEY) == f'no model "secret" (known: open-a){LIST}'

@@ -1,0 +1,234 @@
+"""Workers of one gateway reload together, and a worker that dies is replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.journeys.process import Process, free_port, run, serving
+from tests.journeys.workers import (
+    BODY,
+    CALLS,
+    FILES,
+    alive,
+    answer_on,
+    connections,
+    files,
+    holders,
+    kill,
+    metrics,
+    one_on_each,
+    served_by,
+    value,
+    workers,
+)  # fmt: skip
+from tests.serving import ROOT, WAIT_SECONDS, eventually
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with serving(tmp_path_factory.mktemp("workers"), FILES) as process:
+        yield process
+
+
+# ---------------------------------------------------------------- reload
+
+
+def edit(process: Process) -> str:
+    """Write a configuration with the other script of the model ``first``; returns its answer."""
+    name = "first" if "second.yaml" in (process.folder / "gateway.yaml").read_text() else "second"
+    process.write("gateway.yaml", FILES["gateway.yaml"].replace("first.yaml", f"{name}.yaml"))
+    return f"the {name}"
+
+
+TRIGGERS: dict[str, Callable[[Process], object]] = {
+    "SIGHUP to the supervisor": lambda process: process.signal(signal.SIGHUP),
+    "SIGHUP to a worker": lambda process: os.kill(workers(process)[0], signal.SIGHUP),
+    "a changed file": lambda process: None,
+}
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS.values(), ids=TRIGGERS)
+def test_a_configuration_is_reloaded_by_all_workers(running: Process, trigger: Callable[[Process], object]) -> None:
+    with one_on_each(running) as held:
+        answer = edit(running)
+        trigger(running)
+        clients = [client for clients in held.values() for client in clients]
+        assert eventually(lambda: {answer_on(client) for client in clients} == {answer}), running.log
+
+
+def test_a_refused_reload_changes_no_worker(running: Process) -> None:
+    answer = edit(running)
+    running.reload("ok")
+    with one_on_each(running) as held:
+        running.write("gateway.yaml", "models: 5\n")
+        running.reload("error")
+        assert {answer_on(client) for clients in held.values() for client in clients} == {answer}
+    assert eventually(lambda: running.log.count("reload refused") == running.reloads("error"))
+    kill(running, workers(running)[0])
+    assert served_by(running, 2), running.log
+    with one_on_each(running) as held:  # the new worker too serves the accepted configuration
+        assert {answer_on(client) for clients in held.values() for client in clients} == {answer}
+    edit(running)
+    running.reload("ok")
+
+
+def test_a_worker_that_dies_during_a_reload_does_not_hide_its_result(running: Process) -> None:
+    for pause in (0.0, 0.005, 0.02):
+        logged = len(running.log)
+        running.write("gateway.yaml", "models: 5\n")
+        running.signal(signal.SIGHUP)
+        time.sleep(pause)
+        os.kill(min(workers(running)), signal.SIGKILL)
+        assert eventually(lambda logged=logged: "reload refused" in running.log[logged:]), running.log
+        running.write("gateway.yaml", FILES["gateway.yaml"])
+        assert eventually(lambda logged=logged: "is in use now" in running.log[logged:]), running.log
+        assert eventually(lambda: len(workers(running)) == 2)
+        assert "Traceback" not in running.log
+
+
+# ---------------------------------------------------------------- deaths
+
+
+def test_a_killed_worker_is_replaced_while_the_other_serves(running: Process) -> None:
+    stop = threading.Event()
+    answered: Counter[str] = Counter()
+
+    def ask() -> None:
+        """One call on each connection: calls at the dead worker may fail, but no connection may be refused."""
+        while not stop.is_set():
+            try:
+                answer = httpx.post(f"http://127.0.0.1:{running.port}{CALLS}", json=BODY, timeout=30, trust_env=False)
+                answered[str(answer.status_code)] += 1
+            except httpx.TransportError as error:
+                answered[type(error).__name__] += 1
+
+    restarts = value(running.http, "gateway_worker_restarts_total")
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    with one_on_each(running) as held:
+        for thread in threads:
+            thread.start()
+        try:
+            time.sleep(0.3)
+            victim, survivor = held
+            seen = metrics(held[survivor][0])
+            os.kill(victim, signal.SIGKILL)
+            killed = time.monotonic()
+            whole = False
+            while not whole and time.monotonic() - killed < WAIT_SECONDS:
+                assert answer_on(held[survivor][0]) == "the first"
+                current = metrics(held[survivor][0])
+                back = [
+                    key
+                    for key, was in seen.items()
+                    if key[0].endswith(("_total", "_count", "_bucket")) and current[key] < was
+                ]
+                assert back == []
+                seen = current
+                whole = (
+                    current["gateway_workers", ()] == 2 and current["gateway_worker_restarts_total", ()] == restarts + 1
+                )
+            assert whole, running.log
+            assert victim not in workers(running)
+            assert len(workers(running)) == 2
+        finally:  # so that a failed test ends
+            stop.set()
+            for thread in threads:
+                thread.join(WAIT_SECONDS)
+    assert answered["200"] >= len(threads)
+    assert "ConnectError" not in answered, answered
+    assert sum(number for kind, number in answered.items() if kind != "200") <= len(threads), answered
+    assert f"(process {victim}) died of signal 9; a new worker is started" in running.log
+    assert eventually(
+        lambda: not any(number for (name, _), number in metrics(running.http).items() if name == "gateway_in_flight")
+    )
+
+
+def test_connections_go_to_the_other_worker_while_one_keeps_dying(running: Process) -> None:
+    stays, restarts = workers(running)[0], value(running.http, "gateway_worker_restarts_total")
+    for death in range(1, 4):
+        assert eventually(lambda: len(workers(running)) == 2)
+        kill(running, next(pid for pid in workers(running) if pid != stays))
+        for _ in range(10):
+            answer = httpx.post(f"http://127.0.0.1:{running.port}{CALLS}", json=BODY, timeout=60, trust_env=False)
+            assert answer.status_code == 200
+        expected = restarts + death
+        assert eventually(lambda expected=expected: value(running.http, "gateway_worker_restarts_total") == expected)
+    assert served_by(running, 2), running.log
+    with connections(running, 24):
+        held = holders(running)
+    assert stays in held
+    assert all(held.values())
+
+
+def test_counters_of_a_dead_worker_are_kept(running: Process) -> None:
+    def counted() -> float:
+        return value(running.http, "gateway_requests_total", endpoint="chat", model="first", outcome="ok")
+
+    before, restarts = counted(), value(running.http, "gateway_worker_restarts_total")
+    with connections(running, 20):
+        assert counted() == before + 20
+    for pid in workers(running):
+        kill(running, pid)
+    assert served_by(running, 2)
+    assert counted() == before + 20
+    assert value(running.http, "gateway_worker_restarts_total") == restarts + 2
+
+
+def test_the_single_admin_listener_survives_a_worker(tmp_path: Path) -> None:
+    port = free_port()
+    with serving(tmp_path, files(f'workers: 2, admin: "127.0.0.1:{port}"')) as process:
+
+        def ask(path: str) -> httpx.Response:
+            return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=30)
+
+        assert process.http.get("/metrics").status_code == 404
+        for _ in range(10):
+            assert process.call_model("first") == "the first"
+        for pid in workers(process):
+            kill(process, pid)
+            assert ask("/health/ready").json() == {"status": "ready"}
+            assert eventually(lambda: "gateway_workers 2.0" in ask("/metrics").text), process.log
+        assert "gateway_worker_restarts_total 2.0" in ask("/metrics").text
+
+
+def test_workers_exit_when_the_supervisor_dies(tmp_path: Path) -> None:
+    with serving(tmp_path, FILES) as process:
+        pids = workers(process)
+        assert len(pids) == 2
+        process.signal(signal.SIGKILL)
+        assert eventually(lambda: not any(alive(pid) for pid in pids)), process.log
+        assert eventually(lambda: not process.accepts())
+
+
+RIG = """\
+import os, sys
+if "gateway.server.worker" in sys.orig_argv:
+    os._exit(7)
+"""
+
+
+def test_the_supervisor_gives_up_workers_that_never_start(tmp_path: Path) -> None:
+    (tmp_path / "rig").mkdir()
+    (tmp_path / "rig" / "sitecustomize.py").write_text(RIG)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    ended = run(
+        tmp_path, "serve", PYTHONPATH=f"{tmp_path}/rig{os.pathsep}{ROOT}", GATEWAY_SERVER__PORT=str(free_port())
+    )
+    assert ended.returncode == 1
+    lines = ended.stderr.decode().splitlines()
+    assert lines[-1] == "5 workers ended within 10 s, and no worker is ready; the gateway stops (see the log above)"
+    assert sum("ended with code 7; a new worker is started" in line for line in lines) in (5, 6)  # both may end at once
+    assert "Traceback" not in ended.stderr.decode()
