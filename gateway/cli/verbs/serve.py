@@ -1,17 +1,19 @@
 """Serve the configured models over HTTP.
 
 On SIGHUP, and when a file changes, the configuration is loaded again; if it has problems, the old one stays in use.
-On SIGTERM no new connections are accepted, and running calls may end (`server.drain`).
+On SIGTERM no new connections are accepted, and running calls may end (server.drain).
 """
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 
-from gateway.cli.options import CommandError, add_config, print_notes
+import click
+
+from gateway.cli.options import CommandError, config_option, print_notes, verb
 from gateway.core.errors import CONFIG_FAILED
 
-EXAMPLES = """examples:
+EXAMPLES = """Examples:
   gateway serve
   gateway serve --config conf/gateway.yaml
   GATEWAY_SERVER__PORT=9000 gateway serve          a setting from the environment
@@ -27,35 +29,32 @@ models:
 """The shortest configuration: an OpenAI-compatible server on this machine, which receives the messages unchanged."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gateway serve``."""
-    add_config(parser)
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"],
-                        help="the lowest level that is logged (default: info)")  # fmt: skip
-
-
-def run(args: argparse.Namespace) -> int:
+@verb(__doc__, EXAMPLES)
+@config_option()
+@click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]),
+              help="the lowest level that is logged")  # fmt: skip
+def command(config: Path, log_level: str) -> int:
     """Serve until a signal ends the process."""
-    if not args.config.exists():
+    if not config.exists():
         raise CommandError(
-            f"{args.config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
+            f"{config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
         )
     from gateway.core.errors import ConfigError, GatewayError
     from gateway.server.reload import ConfigLoader
     from gateway.server.sockets import PortBusy
 
-    loader = ConfigLoader(args.config)
+    loader = ConfigLoader(config)
     try:
         snapshot = loader.load()
         print_notes(snapshot, snapshot.notes)
         if snapshot.server.workers > 1:
             from gateway.server import supervisor
 
-            return supervisor.serve(loader, snapshot, args.log_level)
+            return supervisor.serve(loader, snapshot, log_level)
         from gateway.server import lifecycle
         from gateway.server.runtime import Runtime
 
-        return lifecycle.serve(Runtime(loader), snapshot, args.log_level)
+        return lifecycle.serve(Runtime(loader), snapshot, log_level)
     except ConfigError:
         raise
     except (GatewayError, PortBusy) as error:
