@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.core.errors import Problem
+from gateway.core.errors import CONFIG_FAILED, Problem
 
 if TYPE_CHECKING:  # `gateway --help` does not import the configuration's modules
     from gateway.config.snapshot import Snapshot
@@ -60,6 +60,23 @@ def verb(doc: str | None, examples: str) -> Callable[[Callable[..., int]], click
 
 FILE = click.Path(path_type=Path)
 """The type of a parameter that is a path. The shell completes it."""
+
+
+MINIMAL = """\
+models:
+  my-model:
+    template: chat
+    targets: [{speaks: chat, url: "http://127.0.0.1:8101/v1"}]
+"""
+"""The shortest configuration: an OpenAI-compatible server on this machine, which receives the messages unchanged."""
+
+
+def check_config_exists(config: Path) -> None:
+    """Check that the configuration exists. Raises ``CommandError`` with the text of a first configuration."""
+    if not config.exists():
+        raise CommandError(
+            f"{config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
+        )
 
 
 def config_option() -> Decorator:

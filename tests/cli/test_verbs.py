@@ -231,10 +231,12 @@ def test_check_reports_what_it_read(folder: Path) -> None:
     expect(command(folder, "check", "-q"), 0, b"", b"")
 
 
-def test_check_of_a_missing_file_is_a_problem(folder: Path) -> None:
-    ended = command(folder, "check", "--config", "nowhere.yaml")
-    expect(ended, 1, b"", b"1 problem\n")
-    assert ended.stderr.startswith(b"nowhere.yaml: ")
+@pytest.mark.parametrize("verb", ["check", "serve"])
+def test_without_a_configuration_a_first_one_is_shown_that_passes_the_check(tmp_path: Path, verb: str) -> None:
+    ended = command(tmp_path, verb)
+    expect(ended, 3, b"", b"error: gateway.yaml: no such file; give a file with --config, or start with:\n\nmodels:\n")
+    (tmp_path / "gateway.yaml").write_bytes(ended.stderr.partition(b"\n\n")[2])
+    expect(command(tmp_path, "check", "-q"), 0, b"", b"")
 
 
 def test_a_new_key_is_shown_once_and_its_entry_works(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 Then load everything as gateway serve does: embedded models, scripts and tokenizers. Nothing is sent to a target.
 
-Exit code 0: no problems. 1: every problem is listed on standard error, one on each line.
+Exit code 0: no problems. 1: every problem is listed on standard error, one on each line. 3: there is no configuration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import config_option, print_notes, print_problems, verb
+from gateway.cli.options import check_config_exists, config_option, print_notes, print_problems, verb
 
 EXAMPLES = """Examples:
   gateway check
@@ -28,6 +28,7 @@ def command(config: Path, quiet: bool) -> int:
     from gateway.assembly import dry_run
     from gateway.config.load import read_configuration
 
+    check_config_exists(config)
     outcome = read_configuration(config, os.environ, everything=True)
     # A problem in an unused template prevents the first snapshot; the files in use are then read alone.
     snapshot = outcome.snapshot or read_configuration(config, os.environ).snapshot
