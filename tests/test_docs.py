@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from gateway.backend.openai.control_fields import CONTROL_FIELDS
-from gateway.cli import VERBS
+from gateway.cli import VERBS, load_verb
 from gateway.config.load import read_configuration
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.settings import GATEWAY, ROWS, Row
@@ -150,10 +149,8 @@ def test_the_errors_page_lists_no_code_that_does_not_exist() -> None:
 def test_a_verb_and_each_of_its_options_are_documented(verb: str) -> None:
     section = re.search(rf"^## gateway {verb}\n(.*?)(?=^## |\Z)", COMMANDS, re.MULTILINE | re.DOTALL)
     assert section, f"docs/cli.md has no section 'gateway {verb}'"
-    parser = argparse.ArgumentParser(add_help=False)
-    import_module(f"gateway.cli.{verb}").add_arguments(parser)
-    for action in parser._actions:
-        for word in action.option_strings or [str(action.metavar or action.dest.upper())]:
+    for parameter in load_verb(verb).params:
+        for word in parameter.opts if isinstance(parameter, click.Option) else [str(parameter.name).upper()]:
             assert f"`{word}" in section[1] or f" {word}" in section[1], word
 
 

@@ -1,6 +1,6 @@
-"""The command line: ``gateway VERB``. Each verb is a module, imported when it is used.
+"""The command line: ``gateway VERB``. Each verb is a module in ``verbs/``, imported when it is used.
 
-``check`` ``diff`` ``import`` ``keys`` ``models`` ``parity`` ``render`` ``run`` ``serve``  the verbs
+``verbs/``              the verbs
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``terminal``            tables, colours, escaped text and differences between texts
@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from importlib import import_module
 
-from gateway.cli.options import CommandError, print_problems
+import click
+
+from gateway.cli.options import Verb, color_setting, print_error, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
 from gateway.core.version import VERSION
 
@@ -26,14 +27,15 @@ VERBS = {
     "check": "read every file, and run the examples in the templates",
     "render": "show the exact prompt that a model receives",
     "diff": "show where the prompts of two templates differ",
-    "parity": "compare a template with a reference over a matrix of conversations",
-    "run": "send every row of a file to a model, and go on after an interruption",
+    "parity": "compare a template with a reference over many conversations",
+    "run": "send every row of a file to a model; an interrupted run goes on",
     "import": "convert a template from another format",
     "models": "list the configured models",
     "keys": "make a client key",
 }
+"""Verb → summary, in the order of ``gateway --help``."""
 
-EPILOG = """examples:
+EXAMPLES = """Examples:
   gateway serve                                   serve ./gateway.yaml on 127.0.0.1:8000
   gateway check && echo fine                      exit code 1 if there are problems
   gateway render demo -m "user:1+1=?"             the prompt, byte for byte
@@ -45,45 +47,63 @@ EPILOG = """examples:
 """
 
 
+class Verbs(Verb, click.Group):
+    """All verbs. The module of a verb is imported when the verb is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the order of ``VERBS``."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, the command and the arguments of a verb."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and load_verb(str(name)), rest
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the verb and return the exit code. Foreign errors become messages on standard error."""
+        try:
+            code = int(super().invoke(ctx))
+            sys.stdout.flush()
+        except ConfigError as error:
+            print_problems(error.problems)
+            return CONFIG_FAILED
+        except GatewayError as error:
+            where = f"{error.param}: " if error.param and error.param not in error.message else ""
+            raise click.ClickException(f"{error.code}: {where}{error.message}") from None
+        except BrokenPipeError:  # `gateway render … | head`; without the dup2, Python reports the pipe again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except KeyboardInterrupt:
+            return 130
+        return code
+
+
+def load_verb(name: str) -> click.Command:
+    """Return the command of a verb."""
+    command: click.Command = import_module(f"gateway.cli.verbs.{name}").command
+    return command
+
+
+COMMANDS = Verbs(
+    help="An OpenAI-compatible gateway that sends every local model the exact prompt it was trained on.",
+    epilog=EXAMPLES,
+    commands={verb: click.Command(verb, help=summary) for verb, summary in VERBS.items()},
+    subcommand_metavar="VERB …",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+)
+click.version_option(VERSION, message="gateway %(version)s")(COMMANDS)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return the exit code of the process."""
-    parser = argparse.ArgumentParser(
-        prog="gateway",
-        description="An OpenAI-compatible gateway that sends every local model the exact prompt it was trained on.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"gateway {VERSION}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    arguments = sys.argv[1:] if argv is None else argv
-    for verb, summary in VERBS.items():
-        sub = verbs.add_parser(verb, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
-        if verb in arguments:  # the modules of the other verbs are not imported
-            module = import_module(f"gateway.cli.{verb}")
-            sub.description, sub.epilog = module.__doc__, module.EXAMPLES
-            module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
-    args = parser.parse_args(arguments)
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # prompts are UTF-8 in every locale
     try:
-        code = int(args.run(args))
-        sys.stdout.flush()
-        return code
-    except CommandError as error:
-        print(error, file=sys.stderr)
+        return int(COMMANDS.main(argv, "gateway", standalone_mode=False, color=color_setting()))
+    except click.ClickException as error:
+        print_error(error)
         return error.exit_code
-    except ConfigError as error:
-        print_problems(error.problems)
-        return CONFIG_FAILED
-    except GatewayError as error:
-        where = f"{error.param}: " if error.param and error.param not in error.message else ""
-        print(f"{error.code}: {where}{error.message}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # `gateway render … | head`; without the dup2, Python reports the pipe again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
 
 
 if __name__ == "__main__":

@@ -1,69 +1,131 @@
-"""Command-line arguments, errors and notes that several verbs share."""
+"""The look of the command line, and the arguments, errors and notes that several verbs share."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.core.errors import Problem
+import click
+
+from gateway.core.errors import CONFIG_FAILED, Problem
 
 if TYPE_CHECKING:  # `gateway --help` does not import the configuration's modules
     from gateway.config.snapshot import Snapshot
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Adds an option or an argument to the function of a verb."""
 
-class CommandError(Exception):
+
+class CommandError(click.ClickException):
     """Raised if a verb cannot do what the command line asks. The message is printed on standard error."""
 
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # a constant of the class for click
 
 
-def add_config(parser: argparse.ArgumentParser | argparse._MutuallyExclusiveGroup) -> None:
+class HelpText(click.HelpFormatter):
+    """The help of a command, with bold headings on a terminal."""
+
+    def write_heading(self, heading: str) -> None:
+        """Write a heading."""
+        self.write(click.style(f"{heading}:\n", bold=True))
+
+
+class HelpContext(click.Context):
+    """A context that writes its help with ``HelpText``."""
+
+    formatter_class = HelpText
+
+
+class Verb(click.Command):
+    """A command whose epilog has examples. The lines of the epilog are not wrapped."""
+
+    context_class = HelpContext
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the epilog. A line that begins at the margin is a heading."""
+        formatter.write_paragraph()
+        for line in (self.epilog or "").splitlines(keepends=True):
+            formatter.write(line if line.startswith(" ") else click.style(line, bold=True))
+
+
+def verb(doc: str | None, examples: str) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a verb of a function that returns the exit code. ``doc``: the docstring of the verb's module."""
+    return click.command(cls=Verb, help=doc, epilog=examples)
+
+
+FILE = click.Path(path_type=Path)
+"""The type of a parameter that is a path. The shell completes it."""
+
+
+MINIMAL = """\
+models:
+  my-model:
+    template: chat
+    targets: [{speaks: chat, url: "http://127.0.0.1:8101/v1"}]
+"""
+"""The shortest configuration: an OpenAI-compatible server on this machine, which receives the messages unchanged."""
+
+
+def check_config_exists(config: Path) -> None:
+    """Check that the configuration exists. Raises ``CommandError`` with the text of a first configuration."""
+    if not config.exists():
+        raise CommandError(
+            f"{config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
+        )
+
+
+def config_option() -> Decorator:
     """Add the option ``--config``."""
-    parser.add_argument("--config", type=Path, default=Path("gateway.yaml"), metavar="FILE",
-                        help="the configuration (default: ./gateway.yaml)")  # fmt: skip
+    return click.option(
+        "--config", type=FILE, default="gateway.yaml", metavar="FILE", show_default="./gateway.yaml",
+        help="the configuration",
+    )  # fmt: skip
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add ``--config``, and ``MODEL`` and ``--template``. Exactly one of the last two is required."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("model", nargs="?", metavar="MODEL", help="a configured model")
-    group.add_argument("--template", metavar="FILE|NAME", help="a template instead of a model; needs no configuration")
-    add_config(parser)
+def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``MODEL``, ``--template`` and ``--config``. See ``check_one_model``."""
+    for decorate in (
+        config_option(),
+        click.option("--template", metavar="FILE|NAME", help="a template instead of a model; needs no configuration"),
+        click.argument("model", required=False, metavar="[MODEL]", help="a configured model"),
+    ):
+        function = decorate(function)
+    return function
 
 
-def add_conversation(parser: argparse.ArgumentParser) -> None:
+def check_one_model(model: str | None, template: str | None) -> None:
+    """Check that exactly one of ``MODEL`` and ``--template`` is given. Raises ``UsageError``."""
+    if (model is None) == (template is None):
+        raise click.UsageError("give either MODEL or --template", click.get_current_context())
+
+
+def message_option() -> Decorator:
     """Add the option ``-m``, a message of the conversation."""
-    parser.add_argument(
-        "-m",
-        "--message",
-        action="append",
-        type=_message,
-        metavar="ROLE:TEXT",
+    return click.option(
+        "-m", "--message", "messages", multiple=True, type=_message, metavar="ROLE:TEXT",
         help="one message, such as user:hello; may be repeated. "
         "Without -m, JSON is read from standard input: a list of messages, or a chat request",
-    )
+    )  # fmt: skip
 
 
 def _message(text: str) -> dict[str, str]:
     role, colon, content = text.partition(":")
     if not colon or not role.strip():
-        raise argparse.ArgumentTypeError(f"expected ROLE:TEXT, such as user:hello, not {text!r}")
+        raise click.BadParameter(f'expected ROLE:TEXT, such as user:hello, not "{text}"')
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise argparse.ArgumentTypeError("the text is not valid UTF-8")
+        raise click.BadParameter("the text is not valid UTF-8")
     return {"role": role.strip(), "content": content}
 
 
-def read_conversation(messages: Sequence[dict[str, str]] | None) -> dict[str, Any]:
+def read_conversation(messages: Sequence[dict[str, str]]) -> dict[str, Any]:
     """Return the body of a chat request without ``model``. The body is made from ``-m`` or read from standard input."""
     if messages:
-        return {"messages": messages}
+        return {"messages": list(messages)}
     if sys.stdin.isatty():
         raise CommandError('no conversation; give -m "user:hello", or JSON messages on standard input', 1)
     import orjson  # as strict as the HTTP endpoints: no NaN, no lone surrogate, UTF-8 only
@@ -86,13 +148,39 @@ def load_snapshot(config: Path) -> Snapshot:
     return load(config, os.environ)
 
 
+def print_error(error: click.ClickException) -> None:
+    """Print the message of an error on standard error; for a wrong command line also the command that helps."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    message = error.format_message()
+    if isinstance(error, click.UsageError):  # the message is a sentence of click
+        message = f"{message[0].lower()}{message[1:].rstrip('.')}"
+        if error.ctx is not None:
+            message += f"\n{click.style('help:', fg='yellow')} {error.ctx.command_path} --help"
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=color_setting())
+
+
+def color_setting() -> bool | None:
+    """Return whether output is coloured. None: on a terminal only."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
 def print_problems(problems: Sequence[Problem]) -> None:
     """Print one line for each problem, and then the number of problems, on standard error."""
-    print(*problems, f"{len(problems)} problem{'s' if len(problems) != 1 else ''}", sep="\n", file=sys.stderr)
+    count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+    click.echo("\n".join([*map(str, problems), click.style(count, fg="red")]), err=True)
+
+
+def print_note(note: object) -> None:
+    """Print a note on standard error."""
+    click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
 
 
 def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
     """Print ``notes`` on standard error, and a note about models that every worker loads."""
+    from gateway.config.schema.backend_kinds import BACKEND_KINDS
+
     workers = snapshot.server.workers
     embedded = [
         name
@@ -100,7 +188,6 @@ def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
         if any(BACKEND_KINDS[target.speaks].in_process for target in model.targets)
     ]
     if workers > 1 and embedded:
-        print(f"note: each of the {workers} workers loads its own copy of {', '.join(embedded)} (embedded)",
-              file=sys.stderr)  # fmt: skip
+        print_note(f"each of the {workers} workers loads its own copy of {', '.join(embedded)} (embedded)")
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print_note(note)

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-RED, GREEN, YELLOW = "31", "32", "33"
+import click
 
 EXCERPT = 24
 """The number of characters shown on each side of the first difference."""
 CONTEXT = 2
 """The number of equal lines shown before and after different lines."""
-
-
-def color(text: str, code: str) -> str:
-    """Return a text between the ANSI codes that switch a colour on and off."""
-    return f"\x1b[{code}m{text}\x1b[0m"
-
-
-def strip_colors(text: str) -> str:
-    """Return a text without the ANSI codes of ``color``."""
-    return re.sub("\x1b\\[[0-9]*m", "", text)
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -68,7 +57,7 @@ def diff_lines(a: str, b: str, name_a: str, name_b: str) -> Iterator[str]:
 
 def color_difference(line: str) -> str:
     """Return a line of ``diff_lines`` in red if removed, in green if added, and unchanged otherwise."""
-    return color(line, RED) if line.startswith("-") else color(line, GREEN) if line.startswith("+") else line
+    return click.style(line, fg={"-": "red", "+": "green"}.get(line[0]))
 
 
 def _excerpt(text: str, at: int) -> str:

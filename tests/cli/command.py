@@ -30,8 +30,6 @@ def command(
         _set_environment(environment(**env))
         with chdir(folder), redirect_stdout(stdout), redirect_stderr(stderr):
             code = main(list(arguments))
-    except SystemExit as error:  # argparse: help, or a wrong command line
-        code = int(error.code or 0)
     finally:
         variables, sys.stdin = before
         _set_environment(variables)

@@ -444,7 +444,7 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "a variant without a name": (["my-model", "--variant", ""], 1, "variant: must not be empty"),
     "a variant of another kind": (["two.py", "--variant", ""], 2, "--variant applies only to hf"),
     "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "unknown family or model 'gpt'"),
-    "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid choice"),
+    "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid value for '--kind': 'x' is not one of"),
 }  # fmt: skip
 
 

@@ -184,7 +184,7 @@ REFUSED = {
     "no address": (["--base-url", "localhost:8000", "--model", "a"], 2, "such as http://127.0.0.1:8000/v1"),
     "no gateway": (["--base-url", "http://127.0.0.1:1/v1", "--retries", "0", "--model", "a"], 1, "no gateway answers"),
     "a field without a value": (["--param", "seed"], 2, "expected NAME=VALUE"),
-    "no requests at once": (["--concurrency", "0"], 2, "expected a number from 1"),
+    "no requests at once": (["--concurrency", "0"], 2, "0 is not in the range x>=1"),
 }
 
 

@@ -99,12 +99,12 @@ RENDER: dict[str, Case] = {
     "no such template file": (["--template", "nowhere.yaml"], USER, 2, b"", b"nowhere.yaml: no such file\n"),
     "no such template": (["--template", "chatlm"], USER, 3, b"", b'did you mean "chatml"?'),
     "a broken template file": (["--template", "broken.yaml"], USER, 3, b"", b"broken.yaml:2 round"),
-    "neither": ([], USER, 2, b"", b"one of the arguments MODEL --template is required\n"),
-    "both": (["mine", "--template", "mine"], USER, 2, b"", b"--template: not allowed with argument MODEL\n"),
+    "neither": ([], USER, 2, b"", b"error: give either MODEL or --template\nhelp: gateway render --help\n"),
+    "both": (["mine", "--template", "mine"], USER, 2, b"", b"error: give either MODEL or --template\n"),
     "no configuration": (["mine", "--config", "x.yaml", "-m", "user:a"], b"", 3, b"", b"x.yaml"),
-    "-m without a colon": (["mine", "-m", "hello"], b"", 2, b"", b"ROLE:TEXT, such as user:hello, not 'hello'\n"),
+    "-m without a colon": (["mine", "-m", "hello"], b"", 2, b"", b'ROLE:TEXT, such as user:hello, not "hello"\n'),
     "-m without a role": (["mine", "-m", ":hello"], b"", 2, b"", b"expected ROLE:TEXT"),
-    "-m without a value": (["mine", "-m"], b"", 2, b"", b"expected one argument"),
+    "-m without a value": (["mine", "-m"], b"", 2, b"", b"option '-m' requires an argument"),
     "-m with an unknown role": (["mine", "-m", "emperor:hello"], b"", 1, b"", b"role_not_supported: messages[0].role"),
     "nothing on standard input": (["mine"], b"", 1, b"", b"standard input is not JSON: "),
     "no JSON": (["mine"], b"{", 1, b"", b"standard input is not JSON: "),
@@ -183,7 +183,7 @@ DIFF: dict[str, Case] = {
         b'+{"role": "user", "content": "1+1=?"}\\n\n', b"",
     ),
     "no such model": (["mine", "nobody.yaml"], USER, 2, b"", b"nobody.yaml: no such file"),
-    "one name": (["mine"], USER, 2, b"", b"the following arguments are required: B"),
+    "one name": (["mine"], USER, 2, b"", b"missing argument 'B'"),
     "an unknown role": (["mine", "same", "-m", "x:y"], b"", 1, b"", b"role_not_supported: "),
 }  # fmt: skip
 
@@ -231,10 +231,12 @@ def test_check_reports_what_it_read(folder: Path) -> None:
     expect(command(folder, "check", "-q"), 0, b"", b"")
 
 
-def test_check_of_a_missing_file_is_a_problem(folder: Path) -> None:
-    ended = command(folder, "check", "--config", "nowhere.yaml")
-    expect(ended, 1, b"", b"1 problem\n")
-    assert ended.stderr.startswith(b"nowhere.yaml: ")
+@pytest.mark.parametrize("verb", ["check", "serve"])
+def test_without_a_configuration_a_first_one_is_shown_that_passes_the_check(tmp_path: Path, verb: str) -> None:
+    ended = command(tmp_path, verb)
+    expect(ended, 3, b"", b"error: gateway.yaml: no such file; give a file with --config, or start with:\n\nmodels:\n")
+    (tmp_path / "gateway.yaml").write_bytes(ended.stderr.partition(b"\n\n")[2])
+    expect(command(tmp_path, "check", "-q"), 0, b"", b"")
 
 
 def test_a_new_key_is_shown_once_and_its_entry_works(folder: Path) -> None:
@@ -288,20 +290,20 @@ VERBS = ("serve", "check", "render", "diff", "parity", "run", "import", "models"
 def test_help_names_every_verb(folder: Path) -> None:
     ended = command(folder, "--help")
     expect(ended, 0, ended.stdout, b"")
-    assert re.findall(r"^    (\w+) ", ended.stdout.decode(), re.MULTILINE)[: len(VERBS)] == list(VERBS)
+    assert re.findall(r"^  (\w+)  +\w", ended.stdout.decode(), re.MULTILINE)[: len(VERBS)] == list(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_help_of_a_verb_has_examples(folder: Path, verb: str) -> None:
     ended = command(folder, verb, "--help")
     expect(ended, 0, ended.stdout, b"")
-    assert f"gateway {verb}" in ended.stdout.decode().partition("examples:")[2]
+    assert f"gateway {verb}" in ended.stdout.decode().partition("Examples:")[2]
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ([], b"the following arguments are required: VERB"),
-    (["sevre"], b"invalid choice: 'sevre'"),
-    (["render", "mine", "--jsn"], b"unrecognized arguments: --jsn"),
+    ([], b"Usage: gateway [OPTIONS] VERB"),
+    (["sevre"], b"error: no such command 'sevre'. Did you mean 'serve'?\nhelp: gateway --help\n"),
+    (["render", "mine", "--jsn"], b"error: no such option '--jsn'. Did you mean '--json'?\nhelp: gateway render"),
 ])  # fmt: skip
 def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[str], said: bytes) -> None:
     expect(command(folder, *arguments), 2, b"", said)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
 from gateway.cli.chat_folders import TEMPLATES, chat_template_in, folder_of, read_chat_folder
@@ -24,6 +25,22 @@ from gateway.template.huggingface.folder import DEFAULT
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import stop_strings
+
+
+@dataclass(frozen=True, slots=True)
+class ParityOptions:
+    """The options of ``gateway parity``. Either ``model`` or ``template`` is given."""
+
+    model: str | None
+    template: str | None
+    reference: str | None
+    tokenizer: Path | None
+    engine: str | None
+    """The renderer of a chat template: ``transformers`` or ``own``; None: the choice is ours."""
+    kwargs: Mapping[str, Any] | None
+    variant: str | None
+    cases: tuple[str, ...]
+    """Only these cases; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +73,8 @@ class _Reference:
     notes: tuple[str, ...] = ()
 
 
-def compare_templates(options: Namespace, snapshot: Snapshot | None) -> Comparison:
-    """Render and compare all cases. Raises ``CommandError`` for options that cannot be used, and ``ConfigError``.
-
-    ``options``: the options of ``gateway parity``, with either ``model`` or ``template``.
-    """
+def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comparison:
+    """Render and compare all cases. Raises ``CommandError`` for options that cannot be used, and ``ConfigError``."""
     model = find_model(options.model, options.template, snapshot)
     route, spec = route_of(model), model.template
     configured = model if options.template is None else None
@@ -87,7 +101,7 @@ def compare_templates(options: Namespace, snapshot: Snapshot | None) -> Comparis
         results=compare(
             ours,
             theirs,
-            _select_cases(matrix(reference.special_tokens), options.case),
+            _select_cases(matrix(reference.special_tokens), options.cases),
             bos_token=bos_token,
             tokenize=None if tokens is None else lambda text: tokens.tokenize(text, False),
         ),
@@ -99,7 +113,7 @@ def compare_templates(options: Namespace, snapshot: Snapshot | None) -> Comparis
     )
 
 
-def _select_cases(cases: tuple[Case, ...], names: list[str]) -> tuple[Case, ...]:
+def _select_cases(cases: tuple[Case, ...], names: tuple[str, ...]) -> tuple[Case, ...]:
     by_name = {case.name: case for case in cases}
     for name in names:
         if name not in by_name:
@@ -121,7 +135,7 @@ def _identity(spec: TemplateSpec) -> str:
 
 
 def _find_reference(
-    options: Namespace, model: ModelSpec | None, ours: TemplateSpec, snapshot: Snapshot | None
+    options: ParityOptions, model: ModelSpec | None, ours: TemplateSpec, snapshot: Snapshot | None
 ) -> _Reference:
     """Return the reference that the command line names: an existing path, or a template or model of the gateway."""
     if options.reference is None:
@@ -132,8 +146,8 @@ def _find_reference(
         return _chat_reference(path, ours, options)
     if not is_template and (path.suffix in (".json", ".jinja") or os.sep in options.reference):
         raise CommandError(f"{options.reference}: no such file or folder")
-    for option, default in (("kwargs", None), ("variant", None), ("engine", "auto")):
-        if getattr(options, option) != default:
+    for option in ("kwargs", "variant", "engine"):
+        if getattr(options, option) is not None:
             raise CommandError(
                 f"--{option} applies only to a chat template, but {options.reference} is a template of the gateway"
             )
@@ -162,7 +176,7 @@ def _model_folder(model: ModelSpec | None) -> Path:
     )
 
 
-def _chat_reference(path: Path, ours: TemplateSpec, options: Namespace) -> _Reference:
+def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _Reference:
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
         raise CommandError(f"{path} has no chat template; it must contain {' or '.join(TEMPLATES)}")
@@ -184,7 +198,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, options: Namespace) -> _Refe
     )
 
 
-def chat_template_renderer(spec: TemplateSpec, engine: str) -> tuple[WholeTemplate, str]:
+def chat_template_renderer(spec: TemplateSpec, engine: str | None = None) -> tuple[WholeTemplate, str]:
     """Return the renderer of a chat template, and a phrase that describes the renderer and why it was chosen."""
     from gateway.template.huggingface import transformers_reference as original
     from gateway.template.huggingface.renderer import JinjaTemplate
@@ -194,12 +208,12 @@ def chat_template_renderer(spec: TemplateSpec, engine: str) -> tuple[WholeTempla
     version = original.installed()
     writes_date = any(original.CLOCK in compiled.names for compiled in template.compiled)
     if engine == "transformers" and not version:
-        raise CommandError("--engine transformers: transformers is not installed; run `pip install transformers`")
+        raise CommandError("--engine transformers: transformers is not installed; run: pip install transformers")
     if engine == "own":
         return template, "the gateway's Jinja renderer, as requested"
     if not version:
         return template, "the gateway's Jinja renderer; transformers is not installed"
-    if writes_date and engine == "auto":
+    if writes_date and engine is None:
         return template, f"the gateway's Jinja renderer; transformers {version} would write today's date"
     # These variables prevent network access, and advice on standard error.
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_NO_ADVISORY_WARNINGS="1")

@@ -7,23 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from click import style
+
 from gateway.cli.comparing.comparison import Comparison
-from gateway.cli.terminal import (
-    GREEN,
-    RED,
-    YELLOW,
-    color,
-    color_difference,
-    diff_lines,
-    escape,
-    escape_line,
-    format_table,
-    strip_colors,
-)
+from gateway.cli.terminal import color_difference, diff_lines, escape, escape_line, format_table
 from gateway.parity.causes import CAUSES
 from gateway.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
 
-COLORS = {**dict.fromkeys(EQUAL, GREEN), **dict.fromkeys(DIFFERENT, RED), "not compared": YELLOW}
+COLORS = {**dict.fromkeys(EQUAL, "green"), **dict.fromkeys(DIFFERENT, "red"), "not compared": "yellow"}
 
 VERDICTS: dict[Verdict, str] = {
     "same": "the same",
@@ -41,8 +32,8 @@ def is_equal(results: Sequence[CaseResult]) -> bool:
     return any(one.verdict == "same" for one in results) and not any(one.is_different for one in results)
 
 
-def as_text(found: Comparison, *, show: int | None, colored: bool) -> str:
-    """Return the whole report as text. ``show``: the number of differences shown in full; None: all."""
+def as_text(found: Comparison, *, show: int | None) -> str:
+    """Return the whole report as text with colours. ``show``: the number of differences shown in full; None: all."""
     differing = [one for one in found.results if one.verdict == "differs"]
     in_full = differing[:show]
     omitted = len(differing) - len(in_full)
@@ -53,8 +44,7 @@ def as_text(found: Comparison, *, show: int | None, colored: bool) -> str:
     if omitted:
         lines += ["", f"{_count(omitted, 'more difference')}; use --all to show all"]
     lines += [*_refusals(found.results), *_causes(found.results), "", _summary(found.results)]
-    text = "\n".join(lines) + "\n"
-    return text if colored else strip_colors(text)
+    return "\n".join(lines) + "\n"
 
 
 def _count(number: int, noun: str) -> str:
@@ -79,7 +69,7 @@ def _table(found: Comparison) -> Iterator[str]:
     header, *lines = format_table(rows)
     yield header
     for one, line in zip(found.results, lines, strict=True):
-        yield color(line, COLORS[one.verdict])
+        yield style(line, fg=COLORS[one.verdict])
 
 
 def _row(one: CaseResult, found: Comparison) -> list[str]:
@@ -136,13 +126,13 @@ def _summary(results: Sequence[CaseResult]) -> str:
     phrases = ", ".join([f"{counts[verdict]} {phrase}" for verdict, phrase in VERDICTS.items() if counts[verdict]])
     cases = f"{_count(len(results), 'case')}: {phrases}."
     if is_equal(results):
-        return color(f"{cases} The model receives the same prompt from both.", GREEN)
+        return style(f"{cases} The model receives the same prompt from both.", fg="green")
     if any(one.is_different for one in results):
-        return color(f"{cases} The two templates are not the same.", RED)
-    return color(f"{cases} No case was rendered by both, so nothing was compared.", RED)
+        return style(f"{cases} The two templates are not the same.", fg="red")
+    return style(f"{cases} No case was rendered by both, so nothing was compared.", fg="red")
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
+def report_json(found: Comparison) -> dict[str, Any]:
     """Return the report with both texts of every case, as plain values for JSON."""
     counts = Counter([one.verdict for one in found.results])
     causes = {name for one in found.results for name in one.causes}

@@ -173,7 +173,7 @@ def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
 
     read = read_chat_folder(path, variant=options.variant)
     name = options.template_name or _as_name(read.folder.absolute().name)
-    template, renderer = chat_template_renderer(read.spec, "auto")
+    template, renderer = chat_template_renderer(read.spec)
     side = chat_reference(template)
     reference = Reference(
         name=f"the chat template ({renderer})",

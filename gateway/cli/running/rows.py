@@ -175,8 +175,8 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
             lines[row.custom_id] = number
             first.setdefault((row.url, row.body["model"]), row)
     if problems:
-        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-        raise CommandError("\n".join([*problems[:MOST_PROBLEMS], count]))
+        count = f"{path} has {len(problems)} problem{'s' if len(problems) != 1 else ''}"
+        raise CommandError("\n".join([count, *problems[:MOST_PROBLEMS]]))
     if not lines:
         raise CommandError(f"{path}: the file has no rows")
     return DataSurvey(rows=len(lines), sha256=digest.hexdigest(), first=first)

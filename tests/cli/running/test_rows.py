@@ -127,11 +127,11 @@ def test_a_survey_lists_every_problem_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, row, "{", row, {"custom_id": "line-9", "messages": ASK}, 5)
     with pytest.raises(CommandError) as refused:
         survey(path, PLAIN)
-    first, second, third, count = str(refused.value).splitlines()
+    count, first, second, third = str(refused.value).splitlines()
     assert first.startswith(f"{path}:2: the line is not JSON: ")
     assert second == f'{path}:3: custom_id "a" is also that of line 1'
     assert third == f"{path}:5: the line must hold a JSON object"
-    assert count == "3 problems"
+    assert count == f"{path} has 3 problems"
 
 
 @pytest.mark.parametrize("lines", [[], ["", " "]], ids=["empty", "blank lines"])

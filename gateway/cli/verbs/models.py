@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from pathlib import Path
 
-from gateway.cli.options import add_config, load_snapshot
+import click
+
+from gateway.cli.options import config_option, load_snapshot, verb
 from gateway.cli.terminal import format_table
 
-EXAMPLES = """examples:
+EXAMPLES = """Examples:
   gateway models
   gateway models --json | jq '.[].name'
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gateway models``."""
-    add_config(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
-def run(args: argparse.Namespace) -> int:
+@verb(__doc__, EXAMPLES)
+@config_option()
+@click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
+def command(config: Path, as_json: bool) -> int:
     """Print the models and targets as a table, or as JSON."""
     rows = [
         {
@@ -31,10 +30,10 @@ def run(args: argparse.Namespace) -> int:
             "speaks": target.speaks,
             "where": target.url or str(target.path or target.model),
         }
-        for model in load_snapshot(args.config).models.values()
+        for model in load_snapshot(config).models.values()
         for target in model.targets
     ]
-    if args.json:
+    if as_json:
         print(json.dumps(rows, indent=2))
     else:
         print(*format_table([list(rows[0]), *[list(row.values()) for row in rows]]), sep="\n")

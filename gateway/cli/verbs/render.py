@@ -5,14 +5,25 @@ The prompt is written to standard output byte for byte, so it can be piped, coun
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-from gateway.cli.options import CommandError, add_conversation, add_model, load_snapshot, read_conversation
+import click
+
+from gateway.cli.options import (
+    CommandError,
+    check_one_model,
+    load_snapshot,
+    message_option,
+    model_options,
+    read_conversation,
+    verb,
+)
 from gateway.cli.terminal import escape_line
 
-EXAMPLES = r"""examples:
+EXAMPLES = r"""Examples:
   gateway render demo -m "user:1+1=?"
   gateway render demo -m "system:Be brief" -m "user:hi" --segments
   echo '[{"role": "user", "content": "hi"}]' | gateway render demo --json | jq .stop
@@ -21,34 +32,40 @@ EXAMPLES = r"""examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gateway render``."""
-    add_model(parser)
-    add_conversation(parser)
-    parser.add_argument("--segments", action="store_true", help="one line for each segment: origin, role, text")
-    parser.add_argument("--json", action="store_true", help="the result of POST /v1/render")
-    parser.add_argument("--whole", action="store_true",
-                        help="the complete conversation, as scored by perplexity, with no turn left open")  # fmt: skip
-
-
-def run(args: argparse.Namespace) -> int:
+@verb(__doc__, EXAMPLES)
+@model_options
+@message_option()
+@click.option("--segments", "as_segments", is_flag=True, help="one line for each segment: origin, role, text")
+@click.option("--json", "as_json", is_flag=True, help="the result of POST /v1/render")
+@click.option("--whole", is_flag=True,
+              help="the complete conversation, as scored by perplexity, with no turn left open")  # fmt: skip
+def command(
+    model: str | None,
+    template: str | None,
+    config: Path,
+    messages: Sequence[dict[str, str]],
+    as_segments: bool,
+    as_json: bool,
+    whole: bool,
+) -> int:
     """Render the conversation and print the prompt."""
     from gateway.cli.rendering import conversation_segments, explain, find_model, render
 
-    if args.json and args.whole:
+    check_one_model(model, template)
+    if as_json and whole:
         raise CommandError("--json and --whole cannot be used together; remove one of them")
-    snapshot = load_snapshot(args.config) if args.template is None else None
-    body = read_conversation(args.message)
-    model = find_model(args.model, args.template, snapshot, generates=not args.whole)
-    if args.json:
-        print(json.dumps(explain(model, body, snapshot), ensure_ascii=False, indent=2))
+    snapshot = load_snapshot(config) if template is None else None
+    body = read_conversation(messages)
+    spec = find_model(model, template, snapshot, generates=not whole)
+    if as_json:
+        print(json.dumps(explain(spec, body, snapshot), ensure_ascii=False, indent=2))
         return 0
-    prompt = None if args.whole else render(model, body, snapshot)
+    prompt = None if whole else render(spec, body, snapshot)
     if prompt is not None and prompt.messages is not None:
         print(json.dumps(list(prompt.messages), ensure_ascii=False, indent=2))
         return 0
-    segments = conversation_segments(model, body) if prompt is None else prompt.segments or ()
-    if args.segments:
+    segments = conversation_segments(spec, body) if prompt is None else prompt.segments or ()
+    if as_segments:
         for segment in segments:
             kind = "template" if segment.scaffold else "content "
             print(f"{segment.origin:<14} {kind} {segment.role:<10} {escape_line(segment.text)}")

@@ -6,31 +6,30 @@ printed on standard output.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import secrets
 import sys
+from typing import Literal
 
-from gateway.cli.options import CommandError
+import click
 
-EXAMPLES = """examples:
+from gateway.cli.options import CommandError, verb
+
+EXAMPLES = """Examples:
   gateway keys new ci-runner >> keys.yaml      the key goes to the terminal, the entry to the file
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gateway keys``."""
-    parser.add_argument("action", choices=["new"])
-    parser.add_argument("name", help="the name of the entry in keys.yaml")
-
-
-def run(args: argparse.Namespace) -> int:
+@verb(__doc__, EXAMPLES)
+@click.argument("action", type=click.Choice(["new"]), help="make a key")
+@click.argument("name", metavar="NAME", help="the name of the entry in keys.yaml")
+def command(action: Literal["new"], name: str) -> int:
     """Print a new key on standard error and the key's entry on standard output."""
     from gateway.config.schema.names import KEY_NAME
 
-    if not KEY_NAME.fullmatch(args.name):
+    if not KEY_NAME.fullmatch(name):
         raise CommandError('the name of a key has up to 64 letters, digits, ".", "_", "@" and "-"')
     key = f"gk_{secrets.token_hex(3)}_{secrets.token_urlsafe(32)}"
-    print(f"key for {args.name}, shown this once: {key}", file=sys.stderr)
-    print(f'{args.name}:\n  sha256: "{hashlib.sha256(key.encode()).hexdigest()}"\n  models: ["*"]')
+    print(f"key for {name}, shown this once: {key}", file=sys.stderr)
+    print(f'{name}:\n  sha256: "{hashlib.sha256(key.encode()).hexdigest()}"\n  models: ["*"]')
     return 0

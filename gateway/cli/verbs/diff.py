@@ -1,0 +1,40 @@
+"""Show where the prompts of two templates differ on one conversation: the first difference, then a unified diff.
+
+Line breaks and unusual characters are escaped, and blanks at the end of a line are shown as dots.
+
+Exit code 0: the same bytes. 1: they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import config_option, load_snapshot, message_option, read_conversation, verb
+from gateway.cli.terminal import color_difference, diff_lines
+
+EXAMPLES = """Examples:
+  gateway diff demo demo-wrong-template -m "user:1+1=?"
+  gateway diff my-sft-7b ./draft.yaml -m "system:Be brief" -m "user:hi"      a model and a template file
+"""
+
+
+@verb(__doc__, EXAMPLES)
+@click.argument("a", help="a configured model, or a template's name or file")
+@click.argument("b", help="another one")
+@config_option()
+@message_option()
+def command(a: str, b: str, config: Path, messages: Sequence[dict[str, str]]) -> int:
+    """Render the conversation with both templates and compare the prompts."""
+    from gateway.cli.rendering import find_any, prompt_text
+
+    snapshot = load_snapshot(config) if config.exists() else None
+    body = read_conversation(messages)
+    one, other = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (a, b)]
+    if one == other:
+        print(f"the same {len(one)} characters")
+        return 0
+    click.echo("\n".join(map(color_difference, diff_lines(one, other, a, b))))
+    return 1

@@ -1,0 +1,81 @@
+"""Make a template file from a template in another format, or prompt files from a dataset config.
+
+SOURCE is a tokenizer folder or chat template, an OpenCompass config of models or datasets, a LazyLLM prompter, an
+Ollama Modelfile or a FastChat conversation.
+
+The source is read as text or syntax and never executed. The new template is compared with the source's own prompts over
+the matrix of gateway parity, gets examples with exact prompts, and is checked like every template before it is
+written. Settings that a template cannot contain are listed.
+
+Exit code 0: written. 1: the source cannot be imported, or not exactly. 2: the command line is wrong, or a file exists.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from gateway.cli.importing.build import build_file
+from gateway.cli.importing.output import output_paths, write_files
+from gateway.cli.importing.sources import ImportOptions, read_drafts
+from gateway.cli.options import FILE, print_problems, verb
+from gateway.config.schema.names import escaped
+from gateway.core.errors import ConfigError, Problem
+from gateway.importer.draft import SUBSETS
+from gateway.importer.kinds import KINDS
+
+EXAMPLES = r"""Examples:
+  gateway import ~/models/my-chat-7b                        a chat template, with the files it needs
+  gateway import ~/models/my-chat-7b --as meta --out -      its turns, if they are exact
+  gateway import configs/hf_my_chat.py --model my-chat-7b-hf
+  gateway import configs/my_sums_gen.py --kind dataset     prompts of datasets
+  gateway import Modelfile --name my-model
+  gateway import conversation.py --kind fastchat --without system
+  gateway import prompter.json --marks-of FAMILY --out meta_templates/rag.yaml
+"""
+
+
+@verb(__doc__, EXAMPLES)
+@click.argument("source", type=FILE, help="a folder or a file")
+@click.option("--kind", type=click.Choice(["auto", *KINDS]), default="auto",
+              help="the source's format; auto: recognised by its name and content")  # fmt: skip
+@click.option("--name", metavar="NAME", show_default="the source's", help="the name of the template or prompt")
+@click.option("--out", metavar="FILE|FOLDER|-", show_default="meta_templates/ or prompts/",
+              help="where to write; -: standard output")  # fmt: skip
+@click.option("--force", is_flag=True, help="overwrite files, and remove those of an earlier import")
+@click.option("--model", metavar="ABBR", help="one of several models, datasets or prompters of a source")
+@click.option("--as", "form", type=click.Choice(["jinja", "meta"]), default="jinja",
+              help="a chat template as it is (jinja), or as turns with begin and end (meta)")  # fmt: skip
+@click.option("--variant", metavar="NAME", help="one of several named chat templates, for all requests")
+@click.option("--without", multiple=True, type=click.Choice(list(SUBSETS)),
+              help="conversations to leave out of the comparison: system messages, blanks at the ends of "
+              "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
+@click.option("--turns", type=click.Choice(["natural", "opencompass"]), default="natural",
+              help="how an OpenCompass template puts turns in order")  # fmt: skip
+@click.option("--marks-of", default="", metavar="NAME", show_default=False,
+              help="a family of LazyLLM's table, or a model that is found there: its tokens")  # fmt: skip
+def command(**options: Any) -> int:
+    """Import the source and write the files."""
+    options["without"] = tuple(dict.fromkeys(options["without"]))
+    chosen = ImportOptions(**options)
+    try:
+        drafts = read_drafts(chosen)
+        paths = output_paths(chosen, drafts)
+        files = [build_file(draft) for draft in drafts]
+        for file, path in zip(files, paths, strict=True):
+            print(*file.report, sep="\n", file=sys.stderr)
+            if path is None:
+                sys.stdout.write(file.text)
+                continue
+            for removed in write_files(file, path):
+                print(f"removed {escaped(str(removed))}, a file of an earlier import", file=sys.stderr)
+            print(f"wrote {path}", file=sys.stderr)
+    except ConfigError as error:
+        print_problems(error.problems)
+        return 1
+    except RecursionError:  # a foreign file can nest to any depth
+        print_problems([Problem(str(chosen.source), 0, "", "the file is nested too deeply; simplify it")])
+        return 1
+    return 0

@@ -1,0 +1,223 @@
+"""Send every row of a file to a model, and write one output line for each row, as in OpenAI's batch files.
+
+The gateway runs in this process, from the configuration; with --base-url, a running gateway is used. A run that was
+interrupted or killed goes on where it ended when the same command is given again: each row is in the output once.
+OUT.manifest.json has the run's settings, template hashes, effective parameters, token totals and latencies.
+
+Exit code 0: every row has an answer. 1: rows failed, or the run ended early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.options import FILE, CommandError, config_option, load_snapshot, print_note, verb
+
+if TYPE_CHECKING:
+    from gateway.cli.running.gateways import GatewaySource
+    from gateway.cli.running.output import OutputFile
+    from gateway.cli.running.rows import DataSurvey, RowForm
+
+EXAMPLES = """Examples:
+  gateway run questions.jsonl --model demo --out answers.jsonl
+  gateway run batch.jsonl --out answers.jsonl --base-url http://127.0.0.1:8000/v1
+  gateway run questions.jsonl --model demo --keep answer --param max_tokens=8 --out answers.jsonl
+  gateway run questions.jsonl --model demo --out answers.jsonl --retry-failed
+
+Rows, one JSON object on each line:
+  {"messages": [{"role": "user", "content": "1+1=?"}]}
+  {"custom_id": "sum-1", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [...]}}
+  {"question": "1+1=?"}                            the variables of a dataset prompt (--prompt)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of ``gateway run``."""
+
+    data: Path
+    out: Path
+    model: str | None
+    prompt: str | None
+    infer: str
+    turns: str
+    examples: Path | None
+    param: tuple[tuple[str, Any], ...]
+    """Fields of the requests with their values."""
+    keep: tuple[str, ...]
+    config: Path
+    base_url: str | None
+    key: str | None
+    concurrency: int
+    engine: str
+    retries: int
+    timeout: float
+    """Seconds for one request to ``base_url``."""
+    retry_failed: bool
+    allow_changes: bool
+
+
+def _param(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f'expected NAME=VALUE, such as max_tokens=64, not "{text}"')
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+@verb(__doc__, EXAMPLES)
+@click.argument("data", type=FILE, help="the rows, a file with one JSON object on each line")
+@click.option("--out", type=FILE, required=True, metavar="FILE", help="the output; an earlier run goes on")
+@click.option("--model", metavar="MODEL", help="the model, for rows that name none")
+@click.option("--prompt", metavar="ID", help="a dataset prompt; each row has its variables")
+@click.option("--infer", default="gen", type=click.Choice(["gen", "ppl", "multiturn"]),
+              help="gen: an answer; ppl: the likelihood of each candidate; "
+              "multiturn: the answers of a whole dialogue")  # fmt: skip
+@click.option("--turns", default="every", type=click.Choice(["every", "every_with_gt", "last"]),
+              help="for --infer multiturn: the history of a turn")  # fmt: skip
+@click.option("--examples", type=FILE, metavar="FILE",
+              help="examples before each question, one JSON object on each line, "
+              "instead of the prompt's own")  # fmt: skip
+@click.option("--param", multiple=True, type=_param, metavar="NAME=VALUE",
+              help="a field of the requests, such as max_tokens=64, for rows that do not set it; "
+              "VALUE is JSON or a text; may be repeated")  # fmt: skip
+@click.option("--keep", multiple=True, metavar="COLUMN",
+              help="copy a column to the output, and do not send it as a field; may be repeated")  # fmt: skip
+@config_option()
+@click.option("--base-url", metavar="URL", help="a running gateway, such as http://127.0.0.1:8000/v1")
+@click.option("--key", metavar="env:NAME", help="the environment variable with the client key, for --base-url")
+@click.option("--concurrency", type=click.IntRange(min=1), default=32, metavar="N", help="requests under way at once")
+@click.option("--engine", default="local", type=click.Choice(["local", "ray"]),
+              help="local: this process asks; ray: the machines of a Ray cluster ask")  # fmt: skip
+@click.option("--retries", type=click.IntRange(min=0), default=5, metavar="N",
+              help="repetitions of a row while the gateway is busy or restarted")  # fmt: skip
+@click.option("--timeout", type=float, default=3600, metavar="SECONDS",
+              help="the longest time of one request to --base-url")  # fmt: skip
+@click.option("--retry-failed", is_flag=True, help="ask again for the rows that failed in earlier runs")
+@click.option("--allow-changes", is_flag=True,
+              help="keep the earlier rows although data, prompt, model or fields have changed")  # fmt: skip
+@click.pass_context
+def command(context: click.Context, /, **options: Any) -> int:
+    """Ask for all rows that are not in the output yet, and print a summary on standard error."""
+    import uvloop
+
+    from gateway.cli.running.output import OutputFile
+    from gateway.cli.running.rows import RowForm, read_examples, survey
+
+    chosen = RunOptions(**options)
+    if chosen.base_url is not None and _is_given(context, "config"):
+        raise CommandError("--config and --base-url cannot be used together; remove one of them")
+    if chosen.infer != "multiturn" and _is_given(context, "turns"):
+        raise CommandError("--turns is for a whole dialogue; add --infer multiturn, or remove --turns")
+    if chosen.examples is not None and chosen.prompt is None:
+        raise CommandError("--examples are for a dataset prompt; give --prompt, or leave them out")
+    form = RowForm(
+        model=chosen.model,
+        prompt=chosen.prompt,
+        infer=chosen.infer,
+        turns=chosen.turns,
+        examples=() if chosen.examples is None else read_examples(chosen.examples),
+        params=dict(chosen.param),
+        keep=tuple(chosen.keep),
+    )
+    found = survey(chosen.data, form)
+    with OutputFile(chosen.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(chosen, form, found, output))
+
+
+async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: OutputFile) -> int:
+    from gateway.cli.running.ask import RetryLimits, ask_all
+    from gateway.cli.running.gateways import GatewayUnreachable
+    from gateway.cli.running.identity import identity
+    from gateway.cli.running.manifest import Manifest
+    from gateway.cli.running.progress import ProgressBar
+    from gateway.cli.running.ray_data import ask_with_ray
+    from gateway.cli.running.rows import read_rows
+
+    limits = RetryLimits(retries=options.retries)
+    source = _source(options)
+    try:
+        async with source.open(options.concurrency) as gateway:
+            described = await identity(gateway, found, form, limits)
+            manifest = Manifest(options.out, described, {"gateway": options.base_url or str(options.config)})
+            manifest.begin(len(output.done), allow_changes=options.allow_changes)
+            if options.retry_failed:
+                output.drop_failed()
+            bar = ProgressBar(found.rows, len(output.done))
+
+            def write(line: bytes, answered: bool) -> None:
+                output.append(line)
+                bar.row(answered)
+
+            rows = (row for row in read_rows(options.data, form) if row.custom_id not in output.done)
+            started, complete = time.monotonic(), False
+            try:
+                if options.engine == "ray":
+                    ask_with_ray(source, rows, limits, options.concurrency, write)
+                else:
+                    await ask_all(gateway, rows, limits, options.concurrency, write)
+                complete = True
+            finally:
+                seconds = time.monotonic() - started
+                bar.end()
+                output.sync()
+                results = manifest.end(seconds, complete=complete)
+                _report(options.out, results, 0 if complete else found.rows - results["rows"])
+    except GatewayUnreachable as error:
+        raise CommandError(str(error), 1) from None
+    except OSError as error:
+        raise CommandError(f"{options.out}: {error.strerror}; the same command goes on from here", 1) from None
+    return 1 if results["failed"] else 0
+
+
+def _source(options: RunOptions) -> GatewaySource:
+    from gateway.cli.running.gateways import LocalSource, RemoteSource
+
+    if options.base_url is None:
+        if options.key is not None:
+            raise CommandError("--key is for --base-url; a gateway in this process needs no key")
+        return LocalSource(options.config, load_snapshot(options.config))
+    if not options.base_url.startswith(("http://", "https://")):
+        raise CommandError(f"--base-url {options.base_url}: give an address such as http://127.0.0.1:8000/v1")
+    return RemoteSource(options.base_url, _key(options.key), options.timeout)
+
+
+def _key(source: str | None) -> str | None:
+    if source is None:
+        return None
+    kind, _, name = source.partition(":")
+    if kind != "env" or name not in os.environ:
+        raise CommandError(f"--key {source}: give env:NAME, where NAME is an environment variable that is set")
+    return os.environ[name]
+
+
+def _report(out: Path, results: dict[str, Any], missing: int) -> None:
+    """Print the result of the run on standard error. ``missing``: the number of rows that were not asked for."""
+    from gateway.cli.running.output import manifest_path
+
+    left = f", {missing} not asked yet" if missing else ""
+    print(f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}: "
+          f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
+    if results["errors"]:
+        codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
+        print(f"errors: {codes}; each failed row has its error in {out}", file=sys.stderr)
+    for name, model in results["models"].items():
+        for kind in ("templates", "dataset_prompts"):
+            if len(model[kind].keys() - {"none"}) > 1:
+                print_note(f"the {kind} of {name} differ between rows: {', '.join(model[kind])}")
+
+
+def _is_given(context: click.Context, option: str) -> bool:
+    """Return whether an option is on the command line."""
+    return context.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
