@@ -35,10 +35,10 @@ def preflight(served: HttpGateway, origin: str) -> tuple[int, dict[str, str]]:
         "access-control-request-headers": "authorization,content-type",
     }
     answer = served.http.options(CHAT, headers=headers)
-    return answer.status_code, extra_headers(answer.headers)
+    return answer.status_code, cors_headers(answer.headers)
 
 
-def extra_headers(headers: httpx.Headers) -> dict[str, str]:
+def cors_headers(headers: httpx.Headers) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.startswith("access-control-")}
 
 
@@ -80,5 +80,5 @@ def test_another_origin_can_read_nothing(case: tuple[str, HttpGateway]) -> None:
     assert answer.headers.get("vary") == ("origin" if cors == "listed" else None)
 
 
-def test_a_client_without_an_origin_gets_no_extra_headers(case: tuple[str, HttpGateway]) -> None:
-    assert extra_headers(case[1].http.get("/v1/models").headers) == {}
+def test_a_client_without_an_origin_gets_no_cors_headers(case: tuple[str, HttpGateway]) -> None:
+    assert cors_headers(case[1].http.get("/v1/models").headers) == {}
