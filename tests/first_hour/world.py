@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from starlette.types import Receive, Scope, Send
 
 from tests.cli.command import command
-from tests.serving import ROOT, Gateway, gateway
+from tests.serving import ROOT, Gateway, gateway, run_uvicorn
 from tests.upstream.server import FaultyUpstream, refused_url
 
 MISTAKES = Path(__file__).with_name("mistakes.yaml")
@@ -136,7 +137,7 @@ def serving(folder: Path) -> Iterator[Gateway]:
     )
     digest = hashlib.sha256(RIGHT_KEY.encode()).hexdigest()
     (folder / "keys.yaml").write_text(f'me: {{sha256: "{digest}"}}\n', encoding="utf-8")
-    with FaultyUpstream() as up:
+    with FaultyUpstream() as up, run_uvicorn(_no_app) as plain:
         config = SERVED.format(
             model=ROOT / "demo/model",
             ok=up.url("ok"),
@@ -147,10 +148,19 @@ def serving(folder: Path) -> Iterator[Gateway]:
             locked=up.url("401"),
             page=up.url("html-502"),
             forgotten=up.url("404"),
-            secure=up.url("ok").replace("http:", "https:"),
+            secure=f"https://127.0.0.1:{plain}/v1",
         )
         with gateway(folder, config) as served:
             yield served
+
+
+async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve nothing: the requests to this server are not HTTP. Only its start and end are confirmed."""
+    while scope["type"] == "lifespan":
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
 
 
 def what_is_shown(mistake: Mistake, folder: Path, served: Gateway) -> str:
