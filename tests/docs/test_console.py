@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.load import load
+from gateway.server.greeting import greeting
 from tests.docs.console import (
     NOT_RUN,
     PAGES,
@@ -18,9 +20,10 @@ from tests.docs.console import (
     reason_not_to_run,
     run_page,
 )
-from tests.serving import Gateway, gateway
+from tests.serving import ROOT, Gateway, gateway
 
 WRONG_COMMAND_LINE = 2
+README = ROOT / "README.md"
 EXAMPLES = {page: examples_of(page) for page in PAGES}
 EXECUTED = [page for page, examples in EXAMPLES.items() if any(reason_not_to_run(one) is None for one in examples)]
 
@@ -43,6 +46,11 @@ def test_the_examples_of_a_page_show_what_the_commands_print(page: Path, served:
 
     run_page(page, tmp_path, served.port, report)
     assert not wrong, "\n".join(["python -m tests.docs.record corrects outputs", *wrong])
+
+
+def test_the_readme_shows_what_a_start_prints() -> None:
+    start = next(example for example in EXAMPLES[README] if example.command == "make run")
+    assert agrees(start.output, f"{greeting(load(ROOT / 'gateway.yaml', {}), 8000)}\n")
 
 
 def test_every_reason_not_to_run_a_command_is_needed() -> None:

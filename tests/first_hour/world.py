@@ -79,7 +79,7 @@ prompt_template:
 SERVED = """\
 keys: {{file: keys.yaml}}
 models:
-  demo: {{template: sft-demo, targets: [{{speaks: embedded, path: "{model}"}}], max_model_len: 64}}
+  demo: {{template: sft-demo, targets: [{{speaks: embedded, path: "{model}", options: {{max_model_len: 64}}}}]}}
   my-sft-7b: {{template: my-family, policy: strict, targets: [{{speaks: completions, url: "{ok}"}}]}}
   my-chat: {{template: chat, targets: [{{speaks: chat, url: "{ok}"}}]}}
   down: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{down}"}}]}}
