@@ -84,7 +84,7 @@ models:
   my-chat: {{template: chat, targets: [{{speaks: chat, url: "{ok}"}}]}}
   down: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{down}"}}]}}
   out-of-memory: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{broken}"}}]}}
-  hangs: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{hangs}"}}]}}
+  hangs: {{template: my-family, policy: impatient, targets: [{{speaks: completions, url: "{hangs}"}}]}}
   wrong-path: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{lost}"}}]}}
   wrong-model: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{forgotten}"}}]}}
   wrong-key: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{locked}"}}]}}
@@ -132,9 +132,10 @@ def serving(folder: Path) -> Iterator[Gateway]:
     """Serve the project from an empty folder, with healthy and failing targets."""
     _write(folder, PROJECT)
     (folder / "policies/strict.yaml").write_text("params: {unknown: reject}\n", encoding="utf-8")
-    (folder / "policies/once.yaml").write_text(
-        "delivery: {timeout: {total: 300ms, first_token: 300ms, idle: 300ms}, retry: {attempts: 1}}\n", encoding="utf-8"
-    )
+    once, patient = "retry: {attempts: 1}", "timeout: {connect: 30s, first_token: 60s, idle: 60s, total: 90s}"
+    (folder / "policies/once.yaml").write_text(f"delivery: {{{once}, {patient}}}\n", encoding="utf-8")
+    short = "timeout: {connect: 1s, first_token: 1s, idle: 1s, total: 1s}"
+    (folder / "policies/impatient.yaml").write_text(f"delivery: {{{once}, {short}}}\n", encoding="utf-8")
     digest = hashlib.sha256(RIGHT_KEY.encode()).hexdigest()
     (folder / "keys.yaml").write_text(f'me: {{sha256: "{digest}"}}\n', encoding="utf-8")
     with FaultyUpstream() as up, run_uvicorn(_no_app) as plain:
@@ -212,7 +213,7 @@ MASKS = (
     (r"req_[0-9a-f]{8,}", "req_…"),
     (r"127\.0\.0\.1:(?!8000|8101|8102|9000)\d+", "127.0.0.1:PORT"),
     (r"\b\d+(\.\d+)? ?ms\b", "N ms"),
-    (r"\b\d+\.\d+ ?s\b", "N s"),
+    (r"(?<=within )[\d.]+ ?s\b", "N s"),
     (r"[0-9a-f]{64}", "SHA256"),
     (r"gk_\w+-?[\w-]*", "gk_…"),
 )
