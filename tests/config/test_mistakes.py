@@ -410,7 +410,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "origins without their section": (
         gateway(head='server: {cors: ["https://chat.example.org"]}\n'),
-        ["gateway.yaml:1 server.cors: expected a mapping with the settings origins"],
+        ["gateway.yaml:1 server.cors: expected a mapping with the settings origins, such as {origins: …}"],
     ),
     "a host name with a scheme": (
         gateway(head='server: {allowed_hosts: ["https://models.example.org"]}\n'),
