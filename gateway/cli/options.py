@@ -133,7 +133,8 @@ def read_conversation(messages: Sequence[dict[str, str]]) -> dict[str, Any]:
     try:
         body = orjson.loads(sys.stdin.buffer.read())
     except ValueError as error:
-        raise CommandError(f"standard input is not JSON: {error}", 1) from None
+        what = 'give JSON such as [{"role": "user", "content": "hello"}], or a message with -m "user:hello"'
+        raise CommandError(f"standard input is not JSON ({error}); {what}", 1) from None
     if isinstance(body, list):
         return {"messages": body}
     if isinstance(body, dict):

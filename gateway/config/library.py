@@ -64,9 +64,10 @@ class Library:
     def _find(self, folder: str, name: str, add_problem: AddProblem) -> Path | None:
         """Return the file of a template or policy. The folder next to ``gateway.yaml`` precedes the shipped folder."""
         if not FILE_NAME.fullmatch(name):
+            listed = "; docs/templates.md lists those that are included" if folder == TEMPLATES else ""
             add_problem(
                 f"{quote(name)} is not a valid {NOUN[folder]} name; give the name of a file in {folder}/ "
-                'without .yaml (only lower-case letters, digits, ".", "_" and "-")'
+                f'without .yaml (only lower-case letters, digits, ".", "_" and "-"){listed}'
             )
             return None
         bases = (self.files.home / folder, shipped_folder(folder))

@@ -47,7 +47,8 @@ def kind_of(source: Source) -> str:
     if len(found) == 1:
         return found[0]
     what = f"the format may be {' or '.join(found)}" if found else "the format is not recognised"
-    raise source.refuse(0, f"{what}; give it with --kind {'|'.join(KINDS)}")
+    ways = "" if found else ", or write the template by hand (docs/templates.md)"
+    raise source.refuse(0, f"{what}; give it with --kind {'|'.join(KINDS)}{ways}")
 
 
 def _kinds_of_python(file: PythonFile) -> list[str]:

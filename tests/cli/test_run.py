@@ -246,27 +246,3 @@ def test_a_key_is_sent(folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     with gateway(place, CONFIG.partition("  broken:")[0]) as keyed:
         assert b"invalid_api_key" in command(folder, *RUN, "--base-url", keyed.url).stderr
         assert command(folder, *RUN, "--base-url", keyed.url, "--key", "env:KEY", KEY="key").returncode == 0
-
-
-# ---------------------------------------------------------------- the page
-
-
-def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
-    (tmp_path / "gateway.yaml").write_text((ROOT / "gateway.yaml").read_text(encoding="utf-8"))
-    (tmp_path / "demo").symlink_to(ROOT / "demo")
-    blocks = [block.partition("```")[0] for block in page.split("```console\n")[1:]]
-    steps = [step.partition("\n") for block in blocks for step in block.split("$ ")[1:]]
-    with gateway(tmp_path, (ROOT / "gateway.yaml").read_text(encoding="utf-8")) as running:
-        for line, _, shown in steps:
-            verb, *arguments = line.replace("http://127.0.0.1:8000/v1", running.url).split()
-            if verb == "pip" or "ray" in arguments:  # tests/cli/running/test_ray_data.py
-                continue
-            if verb == "cat":
-                (tmp_path / arguments[0]).write_text(shown)
-                continue
-            printed = command(tmp_path, *arguments).stderr.decode()
-            start, _, end = shown.partition("…\n")
-            assert printed.startswith(start), line
-            assert printed.endswith(end), line
-    assert len(steps) == 8

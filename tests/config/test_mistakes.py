@@ -51,7 +51,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(template="../secrets/plain"),
         [
             'gateway.yaml:3 models.demo.template: "../secrets/plain" is not a valid template name; give the name of '
-            'a file in meta_templates/ without .yaml (only lower-case letters, digits, ".", "_" and "-")'
+            'a file in meta_templates/ without .yaml (only lower-case letters, digits, ".", "_" and "-"); '
+            "docs/templates.md lists those that are included"
         ],
     ),
     "a keys file that is not there": (
@@ -62,7 +63,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(more="    tokenizer: tok/tokenizer.json\n"),
         [
             "gateway.yaml:4 models.demo.tokenizer: no file or folder tok/tokenizer.json; the path is relative to the "
-            "folder of gateway.yaml"
+            "folder of gateway.yaml, and nothing is downloaded"
         ],
     ),
     # ---------------------------------------------------------------- keys
@@ -114,7 +115,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a list where a mapping belongs": (
         {"gateway.yaml": "- models\n"},
-        ["gateway.yaml:1: expected a mapping with the settings server, models, keys, store"],
+        ["gateway.yaml:1: expected a mapping with the settings server, models, keys, store, such as {server: …}"],
     ),
     "one target without its dash": (
         {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets:\n      speaks: completions\n"},
@@ -202,7 +203,9 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     # ---------------------------------------------------------------- addresses
     "an address without http": (
         gateway(target='speaks: completions, url: "127.0.0.1:8101/v1"'),
-        ['gateway.yaml:5 models.demo.targets[0].url: expected an address such as "http://127.0.0.1:8101/v1"'],
+        [
+            'gateway.yaml:5 models.demo.targets[0].url: expected an address with http:// or https://, such as "http://127.0.0.1:8101/v1"'
+        ],
     ),
     "an address with a password": (
         gateway(target='speaks: completions, url: "http://me:hunter2@127.0.0.1:8101/v1"'),
@@ -252,7 +255,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(target="speaks: embedded, path: models/tiny"),
         [
             "gateway.yaml:5 models.demo.targets[0].path: no file or folder models/tiny; the path is relative to the "
-            "folder of gateway.yaml"
+            "folder of gateway.yaml, and nothing is downloaded"
         ],
     ),
     "a scripted model without its script": (
@@ -388,7 +391,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(head="server:\n  host: 0.0.0.0\n  allowed_hosts: [models.example.org]\n"),
         [
             'gateway.yaml:2 server.host: other machines can connect to "0.0.0.0", and there are no client keys; set '
-            "keys.file, or listen on 127.0.0.1"
+            "keys.file (`gateway keys new NAME` makes a key), or listen on 127.0.0.1"
         ],
     ),
     "open to others for any host name": (
@@ -407,7 +410,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "origins without their section": (
         gateway(head='server: {cors: ["https://chat.example.org"]}\n'),
-        ["gateway.yaml:1 server.cors: expected a mapping with the settings origins"],
+        ["gateway.yaml:1 server.cors: expected a mapping with the settings origins, such as {origins: …}"],
     ),
     "a host name with a scheme": (
         gateway(head='server: {allowed_hosts: ["https://models.example.org"]}\n'),
@@ -435,7 +438,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         keys("ci:\n  sha256: gk_abc123_hunter2\n"),
         [
             "keys.yaml:2 ci.sha256: expected 64 hex digits in quotes, the SHA-256 of the key; "
-            "do not write the key itself here"
+            "do not write the key itself here (`gateway keys new NAME` makes a key and its entry)"
         ],
     ),
     "a key for a model that is not there": (

@@ -109,6 +109,8 @@ def _json_file(file: Path) -> dict[str, Any]:
         value = json.loads(file.read_bytes())
     except FileNotFoundError:
         raise ValueError(f"{file.name} is missing; path must be a Hugging Face model folder") from None
+    except NotADirectoryError:
+        raise ValueError(f"it is a file, and path must be a Hugging Face model folder; {ELSEWHERE}") from None
     except ValueError as error:
         raise ValueError(f"{file.name} cannot be read as JSON: {error}") from None
     if not isinstance(value, dict):

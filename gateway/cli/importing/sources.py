@@ -128,14 +128,15 @@ def _as_name(text: str) -> str:
 def _file_of(options: ImportOptions) -> Path:
     path = options.source
     if not path.exists():
-        raise CommandError(f"{path}: no such file or folder")
+        raise CommandError(f"{path}: no such file or folder; nothing is downloaded, so give a local path")
     if not path.is_dir():
         return path
     file = chat_template_in(path) if options.kind in ("auto", "hf") else None
     if file is None and options.kind in ("auto", "ollama") and (path / MODELFILE).is_file():
         file = path / MODELFILE
     if file is None:
-        raise CommandError(f"{path} has no chat template ({', '.join(TEMPLATES)}) and no {MODELFILE}; give a file")
+        looked = f"{path} has no chat template (in {', '.join(TEMPLATES)}) and no {MODELFILE}"
+        raise CommandError(f"{looked}; name the file, or use template: base for a model without a chat format")
     return file
 
 

@@ -204,7 +204,8 @@ def _object(line: bytes) -> dict[str, Any] | None:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise RowProblem(f"the line is not JSON: {error}") from None
+        what = "write one JSON object on each line, with double quotes"
+        raise RowProblem(f"the line is not JSON (column {error.colno}: {error.msg}); {what}") from None
     if not isinstance(value, dict):
         raise RowProblem("the line must hold a JSON object")
     return value

@@ -134,6 +134,8 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
         what = str(getattr(error, "reason", "cannot be read"))
         line = text.count("\n", 0, int(getattr(error, "position", 0))) + 1
     hint = next((hint for phrase, hint in HINTS.items() if phrase in what), "check indentation and quotes")
+    if text.lstrip().startswith(("{%", "{{", "{#")):
+        hint = "this is Jinja: save it as chat_template.jinja, and convert it with gateway import chat_template.jinja"
     return line, "", f"not valid YAML ({what}); {hint}"
 
 

@@ -247,7 +247,7 @@ def _url(value: Any) -> str:
     if parts.username is not None or parts.password is not None:
         raise ValueError('contains a user name or password; use the setting key ("env:NAME") instead')
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError('expected an address such as "http://127.0.0.1:8101/v1"')
+        raise ValueError('expected an address with http:// or https://, such as "http://127.0.0.1:8101/v1"')
     if parts.query or parts.fragment or "?" in text or "#" in text:
         raise ValueError("contains a query or fragment; the address must end with the path, such as /v1")
     if not text.isascii() or " " in text or "\\" in text:
@@ -281,7 +281,8 @@ def _secret(value: Any) -> SecretReference:
 
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value):
-        raise ValueError("expected 64 hex digits in quotes, the SHA-256 of the key; do not write the key itself here")
+        what = "expected 64 hex digits in quotes, the SHA-256 of the key; do not write the key itself here"
+        raise ValueError(f"{what} (`gateway keys new NAME` makes a key and its entry)")
     return value.lower()
 
 

@@ -83,7 +83,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "models.<name>.targets[].model", kinds.TEXT, None,
         "The model's name at the target: `provider/model` for `litellm`; the default for others is the name here."),
     Row(GATEWAY, "models.<name>.targets[].engine", choice(*get_args(Engine)), "openai",
-        "The engine behind the address; it determines which fields beyond OpenAI's are supported."),
+        "The engine behind the address, `openai` for any other; it determines "
+        "which fields beyond OpenAI's are supported."),
     Row(GATEWAY, "models.<name>.targets[].key", kinds.SECRET, None,
         "The target's API key, as `env:NAME` or `file:PATH`."),
     Row(GATEWAY, "models.<name>.targets[].weight", integer(1, 1000), 1,
@@ -173,7 +174,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "Request a stream from the target even if the client does not; for engines that generate beyond the stop."),
 
     Row(KEYS, "<name>.sha256", kinds.DIGEST, REQUIRED,
-        "The SHA-256 of the key in hex."),
+        "The SHA-256 of the key in hex; `gateway keys new NAME` makes a key and its entry."),
     Row(KEYS, "<name>.models", list_of(kinds.TEXT), ["*"],
         "The models the key may use; `*` and `?` are wildcards."),
     Row(KEYS, "<name>.expires", kinds.MOMENT, None,

@@ -9,6 +9,7 @@ from gateway.config.files.yaml import Path, YamlDocument
 from gateway.config.schema.names import quote
 from gateway.config.schema.settings import ALIASES, ROWS, Row
 from gateway.core.suggestions import suggest
+from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 
 class Invalid:
@@ -24,6 +25,8 @@ class Invalid:
 INVALID: Final = Invalid()
 
 ANY_NAME, ENTRY = "<name>", "[]"
+PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
+"""Parameters of calls, which policies set."""
 
 
 @cache
@@ -62,9 +65,18 @@ def _value(document: YamlDocument, node: Row | dict[str, Any], value: Any, path:
         return INVALID
     if value is None or isinstance(value, dict):
         return _mapping(document, node, value or {}, path)
-    expected = "mapping of names to settings" if ANY_NAME in node else f"mapping with the settings {', '.join(node)}"
-    document.refuse(path, f"expected a {expected}")
+    document.refuse(path, _expected_mapping(node, value))
     return INVALID
+
+
+def _expected_mapping(node: dict[str, Any], value: Any) -> str:
+    """Return the message for a value that is not a mapping."""
+    if ANY_NAME in node:
+        instead = 'write the name as a key, "my-name:" instead of "- name: my-name"' if isinstance(value, list) else ""
+        return "expected a mapping of names to settings" + (f"; {instead}" if instead else "")
+    name, first = next(iter(node.items()))
+    about = f" ({first.description})" if isinstance(first, Row) and first.required else ""
+    return f"expected a mapping with the settings {', '.join(node)}, such as {{{name}: …}}{about}"
 
 
 def _setting(document: YamlDocument, row: Row, value: Any, path: Path) -> Any:
@@ -75,8 +87,19 @@ def _setting(document: YamlDocument, row: Row, value: Any, path: Path) -> Any:
             raise ValueError("is empty; write a value, or remove the line")
         return row.kind.read(value)
     except ValueError as error:
-        document.refuse(path, str(error))
+        about = f". {row.description}" if "(known: " in str(error) else ""  # a word unlike every accepted one
+        document.refuse(path, f"{error}{about}")
         return INVALID
+
+
+def _hint(key: str, node: dict[str, Any]) -> str:
+    """Return what to do about an unknown key."""
+    meant = ALIASES.get(key)
+    if meant in node:
+        return f" (did you mean {quote(meant)}?)"
+    if key in PARAMETERS:
+        return f"; parameters of calls belong in a policy, such as params: {{default: {{{key}: …}}}}"
+    return suggest(key, node)
 
 
 def _mapping(document: YamlDocument, node: dict[str, Any], value: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -85,9 +108,7 @@ def _mapping(document: YamlDocument, node: dict[str, Any], value: dict[str, Any]
         if (child := node.get(key, node.get(ANY_NAME))) is not None:
             found[key] = _value(document, child, entry, (*path, key))
         else:
-            meant = ALIASES.get(key)
-            hint = f" (did you mean {quote(meant)}?)" if meant in node else suggest(key, node)
-            document.refuse((*path, key), f"unknown key{hint}")
+            document.refuse((*path, key), f"unknown key{_hint(key, node)}")
     for key, child in node.items():
         if key in found or key == ANY_NAME:
             continue

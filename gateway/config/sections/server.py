@@ -63,7 +63,7 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
     if host and not is_loopback(host):
         is_open = f"other machines can connect to {quote(host)}"
         if not has_keys and settings["insecure_no_keys"] is False:
-            ways = "set keys.file, or listen on 127.0.0.1"
+            ways = "set keys.file (`gateway keys new NAME` makes a key), or listen on 127.0.0.1"
             add_problem("host", f"{is_open}, and there are no client keys; {ways}")
         if settings["allowed_hosts"] == ():
             add_problem("host", f"{is_open}; list the accepted host names under server.allowed_hosts")

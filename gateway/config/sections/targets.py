@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -72,6 +73,9 @@ class TargetEntry:
                 self.add_problem(
                     setting, f"is a setting of {' or '.join(takers)} targets, not of {kind.name}; remove it"
                 )
+            if given and setting == "url" and self._values[setting] and not urlsplit(self._values[setting]).path:
+                note = "has no path; most servers take requests under /v1, so write it at the end of the address"
+                self._files.notes.append(self._document.problem((*self._path, setting), note))
             if not given and setting in kind.required:
                 self.add_problem(setting, f"is missing; a {kind.name} target needs it. {DESCRIPTIONS[setting]}")
         for option in self._values["options"] or ():
@@ -115,7 +119,8 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
         return None
     path = files.home / str(value)
     if not os.path.exists(path):  # ``Path.exists`` raises for some names
-        document.refuse(where, f"no file or folder {value}; the path is relative to the folder of {document.file}")
+        what = f"the path is relative to the folder of {document.file}, and nothing is downloaded"
+        document.refuse(where, f"no file or folder {value}; {what}")
     return path
 
 

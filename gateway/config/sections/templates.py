@@ -41,6 +41,11 @@ def read_template(
     for problem in run_examples(build(spec)) if generates or spec.generating is not None else ():
         document.refuse(problem.path, problem.message)
     files.notes += [document.problem(("file",), note) for note in (spec.jinja.notes if spec.jinja is not None else ())]
+    for key, roles in (("round", spec.round), ("reserved_roles", spec.reserved_roles)):
+        for number, role in enumerate(roles):
+            if not isinstance(role, str) and "\\n" in f"{role.begin}{role.end}":
+                note = 'has a backslash and an n; for a line break write "\\n" in double quotes'
+                files.notes.append(document.problem((key, number), note))
     return spec if len(files.problems) == before else None
 
 

@@ -18,6 +18,16 @@ from gateway.template.validation.problems import Path, Problems, SpecError, show
 KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
 TEMPLATES = ("prompt_template", "ice_template")
 TURN_KEYS = ("role", "fallback_role", "prompt", "prompt_mm", "begin", "end", "generate", "api_role")
+ELSEWHERE = {
+    **dict.fromkeys(
+        [field.name for field in fields(TemplateEntry)], "is a key of prompt_template and ice_template; write it there"
+    ),
+    **dict.fromkeys(
+        ("reader_cfg", "infer_cfg", "eval_cfg", "datasets"),
+        "is a key of an OpenCompass config; convert the config with gateway import FILE --kind dataset",
+    ),
+}
+"""Keys of other places → what to do."""
 
 Rows = Callable[[str], tuple[Mapping[str, Any], ...]]
 """Reads the rows of a JSON Lines file. Raises ``TemplateError``."""
@@ -30,7 +40,9 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     """
     problems = Problems()
     keys = problems.mapping(raw, ())
-    problems.keys(keys, KEYS, ())
+    for key in keys.keys() & ELSEWHERE.keys():
+        problems.add((key,), ELSEWHERE[key])
+    problems.keys({key: keys[key] for key in keys if key not in ELSEWHERE}, KEYS, ())
     spec = PromptSpec(name=name, **problems.values(PromptSpec, keys))
     for key in TEMPLATES:
         entry: TemplateEntry | None = getattr(spec, key)
@@ -43,12 +55,18 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
             spec = replace(spec, train=spec.train + rows(spec.train_file))
         except TemplateError as error:
             problems.add(("train_file",), error.message)
-    _check_retriever(spec, problems)
+    if not problems.found:
+        _check_retriever(spec, problems)
     entries = [entry for entry in (spec.prompt_template, spec.ice_template) if entry is not None]
     columns = [column for entry in entries for column in columns_in(entry.template or entry.messages)]
-    near = get_close_matches(spec.output_column, set(columns) - {*spec.input_columns}, n=1)
-    if near and spec.output_column not in columns:  # a misspelt name would leave the answer in the prompt
-        problems.add(("output_column",), f'is in no template; did you mean "{near[0]}"?')
+    listed = {*spec.input_columns, spec.output_column}
+    for key, column in (
+        *[("input_columns", name) for name in spec.input_columns],
+        ("output_column", spec.output_column),
+    ):
+        near = get_close_matches(column, set(columns) - listed, n=1)
+        if near and column not in columns:  # a misspelt name would stay in the prompt, or leave the answer there
+            problems.add((key,), f'"{column}" is in no template; did you mean "{near[0]}"?')
     if spec.multi_turn and not {QUESTION, ANSWER} >= {*spec.input_columns, spec.output_column or ANSWER}:
         problems.add(("multi_turn",), f"takes the columns {QUESTION} and {ANSWER}, which hold lists; name no others")
     main = spec.prompt_template or spec.ice_template

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.template.huggingface.folder import Fetch, Names
-from gateway.template.spec import TemplateSpec
+from gateway.template.spec import SpecProblem, TemplateSpec
 from gateway.template.validation.jinja import JINJA_KEYS, check_rendering, read_jinja
 from gateway.template.validation.meta import META_KEYS, read_meta
-from gateway.template.validation.problems import Path, Problems, SpecError
+from gateway.template.validation.problems import Path, Problems, SpecError, shown
 from gateway.template.validation.prompter import PROMPTER_KEYS, read_prompter
 from gateway.template.validation.tools import KEYS as TOOL_KEYS
 from gateway.template.validation.tools import check_tools
@@ -27,6 +27,13 @@ KEYS = {
     "chat": ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS),
     "base": ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples"),
 }
+
+OTHER_NAMES = {
+    **dict.fromkeys(("hf", "huggingface", "transformers", "chat_template"), "jinja"),
+    **dict.fromkeys(("opencompass", "aisbench"), "meta"),
+    "lazyllm": "prompter",
+}
+"""Name of a kind in other tools → name of the same kind here."""
 
 
 def parse_spec(
@@ -47,6 +54,8 @@ def parse_spec(
     """
     problems = Problems()
     keys = problems.mapping(raw, ())
+    if (meant := OTHER_NAMES.get(str(keys.get("kind")))) is not None:
+        raise SpecError([SpecProblem(("kind",), f"{shown(keys['kind'])} is no kind; write {meant}")])
     kind = problems.choice(keys.get("kind", "meta"), ("kind",), tuple(KEYS))
     if problems.found:
         raise SpecError(problems.found)

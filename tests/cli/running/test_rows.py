@@ -128,7 +128,7 @@ def test_a_survey_lists_every_problem_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(CommandError) as refused:
         survey(path, PLAIN)
     count, first, second, third = str(refused.value).splitlines()
-    assert first.startswith(f"{path}:2: the line is not JSON: ")
+    assert first.startswith(f"{path}:2: the line is not JSON (column 1: ")
     assert second == f'{path}:3: custom_id "a" is also that of line 1'
     assert third == f"{path}:5: the line must hold a JSON object"
     assert count == f"{path} has 3 problems"

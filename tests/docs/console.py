@@ -1,0 +1,224 @@
+"""The console examples of the pages: found, executed in a folder that is prepared for them, and compared.
+
+A block ``console`` has commands after ``$ `` and, below each, the output. In an output, a line ``…`` stands for any
+lines, and ``…`` inside a line for any text. The output of a command is standard output, then standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.command import command
+from tests.journeys.process import environment
+from tests.serving import ROOT, WAIT_SECONDS
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"\s{2,}# .*$")
+VIEWER = re.compile(r" \| (jq|xxd|less)\b[^|]*$")
+"""A program at the end of a pipe that only shows the output, and may not be installed."""
+SOURCES = ROOT / "tests/importer/sources"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One command of a page."""
+
+    page: str
+    command: str
+    output: str
+    """The documented output; empty: the page shows none."""
+    start: int
+    """The place of the output in the page."""
+
+
+def examples_of(page: Path) -> list[Example]:
+    """The commands of a page's console blocks, in order. A command goes on over lines until its quotes are closed."""
+    text, name, found = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)), []
+    for block in FENCE.finditer(text):
+        place, lines = block.start(), block[0].splitlines(keepends=True)
+        while lines:
+            given = lines.pop(0)
+            assert given.startswith("$ "), f"{name}: the block has output before its first command: {given}"
+            while lines and not _is_complete(given):
+                given += lines.pop(0)
+            shown = ""
+            while lines and not lines[0].startswith("$ "):
+                shown += lines.pop(0)
+            place += len(given)
+            found.append(Example(name, given.removeprefix("$ ").rstrip("\n"), shown, place))
+            place += len(shown)
+    return found
+
+
+def _is_complete(given: str) -> bool:
+    if given.rstrip().endswith(("\\", "|")):
+        return False
+    try:
+        shlex.split(given)
+    except ValueError:  # a quote is open
+        return False
+    return True
+
+
+def prepare(folder: Path) -> None:
+    """Write what the examples need: the demo's configuration, a model of the reader's own, and sources to import."""
+    (folder / "demo").symlink_to(ROOT / "demo")
+    for name in ("meta_templates", "prompts", "policies"):
+        shutil.copytree(ROOT / name, folder / name)
+    own = (
+        "  my-sft-7b:\n    template: internlm\n    policy: eval\n    targets:\n      - {speaks: completions, "
+        'url: "http://127.0.0.1:8101/v1", model: internlm-7b, engine: vllm}\n'
+    )
+    config = (ROOT / "gateway.yaml").read_text(encoding="utf-8").replace("# Point it", f"{own}\n# Point it")
+    files = {
+        "gateway.yaml": config,
+        "conf/gateway.yaml": "models:\n  qwen:\n    template: chatlm\n"
+        "    targets: [{speaks: scripted, script: answers.yaml}]\n",
+        "conf/answers.yaml": "[]\n",
+        "draft.yaml": (ROOT / "meta_templates/internlm.yaml").read_text(encoding="utf-8"),
+        "meta_templates/my-rag.yaml": _yaml_of("prompters.md", "# meta_templates/my-rag.yaml\n"),
+        "questions.jsonl": QUESTIONS,
+        "batch.jsonl": BATCH,
+        **dict(zip(("rows.jsonl", "choices.jsonl", "dialogues.jsonl"), _rows(), strict=True)),
+    }
+    (folder / "conf").mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "configs").mkdir()
+    config = (SOURCES / "hf_mine.py").read_text(encoding="utf-8").replace("mine-7b-hf", "my-chat-7b-hf")
+    (folder / "configs/hf_my_chat.py").write_text(config, encoding="utf-8")
+    shutil.copy(SOURCES / "sums_gen.py", folder / "configs")
+    shutil.copy(SOURCES / "Modelfile", folder)
+    for name in ("my-chat-7b", "my-sft-7b"):
+        shutil.copytree(ROOT / "demo/model", folder / "models" / name)
+
+
+QUESTIONS = """\
+{"custom_id": "sum-1", "messages": [{"role": "user", "content": "12+30=?"}], "answer": "42"}
+{"custom_id": "sum-2", "messages": [{"role": "user", "content": "7+8=?"}], "answer": "15"}
+"""
+BATCH = (
+    '{"custom_id": "sum-1", "method": "POST", "url": "/v1/chat/completions", '
+    '"body": {"model": "demo", "messages": [{"role": "user", "content": "12+30=?"}]}}\n'
+)
+
+
+def _yaml_of(page: str, first_line: str) -> str:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text.partition(f"```yaml\n{first_line}")[2].partition("```")[0]
+
+
+def _rows() -> list[str]:
+    """The three rows of the page on bulk runs, each for one command."""
+    page = (ROOT / "docs/run.md").read_text(encoding="utf-8")
+    return next(
+        block.splitlines(keepends=True) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+        if block.startswith('{"question"')
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command did."""
+
+    code: int
+    output: str
+
+
+def execute(example: Example, folder: Path, port: int) -> Done:
+    """Run the command in the folder. ``port``: that of a gateway which serves the folder's configuration."""
+    line = VIEWER.sub("", COMMENT.sub("", example.command).replace(" || exit 1", ""))
+    line = line.replace(".venv/bin/gateway", "gateway").replace("~/models", "models")
+    line = line.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+    words = shlex.split(line)
+    if words[0] == "gateway" and not set(words) & {"|", ">>", "&&"}:
+        done = command(folder, *words[1:], COLUMNS="120", NO_COLOR="1")
+    else:
+        (folder / "bin").mkdir(exist_ok=True)
+        shim = folder / "bin/gateway"
+        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n', encoding="utf-8")
+        shim.chmod(0o755)
+        path = f"{folder}/bin:{os.environ['PATH']}"
+        env = environment(PATH=path, NO_PROXY="*", no_proxy="*", NO_COLOR="1")
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=folder, env=env, capture_output=True, timeout=WAIT_SECONDS, check=False
+        )
+    shown = done.stdout.decode() + done.stderr.decode()
+    return Done(done.returncode, shown.replace(f"127.0.0.1:{port}", "127.0.0.1:8000").replace(f"{folder}/", ""))
+
+
+def agrees(documented: str, output: str) -> bool:
+    """Whether an output is the documented one. Blanks at the ends of lines do not count."""
+    parts = []
+    for line in documented.splitlines():
+        stripped = line.rstrip()
+        parts.append("(.*\n)*?" if stripped == "…" else ".*".join(map(re.escape, stripped.split("…"))) + " *\n")
+    return re.fullmatch("".join(parts), output if output.endswith("\n") else f"{output}\n") is not None
+
+
+NOT_RUN: dict[str, str] = {
+    "make run": "installs and serves until it is stopped; tests/journeys/test_demo.py runs what it serves",
+    "make test": "runs this test",
+    "make check": "runs before the tests",
+    "make bench": "takes more than an hour",
+    "BENCH=": "takes an hour",
+    "python -m bench": "takes minutes; tests/bench runs the smoke test",
+    ".venv/bin/python -m bench": "takes minutes; tests/bench runs the smoke test",
+    ".venv/bin/python -m pytest": "runs tests",
+    "scripts/conformance": "tests/conformance runs the same cases",
+    "gateway serve": "serves until it is stopped; tests/journeys runs it",
+    "GATEWAY_SERVER__": "serves until it is stopped; tests/config/test_settings.py reads the variables",
+    "GATEWAY_CONFIG=": "serves until it is stopped; tests/edge/test_asgi.py runs the application",
+    "tests/": "installs clients or engines from a package index",
+    "pip install": "installs from a package index",
+    "npm install": "installs from a package index",
+    "docker": "needs containers; tests/deploy reads the file",
+    "export": "has no output",
+    "lazyllm-env/bin/pip": "installs from a package index",
+    "/usr/bin/python3.11": "makes an environment",
+    "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/cli/running/test_ray_data.py",
+    **dict.fromkeys(
+        ("AIS_BENCH=", "evalscope", "inspect", "python langchain", "lm-eval", "python openai", "node openai",
+         "opencompass", "PROMPTFOO", "python -c"),
+        "needs a client that tests/harnesses/run installs, and which compares the scores",
+    ),
+}  # fmt: skip
+"""The beginning of a command that this suite does not execute → the reason."""
+
+
+def reason_not_to_run(example: Example) -> str | None:
+    """Why an example is not executed; None: it is."""
+    return next((reason for start, reason in NOT_RUN.items() if example.command.startswith(start)), None)
+
+
+FILES_OF_PAGE = {
+    "docs/chat-templates.md": {
+        "meta_templates/my-chat-7b.yaml": "kind: jinja\nfile: my-chat-7b/chat_template.jinja\n",
+        "meta_templates/my-chat-7b/chat_template.jinja": "{{ bos_token }}{{ messages[0].content }}",
+        "meta_templates/my-chat-7b/tokenizer_config.json": '{"bos_token": "<s>"}',
+        "meta_templates/my-chat-7b/special_tokens_map.json": '{"bos_token": "<|begin|>"}',
+    },
+}
+"""Page → files that its examples need in addition."""
+
+Report = Callable[[Example, Done], None]
+
+
+def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
+    """Execute a page's examples one after another, and report each."""
+    prepare(folder)
+    for name, text in FILES_OF_PAGE.get(str(page.relative_to(ROOT)), {}).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    for example in examples_of(page):
+        if reason_not_to_run(example) is None:
+            report(example, execute(example, folder, port))

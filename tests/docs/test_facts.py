@@ -1,0 +1,70 @@
+"""Numbers in the sentences of the pages are those of the code, and statements about files are true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.backend.embedded.engine import MAX_RUNNING, MAX_STEP_TOKENS, MAX_WAITING
+from gateway.backend.embedded.generation import PROMPT_CHUNK
+from gateway.backend.http_client.client import STALE
+from gateway.calls.loglikelihood import AT_ONCE
+from gateway.calls.prepare import MAX_PROMPT
+from gateway.config.files.yaml import MAX_BYTES
+from gateway.core.call import MAX_TURNS
+from gateway.core.json_depth import MAX_DEPTH
+from gateway.edge.http1.connection import MAX_FIELDS as MAX_HEAD_FIELDS
+from gateway.edge.http1.connection import MAX_HEAD
+from gateway.edge.http1.state import ConnectionTimeouts
+from gateway.server.memory import KEPT
+from gateway.server.supervisor import PAUSES
+from gateway.stream.tool_calls.scanner import MAX_CALLS
+from gateway.telemetry import log_writer
+from gateway.wire.json import MAX_FIELDS, MAX_ITEMS, MAX_NODES
+from gateway.wire.request_fields import MAX_STOP_LENGTH, MAX_STOPS
+from tests.cli.command import command
+from tests.serving import ROOT
+
+KIB, MIB = 1024, 1024**2
+TIMEOUTS = ConnectionTimeouts()
+
+FACTS = (
+    ("errors.md", f"nests deeper than {MAX_DEPTH} levels"),
+    ("errors.md", f"more than {MAX_NODES:,} objects, lists and strings, or more than {MAX_FIELDS} fields"),
+    ("errors.md", f"did not arrive within {TIMEOUTS.head:g} s, or the body within {TIMEOUTS.body:g} s"),
+    ("http.md", f"up to {MAX_PROMPT:,} characters, or {MAX_ITEMS:,} token ids"),
+    ("http.md", f"up to {MAX_NODES:,} objects, lists and strings (keys included) and {MAX_FIELDS} fields"),
+    ("http.md", f"`stop` takes up to {MAX_STOPS['chat']} strings of at most {MAX_STOP_LENGTH} characters"),
+    ("http.md", f"`stop` accepts up to {MAX_STOPS['completions']} strings"),
+    ("prompts.md", f"at most {MAX_TURNS} turns"),
+    ("loglikelihood.md", f"up to {AT_ONCE} are sent at the same time"),
+    ("tools.md", f"up to {MAX_CALLS} calls"),
+    ("configuration.md", f"at most {MAX_BYTES // MIB} MiB"),
+    ("embedded.md", f"{MAX_RUNNING} choices are computed together, and up to {MAX_WAITING} wait"),
+    ("embedded.md", f"at most {MAX_STEP_TOKENS} tokens, of which at most {PROMPT_CHUNK} are of one prompt"),
+    ("operations.md", f"| A request's head | {MAX_HEAD // KIB} KiB, {MAX_HEAD_FIELDS} fields |"),
+    ("operations.md", f"| An idle connection | {TIMEOUTS.idle:g} s |"),
+    ("operations.md", f"Up to {KEPT // MIB} MiB of freed memory"),
+    ("operations.md", f"growing pauses (up to {PAUSES[-1]:g} s)"),
+    ("operations.md", f"closes within {STALE:g} s after the request"),
+    ("operations.md", f"up to {log_writer.WRITE_SECONDS:g} s and written together"),
+    ("operations.md", f"up to {log_writer.MAX_WAITING} lines wait"),
+)
+
+
+@pytest.mark.parametrize(("page", "fact"), FACTS, ids=[f"{page}: {fact[:40]}" for page, fact in FACTS])
+def test_a_number_of_a_page_is_that_of_the_code(page: str, fact: str) -> None:
+    assert fact in (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_a_broken_template_that_no_model_uses_is_a_problem_for_check_only(tmp_path: Path) -> None:
+    (tmp_path / "meta_templates").mkdir()
+    (tmp_path / "meta_templates/broken.yaml").write_text("round: 5\n", encoding="utf-8")
+    (tmp_path / "gateway.yaml").write_text(
+        "models:\n  mine: {template: chatml, targets: [{speaks: scripted, script: answers.yaml}]}\n", encoding="utf-8"
+    )
+    (tmp_path / "answers.yaml").write_text("[]\n", encoding="utf-8")
+    checked = command(tmp_path, "check")
+    assert (checked.returncode, b"meta_templates/broken.yaml" in checked.stderr) == (1, True)
+    assert command(tmp_path, "render", "mine", "-m", "user:hi").returncode == 0
