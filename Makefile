@@ -56,7 +56,7 @@ COMPILE := $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 
 lock: $(VENV)/.test-ready
 	@$(COMPILE) --all-extras --group dev -o requirements-dev.lock
 	@$(COMPILE) --all-extras -c requirements-dev.lock -o requirements-all.lock
-	@$(COMPILE) --extra embedded -c requirements-dev.lock -o requirements-run.lock
+	@$(COMPILE) -c requirements-dev.lock -o requirements-run.lock
 
 clean:
 	@rm -rf $(VENV) .coverage* .pytest_cache .mypy_cache .ruff_cache dist build

@@ -36,9 +36,7 @@ def test_every_package_has_hashes_and_no_address_of_an_index(lock: str) -> None:
     assert "://" not in lock
 
 
-def test_the_demo_needs_only_the_core_and_the_embedded_engine() -> None:
-    project = PROJECT["project"]
-    wanted = names([*project["dependencies"], *project["optional-dependencies"]["embedded"]])
+def test_the_demo_needs_no_extra() -> None:
     locked = names(list(pins(LOCKS["run"])))
-    assert wanted <= locked
+    assert names(PROJECT["project"]["dependencies"]) <= locked
     assert not locked & {"litellm", "boto3", "openai", "pytest"}

@@ -50,10 +50,16 @@ def empty(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("folder", ["meta_templates", "policies"])
+@pytest.mark.parametrize("folder", ["meta_templates", "policies", "prompts", "demo/model"])
 def test_the_wheel_carries_every_file_of_the_data_folders(wheel: Path, folder: str) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(f"gateway/data/{folder}/")}
     assert packed == {f"gateway/data/{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
+
+
+def test_the_wheel_carries_the_demo_and_the_third_party_notices(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    assert archive.read("gateway/data/gateway.yaml") == (ROOT / "gateway.yaml").read_bytes()
+    assert [name for name in archive.namelist() if name.endswith("licenses/THIRD_PARTY_NOTICES.md")]
 
 
 def test_the_wheel_carries_every_module_and_no_tests(wheel: Path) -> None:
