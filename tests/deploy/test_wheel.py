@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.journeys.process import free_port
+from tests.serving import eventually
+
 ROOT = Path(__file__).resolve().parents[2]
 
 CONFIG = """\
@@ -92,6 +95,25 @@ def test_an_installed_wheel_serves_in_an_empty_folder(installed: Path, empty: Pa
     finally:
         process.kill()
         process.communicate()
+
+
+def test_an_installed_wheel_serves_the_demo_and_asks_it(installed: Path, tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "stderr.log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "demo", "--port", str(port)],
+            cwd=tmp_path, env=_environment(installed) | {"TMPDIR": str(tmp_path)}, stderr=stderr,
+        )  # fmt: skip
+    try:
+        assert eventually(lambda: b"serving demo" in log.read_bytes() or process.poll() is not None)
+        asked = ["-m", "gateway", "ask", "demo", "1+1=?", "--url", f"http://127.0.0.1:{port}"]
+        assert _python(asked, tmp_path, installed) == "2\n", log.read_text()
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+        assert not [*tmp_path.glob("gateway-demo-*")]
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _environment(installed: Path | None) -> dict[str, str]:
