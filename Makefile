@@ -4,7 +4,7 @@ PORT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test coverage check bench bench-smoke lock clean
+.PHONY: run test extras coverage check bench bench-smoke lock clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -28,16 +28,19 @@ $(VENV)/bin/python:
 		|| { echo "the gateway needs Python 3.11 or newer; name one: make run PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run-ready: requirements.lock pyproject.toml | $(VENV)/bin/python
-	@echo "installing what the gateway needs into $(VENV) (once) …" >&2
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python scripts/link-checkout
+$(VENV)/.run-ready: requirements-run.lock pyproject.toml | $(VENV)/bin/python
+	@echo "installing what the demo needs into $(VENV) (once)" >&2
+	@$(BIN)/python scripts/install-packages requirements-run.lock
 	@touch $@
 
 $(VENV)/.test-ready: requirements-dev.lock $(VENV)/.run-ready
-	@echo "installing what the tests need into $(VENV) (once) …" >&2
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@echo "installing what the tests need into $(VENV) (once)" >&2
+	@$(BIN)/python scripts/install-packages requirements-dev.lock
 	@touch $@
+
+## Install the optional packages too: LiteLLM, for targets with `speaks: litellm`.
+extras: $(VENV)/.run-ready
+	@$(BIN)/python scripts/install-packages requirements-all.lock
 
 ## Benchmark the gateway and its peers (more than an hour); BENCH="--only nonstream" make bench measures one group.
 bench: $(VENV)/.test-ready
@@ -47,12 +50,13 @@ bench: $(VENV)/.test-ready
 bench-smoke: $(VENV)/.test-ready
 	@$(BIN)/python -m bench --smoke --out .bench/smoke.json
 
-## Write the lock files anew (hashes, no index address).
+## Write the lock files anew (hashes, no index address). The smaller ones have the versions of the largest.
+COMPILE := $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-header
 lock: $(VENV)/.test-ready
-	@$(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --all-extras \
-		--generate-hashes --no-emit-index-url --no-header -o requirements.lock
-	@$(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --all-extras --group dev \
-		--generate-hashes --no-emit-index-url --no-header -o requirements-dev.lock
+	@$(COMPILE) --all-extras --group dev -o requirements-dev.lock
+	@$(COMPILE) --all-extras -c requirements-dev.lock -o requirements-all.lock
+	@$(COMPILE) -c requirements-dev.lock -o requirements-run.lock
 
 clean:
 	@rm -rf $(VENV) .coverage* .pytest_cache .mypy_cache .ruff_cache dist build

@@ -14,7 +14,7 @@ MIN_THREADED = 8_000
 
 
 class Tokenizer:
-    """The tokenizer in a file ``tokenizer.json``, or in its folder. Needs the optional package ``tokenizers``."""
+    """The tokenizer in a file ``tokenizer.json``, or in its folder."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
@@ -22,12 +22,9 @@ class Tokenizer:
         self.folder = file.parent
         """The folder of the file, which may also hold a ``tokenizer_config.json``."""
         try:
-            import tokenizers
+            import tokenizers  # slow to import
 
             self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
-        except ModuleNotFoundError:
-            message = "needs the package tokenizers; run pip install 'meta-gateway[embedded]'"
-            raise ConfigError((Problem(str(path), 0, "tokenizer", message),)) from None
         except Exception as error:  # tokenizers raises plain exceptions, for a missing and for an invalid file
             message = f"cannot be read as a tokenizer.json: {error}"
             raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None

@@ -128,7 +128,7 @@ def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> 
     """The number of tokens of a text. ``tokenizer``: a ``tokenizer.json`` file, or the folder that contains it.
 
     ``special``: also count the special tokens that the tokenizer adds, such as a BOS. Raises ``ConfigError`` if
-    ``meta-gateway[embedded]`` is not installed, or if the file cannot be read.
+    the file cannot be read.
     """
     return len(_tokenizer(Path(tokenizer)).tokenize(text, special))
 

@@ -4,6 +4,7 @@
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``terminal``            tables, colours, escaped text and differences between texts
+``connecting/``         the steps of ``ask``, ``init`` and ``check --live``
 ``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
 ``comparing/``          the steps of ``parity``
 ``importing/``          the steps of ``import``
@@ -23,7 +24,10 @@ from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
 from gateway.core.version import VERSION
 
 VERBS = {
+    "demo": "serve the demo: a small model with a right and a wrong template",
+    "init": "write a first gateway.yaml from an engine's models",
     "serve": "serve the configured models over HTTP",
+    "ask": "ask a running gateway one question",
     "check": "read every file, and run the examples in the templates",
     "render": "show the exact prompt that a model receives",
     "diff": "show where the prompts of two templates differ",
@@ -36,6 +40,9 @@ VERBS = {
 """Verb → summary, in the order of ``gateway --help``."""
 
 EXAMPLES = """Examples:
+  gateway demo                                    serve the demo, which needs no files
+  gateway ask demo "1+1=?"                        ask it, in a second terminal
+  gateway init --engine http://127.0.0.1:8101/v1  write a first gateway.yaml
   gateway serve                                   serve ./gateway.yaml on 127.0.0.1:8000
   gateway check && echo fine                      exit code 1 if there are problems
   gateway render demo -m "user:1+1=?"             the prompt, byte for byte

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -96,6 +98,47 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = decorate(function)
     return function
+
+
+def http_url(text: str) -> str:
+    """Check the value of an option that is an address."""
+    try:
+        valid = urlsplit(text).scheme in ("http", "https") and bool(urlsplit(text).hostname)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise click.BadParameter(f'expected an address such as http://127.0.0.1:8000/v1, not "{text}"')
+    return text
+
+
+def key_option() -> Decorator:
+    """Add the option ``--key``. See ``read_key``."""
+    return click.option("--key", metavar="env:NAME", help="the environment variable with the key")
+
+
+def read_key(source: str | None) -> str | None:
+    """Return the value of the environment variable that ``--key`` names. Raises ``CommandError`` if it is not set."""
+    if source is None:
+        return None
+    kind, _, name = source.partition(":")
+    if kind != "env" or name not in os.environ:
+        raise CommandError(f"--key {source}: give env:NAME, where NAME is an environment variable that is set")
+    return os.environ[name]
+
+
+def param_option(help: str) -> Decorator:
+    """Add the option ``--param``, a field of a request."""
+    return click.option("--param", multiple=True, type=_param, metavar="NAME=VALUE", help=help)
+
+
+def _param(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f'expected NAME=VALUE, such as max_tokens=64, not "{text}"')
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def check_one_model(model: str | None, template: str | None) -> None:

@@ -28,13 +28,18 @@ READERS: Mapping[str, Callable[[Files, Path, str, AddProblem], Any]] = {
 
 @cache
 def shipped_folder(name: str) -> Path:
-    """Return the folder ``meta_templates`` or ``policies`` that comes with the gateway.
+    """Return the folder ``meta_templates`` or ``policies`` that comes with the gateway."""
+    return shipped_data() / name
 
-    A wheel contains both folders in ``gateway/data``. In a checkout, both are at the root of the repository.
+
+def shipped_data() -> Path:
+    """Return the folder that contains templates, policies and the demo.
+
+    In a wheel this is ``gateway/data``, in a checkout the root of the repository.
     """
     package = Path(str(resources.files("gateway")))
-    packed = package / "data" / name
-    return packed if packed.is_dir() else package.parent / name
+    packed = package / "data"
+    return packed if packed.is_dir() else package.parent
 
 
 class Library:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -79,6 +80,24 @@ def shown(value: Any) -> str:
     """Return a value as notes show it: its ``repr``, cut after ``MAX_SHOWN`` characters."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+BOS = re.compile(r"<s>|<bos>|<[|｜](?:begin[_▁]of[_▁](?:text|sentence)|startoftext)[|｜]>", re.IGNORECASE)
+"""The texts that many tokenizers use as the BOS."""
+
+
+def bos_notes(prompt: str, bos: str) -> list[str]:
+    """Return a warning if a prompt begins with the text of a BOS that an engine may add again.
+
+    ``bos``: the key ``bos`` of the template.
+    """
+    found = BOS.match(prompt)
+    if found is None or bos == "text":
+        return []
+    return [
+        f"the prompts begin with {found[0]!r}. If this is the model's BOS, the model receives it twice from an engine "
+        f'that puts one before every prompt, as vLLM does; write `bos: text` and `bos_text: "{found[0]}"` to prevent it'
+    ]
 
 
 def has_system(dialogue: Dialogue) -> bool:

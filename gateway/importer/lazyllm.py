@@ -23,7 +23,7 @@ CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Class → its name in a template file, and its positional arguments. ``enable_system`` is only a keyword argument."""
 WORDS = {word: name for name, (word, _) in CLASSES.items()}
 NOT_CARRIED: Mapping[str, str] = {
-    "show": "LazyLLM logs the prompt; the gateway shows it in /v1/render and in recordings",
+    "show": "LazyLLM logs the prompt; the gateway shows it in /v1/render",
     "skills": "LazyLLM puts this text after the instruction; add it to the instruction",
     "enable_system": "not imported, because it does not change a text prompt",
 }

@@ -6,6 +6,7 @@ and ``eos_token_id`` of the model are carried over. All other keys of the model 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,11 @@ TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 STOPS = ("end_str", "stop_words", "stop")
 """The keys of a model, or of its ``generation_kwargs``, that contain texts that end an answer."""
-IGNORED = frozenset({META, "abbr", *STOPS})
+GENERATION = "generation_kwargs"
+IGNORED = frozenset({META, "abbr", *STOPS, *[f"{GENERATION}.{name}" for name in (*STOPS, "eos_token_id")]})
+"""The keys of a model that are imported, or have notes of their own."""
+SECRET = re.compile(r"key|secret|password|authorization|^token$|^[as]k$", re.IGNORECASE)
+"""The names of settings whose values are not shown."""
 
 PLACES: Mapping[str, str] = {
     "type": "choose `speaks` and `engine` in gateway.yaml instead",
@@ -34,7 +39,18 @@ PLACES: Mapping[str, str] = {
     "key": "write it in gateway.yaml as env:NAME, not as plain text",
     "openai_api_base": "write it in gateway.yaml as url",
     "mode": "the gateway does not truncate prompts",
-}
+    "model_kwargs": "give these settings to the engine when you start it",
+    "tokenizer_kwargs": "the engine has its own tokenizer; check whether it puts a BOS before a prompt",
+    "run_cfg": "the start of the engine decides this",
+    **{f"{GENERATION}.{name}": "write in a policy `params: {{default: {{" + name + ": {value}}}}}`" for name in (
+        "temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
+    )},
+    **{f"{GENERATION}.{name}": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`" for name in (
+        "max_new_tokens", "max_tokens",
+    )},
+    f"{GENERATION}.do_sample": "write in a policy the temperature; 0 is greedy decoding",
+    f"{GENERATION}.stop_token_ids": "list the texts of these tokens under stop",
+}  # fmt: skip
 """Key of a model → where to set it in the gateway, for the note about this key."""
 
 
@@ -121,13 +137,13 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
     stops = _stops(model, keys, notes)
     if stops:
         keys["stop"] = stops
-    begin = keys.get("begin")
-    if isinstance(begin, str) and begin.startswith("<"):
-        notes.append(f"begin starts with {begin[:20]!r}: if this is the model's BOS, add `bos: text` and `bos_text`")
-    for key, value in model.items():
+    settings = dict(model)
+    if isinstance(model.get(GENERATION), dict):
+        settings |= {f"{GENERATION}.{key}": one for key, one in settings.pop(GENERATION).items()}
+    for key, value in settings.items():
         if key not in IGNORED:
             place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=value)
-            notes.append(f"{key} = {shown(value)}: {place_here}")
+            notes.append(f"{key} = {_without_secrets(key, value)}: {place_here}")
     return Draft(
         name=name.lower(),
         origin=f"the OpenCompass config {source.short_name}" + (f", {place}" if place else ""),
@@ -137,6 +153,15 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
         port=_port,
         examples_by="this gateway's own port of OpenCompass's parsers",
     )
+
+
+def _without_secrets(name: str, value: Any) -> str:
+    """Return a value as notes show it. The value of a setting such as ``key`` is not shown."""
+    if SECRET.search(name):
+        return "(not shown)"
+    if isinstance(value, dict):
+        value = {key: "(not shown)" if SECRET.search(str(key)) else one for key, one in value.items()}
+    return shown(value)
 
 
 def _port(spec: TemplateSpec) -> Reference | None:
@@ -180,7 +205,7 @@ def _make_generating(keys: Mapping[str, Any], notes: list[str]) -> None:
 
 
 def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> list[str]:
-    generation = model.get("generation_kwargs")
+    generation = model.get(GENERATION)
     found: list[str] = []
     generation = generation if isinstance(generation, dict) else {}
     for owner in (model, generation):

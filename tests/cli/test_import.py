@@ -150,7 +150,7 @@ WRITES = {  # name: (words, file, lines of the file, parts of standard error)
     ),
     "an OpenCompass config": (
         ["hf_mine.py"], "mine-7b-hf", ['begin: "<s>"', "eos_token_id: 2", 'stop: ["<|end|>", "<|user|>"]'],
-        ["port of OpenCompass's parser", "note: max_out_len = 100", "note: begin starts with '<s>'"],
+        ["port of OpenCompass's parser", "note: max_out_len = 100", "note: the prompts begin with '<s>'. "],
     ),
     "one model of several": (["two.py", "--model", "one"], "one", ['  - {role: HUMAN, begin: "H:", end: "\\n"}'], []),
     "OpenCompass's own empty turns": (

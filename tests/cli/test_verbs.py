@@ -284,7 +284,7 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     ]
 
 
-VERBS = ("serve", "check", "render", "diff", "parity", "run", "import", "models", "keys")
+VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "models", "keys")
 
 
 def test_help_names_every_verb(folder: Path) -> None:

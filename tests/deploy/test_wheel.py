@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.journeys.process import free_port
+from tests.serving import eventually
+
 ROOT = Path(__file__).resolve().parents[2]
 
 CONFIG = """\
@@ -50,10 +53,16 @@ def empty(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("folder", ["meta_templates", "policies"])
+@pytest.mark.parametrize("folder", ["meta_templates", "policies", "prompts", "demo/model"])
 def test_the_wheel_carries_every_file_of_the_data_folders(wheel: Path, folder: str) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(f"gateway/data/{folder}/")}
     assert packed == {f"gateway/data/{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
+
+
+def test_the_wheel_carries_the_demo_and_the_third_party_notices(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    assert archive.read("gateway/data/gateway.yaml") == (ROOT / "gateway.yaml").read_bytes()
+    assert [name for name in archive.namelist() if name.endswith("licenses/THIRD_PARTY_NOTICES.md")]
 
 
 def test_the_wheel_carries_every_module_and_no_tests(wheel: Path) -> None:
@@ -86,6 +95,25 @@ def test_an_installed_wheel_serves_in_an_empty_folder(installed: Path, empty: Pa
     finally:
         process.kill()
         process.communicate()
+
+
+def test_an_installed_wheel_serves_the_demo_and_asks_it(installed: Path, tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "stderr.log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "demo", "--port", str(port)],
+            cwd=tmp_path, env=_environment(installed) | {"TMPDIR": str(tmp_path)}, stderr=stderr,
+        )  # fmt: skip
+    try:
+        assert eventually(lambda: b"serving demo" in log.read_bytes() or process.poll() is not None)
+        asked = ["-m", "gateway", "ask", "demo", "1+1=?", "--url", f"http://127.0.0.1:{port}"]
+        assert _python(asked, tmp_path, installed) == "2\n", log.read_text()
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+        assert not [*tmp_path.glob("gateway-demo-*")]
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _environment(installed: Path | None) -> dict[str, str]:

@@ -35,8 +35,34 @@ def test_a_config_becomes_a_template_and_notes() -> None:
     }
     notes = "\n".join(draft.notes)
     for told in ("type = ", "path = 'mine/7b-chat'", "max_out_len = 100", "batch_size = 8", "run_cfg = ",
-                 "generation_kwargs = ", "'<s>'", "meta_template.tokens = "):  # fmt: skip
+                 "meta_template.tokens = "):  # fmt: skip
         assert told in notes
+    assert "generation_kwargs" not in notes  # all of it was imported
+
+
+def test_each_sampling_setting_is_listed_with_its_place() -> None:
+    (draft,) = models(
+        f"models = [dict(abbr='a', meta_template=dict({ROUND}), generation_kwargs=dict("
+        "temperature=0.5, max_new_tokens=9, num_beams=2, stop_words=['X'], eos_token_id=[1, 2]))]"
+    )
+    assert [note for note in draft.notes if "generation_kwargs" in note] == [
+        "generation_kwargs.eos_token_id = [1, 2]: a template can have only one; "
+        "list the texts of these tokens under stop",
+        "generation_kwargs.temperature = 0.5: write in a policy `params: {default: {temperature: 0.5}}`",
+        "generation_kwargs.max_new_tokens = 9: write in a policy `params: {default: {max_tokens: 9}}`",
+        "generation_kwargs.num_beams = 2: not imported, because a template cannot contain it",
+    ]
+
+
+def test_a_key_in_a_config_is_not_shown() -> None:
+    (draft,) = models(
+        f"models = [dict(abbr='a', meta_template=dict({ROUND}), key='secret-1', api_secret='secret-2', "
+        "headers={'Authorization': 'Bearer secret-3', 'x': 'kept'})]"
+    )
+    notes = "\n".join(draft.notes)
+    assert "secret-" not in notes
+    assert "key = (not shown): write it in gateway.yaml as env:NAME" in notes
+    assert "'x': 'kept'" in notes
 
 
 def models(text: str, **beside: str) -> list[Any]:

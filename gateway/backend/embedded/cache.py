@@ -42,19 +42,16 @@ class EngineCache:
         state = tuple((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
         key = (target.path.resolve(), length, state)
         with self._loading:
-            engine = self._engines.get(key) or _load(target, target.path, length)
+            engine = self._engines.get(key) or _load(target.path, length)
             self._engines[key] = engine
             return engine
 
 
-def _load(target: TargetSpec, folder: Path, max_model_len: int | None) -> Engine:
+def _load(folder: Path, max_model_len: int | None) -> Engine:
     try:
-        # numpy and tokenizers are optional and slow to import: only an embedded target needs them.
+        # numpy and tokenizers are slow to import: only an embedded target needs them.
         from gateway.backend.embedded.engine import Engine
 
         return Engine(folder, max_model_len)
-    except ModuleNotFoundError as error:
-        hint = f"embedded needs the package {error.name}; run pip install 'meta-gateway[embedded]'"
-        raise ConfigError((Problem(target.label, 0, "speaks", hint),)) from None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError((Problem(str(folder), 0, "", f"cannot be loaded: {error}"),)) from error

@@ -60,7 +60,8 @@ def provider_of(target: TargetSpec) -> Provider:
     try:
         litellm = load()
     except ImportError as error:
-        message = f"litellm needs the package {error.name}; run pip install 'meta-gateway[litellm]'"
+        command = "pip install 'meta-gateway[litellm]' (in a checkout: make extras)"
+        message = f"litellm needs the package {error.name}; run {command}"
         raise ConfigError((Problem(target.label, 0, "speaks", message),)) from error
     try:
         model, name, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)

@@ -65,24 +65,24 @@ class TokenizerClient:
         content = b"" if fields is None else serialise({"model": self._target.model, **fields})
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._answer(endpoint, content, path)
+                answer = await fetch_json(endpoint, content, path, self._target.label)
         except TimeoutError:
             raise UpstreamTimeout(f"the model's server did not answer {path} within {self._timeout:g} s") from None
         if not isinstance(answer, dict):
             raise UpstreamInvalidResponse(f"the model's server sent a body of {path} that is not an object")
         return answer
 
-    async def _answer(self, endpoint: HttpEndpoint, content: bytes, path: str) -> Any:
-        http = await endpoint.post_idempotent(content)
-        try:
-            if http.status in (404, 405, 501):
-                raise UpstreamModelMissing(f"the model's server has no {path}")
-            refuse_encoded(http)
-            if http.status != 200:
-                body = await read_body(http, MAX_ERROR_BODY)
-                raise error_for_status(
-                    http.status, body, http.content_type, target=self._target.label, private=endpoint.private
-                )
-            return parse_json(await read_body(http))
-        finally:
-            http.release()
+
+async def fetch_json(endpoint: HttpEndpoint, content: bytes, path: str, target: str) -> Any:
+    """The JSON body of an answer. ``path`` and ``target`` are named in errors. Raises ``GatewayError``."""
+    http = await endpoint.post_idempotent(content)
+    try:
+        if http.status in (404, 405, 501):
+            raise UpstreamModelMissing(f"the model's server has no {path}")
+        refuse_encoded(http)
+        if http.status != 200:
+            body = await read_body(http, MAX_ERROR_BODY)
+            raise error_for_status(http.status, body, http.content_type, target=target, private=endpoint.private)
+        return parse_json(await read_body(http))
+    finally:
+        http.release()

@@ -17,7 +17,7 @@ from gateway.config.sections.templates import read_template
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.importer.draft import SUBSETS, Draft, Reference, has_system
+from gateway.importer.draft import SUBSETS, Draft, Reference, bos_notes, has_system
 from gateway.importer.yaml_writer import write_yaml
 from gateway.parity.cases import Case, matrix
 from gateway.parity.causes import CAUSES
@@ -73,6 +73,8 @@ def build_file(draft: Draft) -> ImportedFile:
         if reference is not None:
             lines.append(f"The prompts of the examples were written by {reference.name}.")
         lines += _ends(template)
+        if bos := bos_notes(examples[0].get("prompt", ""), template.spec.bos):
+            draft = replace(draft, notes=(*bos, *draft.notes))
         complete = replace(draft, keys={**draft.keys, "examples": examples})
         text = write_yaml(complete, lines)
         _check(complete, text, Path(scratch), read_template)

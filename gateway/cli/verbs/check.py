@@ -1,29 +1,38 @@
 """Read the configuration and all templates and policies next to it, and run the examples in the templates.
 
-Then load everything as gateway serve does: embedded models, scripts and tokenizers. Nothing is sent to a target.
+Then load everything as gateway serve does: embedded models, scripts and tokenizers. Nothing is sent to a target, except
+with --live: then every target is asked which models it serves, and whether its engine adds a BOS.
 
 Exit code 0: no problems. 1: every problem is listed on standard error, one on each line. 3: there is no configuration.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.options import check_config_exists, config_option, print_notes, print_problems, verb
+from gateway.cli.terminal import format_table
+
+if TYPE_CHECKING:
+    from gateway.config.snapshot import Snapshot
 
 EXAMPLES = """Examples:
   gateway check
   gateway check --config conf/gateway.yaml || exit 1     in a CI job
+  gateway check --live                                   is every target reachable?
 """
 
 
 @verb(__doc__, EXAMPLES)
 @config_option()
 @click.option("-q", "--quiet", is_flag=True, help="print nothing if there are no problems")
-def command(config: Path, quiet: bool) -> int:
+@click.option("--live", is_flag=True, help="ask every target: is it reachable, and does it know model and key?")
+def command(config: Path, quiet: bool, live: bool) -> int:
     """Check the configuration, and print problems or a summary."""
     from gateway.assembly import dry_run
     from gateway.config.load import read_configuration
@@ -40,4 +49,17 @@ def command(config: Path, quiet: bool) -> int:
     if not quiet:
         models = len(snapshot.models)
         print(f"{config}: no problems ({models} models, {len(outcome.files)} files read, all examples correct)")
-    return 0
+    return _check_targets(snapshot, quiet) if live else 0
+
+
+def _check_targets(snapshot: Snapshot, quiet: bool) -> int:
+    """Ask every target, and print one line for each and the problems. Return the exit code."""
+    from gateway.cli.connecting.live_check import check_targets
+
+    results = asyncio.run(check_targets(snapshot))
+    if not quiet:
+        print(*format_table([[result.target.label, result.found] for result in results]), sep="\n")
+    problems = [result.problem for result in results if result.problem is not None]
+    if problems:
+        print_problems(problems)
+    return 1 if problems else 0

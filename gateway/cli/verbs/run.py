@@ -10,8 +10,6 @@ Exit code 0: every row has an answer. 1: rows failed, or the run ended early.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -20,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.options import FILE, CommandError, config_option, load_snapshot, print_note, verb
+from gateway.cli.options import (
+    FILE,
+    CommandError,
+    config_option,
+    load_snapshot,
+    param_option,
+    print_note,
+    read_key,
+    verb,
+)
 
 if TYPE_CHECKING:
     from gateway.cli.running.gateways import GatewaySource
@@ -66,16 +73,6 @@ class RunOptions:
     allow_changes: bool
 
 
-def _param(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f'expected NAME=VALUE, such as max_tokens=64, not "{text}"')
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
 @verb(__doc__, EXAMPLES)
 @click.argument("data", type=FILE, help="the rows, a file with one JSON object on each line")
 @click.option("--out", type=FILE, required=True, metavar="FILE", help="the output; an earlier run goes on")
@@ -89,8 +86,7 @@ def _param(text: str) -> tuple[str, Any]:
 @click.option("--examples", type=FILE, metavar="FILE",
               help="examples before each question, one JSON object on each line, "
               "instead of the prompt's own")  # fmt: skip
-@click.option("--param", multiple=True, type=_param, metavar="NAME=VALUE",
-              help="a field of the requests, such as max_tokens=64, for rows that do not set it; "
+@param_option("a field of the requests, such as max_tokens=64, for rows that do not set it; "
               "VALUE is JSON or a text; may be repeated")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="copy a column to the output, and do not send it as a field; may be repeated")  # fmt: skip
@@ -190,16 +186,7 @@ def _source(options: RunOptions) -> GatewaySource:
         return LocalSource(options.config, load_snapshot(options.config))
     if not options.base_url.startswith(("http://", "https://")):
         raise CommandError(f"--base-url {options.base_url}: give an address such as http://127.0.0.1:8000/v1")
-    return RemoteSource(options.base_url, _key(options.key), options.timeout)
-
-
-def _key(source: str | None) -> str | None:
-    if source is None:
-        return None
-    kind, _, name = source.partition(":")
-    if kind != "env" or name not in os.environ:
-        raise CommandError(f"--key {source}: give env:NAME, where NAME is an environment variable that is set")
-    return os.environ[name]
+    return RemoteSource(options.base_url, read_key(options.key), options.timeout)
 
 
 def _report(out: Path, results: dict[str, Any], missing: int) -> None:

@@ -1,0 +1,113 @@
+"""Sends one question to a running gateway, and writes the answer while it arrives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.http_client.connection import Connection
+from gateway.backend.openai.upstream_request import read_body
+from gateway.cli.options import CommandError
+from gateway.core.errors import UpstreamError
+from gateway.stream.sse import SseParser
+
+CONNECT_SECONDS = 5.0
+FAILED = 1
+"""Exit code: the gateway cannot be reached, or answers with an error."""
+
+
+@dataclass(slots=True)
+class StreamedAnswer:
+    """What is known about an answer besides its text. Times are seconds since the request was sent."""
+
+    headers: Mapping[str, str]
+    first: float | None = None
+    """Time of the first text; None: no text arrived."""
+    whole: float = 0.0
+    """Time of the end."""
+    usage: Mapping[str, int] | None = None
+    finish_reason: str = ""
+
+
+async def ask(
+    url: str, key: str | None, body: Mapping[str, Any], write: Callable[[str], None], think: Callable[[str], None]
+) -> StreamedAnswer:
+    """Stream an answer: text goes to ``write``, reasoning to ``think``. Raises ``CommandError``.
+
+    ``url``: the address of the gateway, with or without ``/v1``.
+    """
+    headers = {"content-type": "application/json"} | ({} if key is None else {"authorization": f"Bearer {key}"})
+    root = url.rstrip("/").removesuffix("/v1")
+    client = HttpClient()
+    sent = time.monotonic()
+    try:
+        endpoint = client.endpoint(f"{root}/v1/chat/completions", headers, CONNECT_SECONDS)
+        streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        http = await endpoint.post(orjson.dumps(streamed))
+    except UpstreamError:
+        start = "start one with gateway serve or gateway demo, or give its address with --url"
+        raise CommandError(f"no gateway answers at {root}; {start}", FAILED) from None
+    try:
+        if http.status != 200:
+            raise CommandError(_error(await read_body(http)), FAILED)
+        return await _read(http, sent, write, think)
+    except UpstreamError as error:
+        raise CommandError(f"the connection to the gateway failed ({error.code})", FAILED) from None
+    finally:
+        http.release()
+        await client.aclose()
+
+
+async def _read(
+    http: Connection, sent: float, write: Callable[[str], None], think: Callable[[str], None]
+) -> StreamedAnswer:
+    answer, events = StreamedAnswer(dict(http.headers())), SseParser()
+    while piece := await http.read():
+        for event in events.feed(piece):
+            if event.data == b"[DONE]":
+                continue
+            chunk = orjson.loads(event.data)
+            if "error" in chunk:
+                raise CommandError(_error(event.data), FAILED)
+            answer.usage = chunk.get("usage") or answer.usage
+            for choice in chunk["choices"]:
+                delta = choice["delta"]
+                text, thought = delta.get("content"), delta.get("reasoning_content")
+                if (text or thought) and answer.first is None:
+                    answer.first = time.monotonic() - sent
+                if thought:
+                    think(thought)
+                if text:
+                    write(text)
+                answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
+    answer.whole = time.monotonic() - sent
+    return answer
+
+
+def _error(body: bytes) -> str:
+    """Return the message of OpenAI's error object, or the first line of a proxy's page."""
+    try:
+        error = orjson.loads(body)["error"]
+        return f"{error['code']}: {error['message']}"
+    except (ValueError, KeyError, TypeError):
+        return f"not a gateway's answer: {body[:200].decode('utf-8', 'replace').partition(chr(10))[0]}"
+
+
+def summary(answer: StreamedAnswer) -> str:
+    """Return one line: times, tokens, and what the gateway used."""
+    times = [] if answer.first is None else [f"first text after {answer.first:.2f} s"]
+    times.append(f"whole answer after {answer.whole:.2f} s")
+    if answer.usage is not None:
+        times.append(f"{answer.usage['prompt_tokens']} + {answer.usage['completion_tokens']} tokens")
+    times.append(f"finish_reason {answer.finish_reason}")
+    used = [
+        f"{name} {answer.headers[f'x-gateway-{name}']}"
+        for name in ("template", "target")
+        if f"x-gateway-{name}" in answer.headers
+    ]
+    return ", ".join(times + used)

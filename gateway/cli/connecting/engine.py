@@ -1,0 +1,46 @@
+"""Asks an engine which models it serves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.tokenizer_client import fetch_json
+from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
+
+SECONDS = 10.0
+"""The longest time of one request."""
+CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """One entry of an engine's list of models."""
+
+    name: str
+    owner: str
+    """The field ``owned_by``. vLLM, SGLang and llama.cpp write their own name there."""
+
+
+async def served_models(url: str, key: str | None, client: HttpClient) -> tuple[ServedModel, ...]:
+    """Return the models that ``GET {url}/models`` lists. Raises ``GatewayError``."""
+    secrets: tuple[str, ...] = ()
+    headers = {"accept": "application/json", "user-agent": "meta-gateway"}
+    if key is not None:
+        headers["authorization"], secrets = f"Bearer {key}", (key,)
+    try:
+        endpoint = client.endpoint(f"{url}/models", headers, CONNECT_SECONDS, secrets, "GET")
+        async with asyncio.timeout(SECONDS):
+            answer = await fetch_json(endpoint, b"", "/models", url)
+    except TimeoutError:
+        raise UpstreamTimeout(f"the model's server did not answer /models within {SECONDS:g} s") from None
+    match answer:
+        case {"data": [*cards]} if all(_is_card(card) for card in cards):
+            return tuple([ServedModel(card["id"], str(card.get("owned_by", ""))) for card in cards])
+    raise UpstreamInvalidResponse("the model's server sent no list of models; is the url that of an OpenAI API?")
+
+
+def _is_card(card: Any) -> bool:
+    return isinstance(card, dict) and isinstance(card.get("id"), str)

@@ -1,0 +1,96 @@
+"""Writes the text of a first ``gateway.yaml``, for an engine's models or as a starter."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from gateway.cli.connecting.engine import ServedModel
+from gateway.config.schema.names import MODEL_NAME
+
+HEADER = """\
+# The models of this gateway. {source}
+# gateway check            finds mistakes, with their lines
+# gateway check --live     asks every target
+# gateway serve            serves the models at http://127.0.0.1:8000/v1
+# All settings: docs/configuration.md
+models:
+"""
+STARTER = """\
+  my-model:                             # the name that clients write in "model"
+    template: chat                      # messages are sent unchanged; the engine writes the prompt
+    targets:
+      - {speaks: chat, url: "http://127.0.0.1:8101/v1"}
+
+  # An engine that receives the exact prompt, written with a template of `gateway templates`:
+  # my-sft-7b:
+  #   template: NAME
+  #   policy: eval
+  #   targets:
+  #     - {speaks: completions, url: "http://127.0.0.1:8101/v1", model: my-sft-7b, engine: vllm}
+"""
+ENGINE_OF_OWNER = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
+"""The field ``owned_by`` of a served model → the setting ``engine``. Other servers write something else there."""
+
+
+def starter() -> str:
+    """Return a configuration to fill in. ``gateway check`` finds no problem in it."""
+    return HEADER.format(source="Change the address and the names.") + STARTER
+
+
+def of_engine(url: str, served: Sequence[ServedModel], key: str | None, templates: Sequence[str]) -> str:
+    """Return a configuration with the models of an engine. ``key``: the reference to its key, such as ``env:NAME``.
+
+    The engine writes the prompts, because its list of models does not name the template that a model was trained on.
+    Comments name the templates whose name is part of the model's name.
+    """
+    names: dict[str, ServedModel] = {}
+    for model in served:
+        names.setdefault(_name(model.name, names), model)
+    entries = [_entry(name, model, url, key, templates) for name, model in names.items()]
+    return HEADER.format(source=f"Made from the models that {url} serves.") + "\n".join(entries)
+
+
+def base_url(url: str) -> str:
+    """Return an engine's address with ``/v1``, if it has no path."""
+    return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else "/v1")
+
+
+def _name(served: str, taken: dict[str, ServedModel]) -> str:
+    """Return the last part of a served name, such as ``my-model`` of ``organisation/my-model``."""
+    short = re.sub(r"[^!-~]|/", "-", served.rstrip("/").rpartition("/")[2])[:100]
+    name = short if MODEL_NAME.fullmatch(short) else "model"
+    return name if name not in taken else f"{name}-{len(taken) + 1}"
+
+
+def _entry(name: str, model: ServedModel, url: str, key: str | None, templates: Sequence[str]) -> str:
+    settings = {"url": url, "model": model.name}
+    if engine := ENGINE_OF_OWNER.get(model.owner.lower()):
+        settings["engine"] = engine
+    if key is not None:
+        settings["key"] = key
+    target = ", ".join([f"{setting}: {json.dumps(value)}" for setting, value in settings.items()])
+    named = matching(model.name, templates)
+    choices = f" With this name it may be {' or '.join(named)}." if named else ""
+    return f"""\
+  {json.dumps(name)}:
+    # The engine writes the prompt, with the chat template that it was started with.
+    # To send the exact prompt yourself, write speaks: completions, and the template that the model was trained on.
+    # gateway templates lists them.{choices}
+    template: chat
+    targets:
+      - {{speaks: chat, {target}}}
+"""
+
+
+def matching(model: str, templates: Sequence[str]) -> list[str]:
+    """Return the templates whose name, without ``lazyllm-``, is a part of a model's name, longest first."""
+    word = model.lower()
+    found = [
+        name
+        for name in templates
+        if re.search(rf"(?<![a-z0-9]){re.escape(name.removeprefix('lazyllm-'))}(?![a-z0-9])", word)
+    ]
+    return sorted(found, key=lambda name: (-len(name.removeprefix("lazyllm-")), name))

@@ -1,0 +1,109 @@
+"""Checks that every target of a configuration is reachable, accepts its key, knows its model and adds BOS as declared.
+
+No text is generated. A target in this process was loaded before, and a provider behind LiteLLM has no free request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.backend.engines import declared_capabilities
+from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.tokenizer_client import TokenizerClient
+from gateway.cli.connecting.engine import CONNECT_SECONDS, SECONDS, served_models
+from gateway.config.schema.names import quote
+from gateway.config.sections.targets import locate
+from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
+from gateway.core.errors import GatewayError, Problem, UpstreamAuthFailed, UpstreamModelMissing
+from gateway.core.suggestions import suggest
+
+TEXT = "a"
+"""The text that an engine divides into tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveResult:
+    """What was found out about one target."""
+
+    target: TargetSpec
+    found: str
+    """One line for a person."""
+    problem: Problem | None = None
+
+
+class LiveProblem(Exception):
+    """A problem with one setting of a target."""
+
+    def __init__(self, setting: str, message: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
+async def check_targets(snapshot: Snapshot) -> Sequence[LiveResult]:
+    """Check all targets at once. The results are in the order of the configuration."""
+    client = HttpClient()
+    try:
+        return await asyncio.gather(
+            *[
+                _check(model, position, client)
+                for model in snapshot.models.values()
+                for position in range(len(model.targets))
+            ]
+        )
+    finally:
+        await client.aclose()
+
+
+async def _check(model: ModelSpec, position: int, client: HttpClient) -> LiveResult:
+    target = model.targets[position]
+    try:
+        return LiveResult(target, await _ask(model, target, client))
+    except LiveProblem as error:
+        problem = locate(Problem(target.label, 0, error.setting, str(error)), model, position)
+        return LiveResult(target, "problem", problem)
+
+
+async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
+    """Return what a target answers. Raises ``LiveProblem``."""
+    if target.speaks not in ("completions", "chat"):
+        return "not asked: a provider" if target.speaks == "litellm" else "runs in this process"
+    try:
+        key = None if target.key is None else target.key.get_secret_value()
+        names = [served.name for served in await served_models(target.url, key, client)]
+    except UpstreamAuthFailed:
+        advice = "check its value" if target.key is not None else 'set key: "env:NAME"'
+        raise LiveProblem("key", f"{target.url} refuses the key; {advice}") from None
+    except UpstreamModelMissing:
+        raise LiveProblem("url", f"{target.url} has no /models; the url usually ends in /v1") from None
+    except GatewayError as error:
+        raise LiveProblem("url", f"{target.url}: {error.message}") from None
+    if target.model not in names:
+        message = f"{target.url} does not serve {quote(target.model)}{suggest(target.model, names)}"
+        raise LiveProblem("model", f"{message}; set model to a name that it serves")
+    return f"serves {target.model}" + await _bos(model, target, client)
+
+
+async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
+    """Return a phrase about the BOS of an engine that has ``/tokenize``. Raises ``LiveProblem``."""
+    if target.speaks != "completions" or not declared_capabilities(target).renders:
+        return ""
+    tokenizer = TokenizerClient(target, client, CONNECT_SECONDS, SECONDS)
+    try:
+        plain, full = [
+            (await tokenizer.tokenize({"prompt": TEXT, "add_special_tokens": special}))["tokens"]
+            for special in (False, True)
+        ]
+        bos = full[0] if full[1 : 1 + len(plain)] == plain else None
+        text = "" if bos is None else await tokenizer.detokenize([bos])
+    except GatewayError as error:
+        return f"; BOS not checked: {error.message}"
+    adds = f"puts the BOS {text} before a prompt" if bos is not None else "puts no BOS before a prompt"
+    if target.adds_bos is not None and target.adds_bos != (bos is not None):
+        value = "true" if target.adds_bos else "false"
+        raise LiveProblem("adds_bos", f"is {value}, but the engine {adds}; correct it, or remove it")
+    if model.template.bos == "engine" and bos is None:
+        name = quote(model.template.name)
+        raise LiveProblem("engine", f"the engine {adds}, but the template {name} expects one (bos: engine)")
+    return f"; {adds}"

@@ -1,0 +1,57 @@
+"""Ask a running gateway one question, and print the answer while it arrives.
+
+The answer goes to standard output. Reasoning, times, notices and errors go to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from gateway.cli.options import CommandError, http_url, key_option, param_option, print_note, read_key, verb
+
+EXAMPLES = """Examples:
+  gateway ask demo "1+1=?"
+  gateway ask demo "1+1=?" --param temperature=1 --param seed=7
+  echo "1+1=?" | gateway ask demo --system "Answer with a number." > answer.txt
+  gateway ask my-model "hi" --url http://10.0.0.5:8000 --key env:GATEWAY_KEY
+"""
+
+
+def _write(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def _think(text: str) -> None:
+    click.secho(text, nl=False, err=True, dim=True)
+
+
+@verb(__doc__, EXAMPLES)
+@click.argument("model", help="a model of the gateway")
+@click.argument("text", required=False, metavar="[TEXT]", help="the question; without it, standard input is read")
+@click.option("--url", type=http_url, default="http://127.0.0.1:8000", metavar="URL", help="the address of the gateway")
+@key_option()
+@click.option("--system", metavar="TEXT", help="a system message")
+@param_option("a field of the request, such as max_tokens=64; VALUE is JSON or a text; may be repeated")
+def command(
+    model: str, text: str | None, url: str, key: str | None, system: str | None, param: tuple[tuple[str, Any], ...]
+) -> int:
+    """Print the answer, and then one line with times on standard error."""
+    from gateway.cli.connecting.answer import ask, summary
+
+    if text is None:
+        if sys.stdin.isatty():
+            raise CommandError('no question; give one, as in gateway ask demo "1+1=?", or write it to standard input')
+        text = sys.stdin.read()
+    messages = [{"role": "system", "content": system}] if system is not None else []
+    messages.append({"role": "user", "content": text})
+    body = {"model": model, "messages": messages, **dict(param)}
+    answer = asyncio.run(ask(url, read_key(key), body, _write, _think))
+    print(flush=True)
+    for notice in filter(None, answer.headers.get("x-gateway-notice", "").split("; ")):
+        print_note(notice)
+    click.secho(summary(answer), err=True, dim=True)
+    return 0

@@ -1,0 +1,76 @@
+"""Write a first gateway.yaml. An existing file is never overwritten.
+
+With --engine, the engine is asked which models it serves, and each becomes a model of the gateway. The engine writes
+the prompts until you choose a template: its list of models does not name one. Comments in the file tell how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import (
+    CommandError,
+    config_option,
+    http_url,
+    key_option,
+    print_note,
+    print_problems,
+    read_key,
+    verb,
+)
+
+EXAMPLES = """Examples:
+  gateway init
+  gateway init --engine http://127.0.0.1:8101/v1
+  gateway init --engine https://engine.example/v1 --key env:ENGINE_KEY --config conf/gateway.yaml
+"""
+
+
+@verb(__doc__, EXAMPLES)
+@click.option(
+    "--engine", type=http_url, metavar="URL", help="the address of a server with OpenAI's API, such as vLLM's"
+)
+@key_option()
+@config_option()
+def command(engine: str | None, key: str | None, config: Path) -> int:
+    """Write the file, and check it."""
+    from gateway.cli.connecting.first_config import base_url, starter
+    from gateway.config.load import read_configuration
+
+    if config.exists():
+        raise CommandError(f"{config}: this file exists and is not overwritten; give another file with --config")
+    text = starter() if engine is None else asyncio.run(_ask(base_url(engine), key))
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(text, encoding="utf-8")
+    outcome = read_configuration(config, os.environ)
+    if outcome.snapshot is None:
+        print_problems(outcome.problems)
+        return 1
+    print(f"wrote {config} with {', '.join(outcome.snapshot.models)}")
+    print_note("gateway check --live asks every target, gateway serve serves the models")
+    return 0
+
+
+async def _ask(url: str, key: str | None) -> str:
+    """Return the configuration for an engine's models. Raises ``CommandError`` if it does not list them."""
+    from gateway.backend.http_client.client import HttpClient
+    from gateway.cli.connecting.engine import served_models
+    from gateway.cli.connecting.first_config import of_engine
+    from gateway.config.library import shipped_folder
+    from gateway.core.errors import GatewayError
+
+    value, client = read_key(key), HttpClient()
+    try:
+        served = await served_models(url, value, client)
+    except GatewayError as error:
+        raise CommandError(f"{url}: {error.message}; start the engine, or leave out --engine", 1) from None
+    finally:
+        await client.aclose()
+    if not served:
+        raise CommandError(f"{url} serves no models; load one, or leave out --engine", 1)
+    templates = [path.stem for path in shipped_folder("meta_templates").glob("*.yaml")]
+    return of_engine(url, served, key, templates)

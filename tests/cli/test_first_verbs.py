@@ -1,0 +1,224 @@
+"""``ask``, ``init``, ``demo`` and ``check --live`` with a real gateway, which is also the engine that they ask."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.connecting.engine import ServedModel
+from gateway.cli.connecting.first_config import matching, of_engine
+from gateway.cli.options import CommandError
+from gateway.cli.verbs.demo import copy_demo
+from gateway.config.load import read_configuration
+from tests.cli.command import command
+from tests.serving import ROOT, Gateway, gateway
+from tests.upstream.server import FaultyUpstream
+
+KEYS = {"open": "key-of-the-test", "other": "key-without-models"}
+
+CONFIG = """\
+keys: {{file: keys.yaml}}
+models:
+  demo:
+    template: sft-demo
+    policy: eval
+    targets: [{{speaks: embedded, path: {root}/demo/model}}]
+  org/breaks:
+    template: chat
+    targets: [{{speaks: chat, url: "{broken}"}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with client keys, and a model whose stream breaks off."""
+    folder = tmp_path_factory.mktemp("served")
+    digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}
+    (folder / "keys.yaml").write_text("".join([f'{name}: {{sha256: "{hex}"}}\n' for name, hex in digests.items()]))
+    with (
+        FaultyUpstream() as upstream,
+        gateway(folder, CONFIG.format(root=ROOT, broken=upstream.url("drop-midstream", k=2))) as running,
+    ):
+        yield running
+
+
+def ask(served: Gateway, folder: Path, *words: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of ``gateway ask`` with a key."""
+    ended = command(folder, "ask", *words, "--url", served.root, "--key", "env:KEY", stdin=stdin, KEY=KEYS["open"])
+    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
+
+
+# ---------------------------------------------------------------- ask
+
+
+def test_the_answer_is_on_standard_output_and_the_times_are_on_standard_error(served: Gateway, tmp_path: Path) -> None:
+    code, out, err = ask(served, tmp_path, "demo", "1+1=?")
+    assert (code, out) == (0, "2\n")
+    last = err.splitlines()[-1]
+    assert last.startswith("first text after ")
+    for part in ("whole answer after ", "13 + 2 tokens", "finish_reason stop", "template sft-demo@", "target demo/0"):
+        assert part in last
+    assert "note: default_parameter: temperature=0" in err.splitlines()
+
+
+def test_the_question_may_come_from_standard_input(served: Gateway, tmp_path: Path) -> None:
+    assert ask(served, tmp_path, "demo", "--param", "max_tokens=1", stdin=b"12+30=?")[:2] == (0, "4\n")
+
+
+def test_a_system_message_is_sent_too(served: Gateway, tmp_path: Path) -> None:
+    _, _, alone = ask(served, tmp_path, "demo", "1+1=?")
+    _, _, both = ask(served, tmp_path, "demo", "1+1=?", "--system", "Add.")
+    assert "13 + " in alone
+    assert "13 + " not in both
+
+
+REFUSED = {
+    "an unknown model": (["demmo", "hi"], 'model_not_found: no model "demmo"'),
+    "a field that is refused": (["demo", "hi", "--param", "temperature=9"], "invalid_value: "),
+    "a stream that breaks off": (["org/breaks", "hi"], "upstream_disconnected: "),
+    "no gateway": (
+        ["demo", "hi", "--url", "http://127.0.0.1:9"],
+        "no gateway answers at http://127.0.0.1:9; start one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), REFUSED.values(), ids=REFUSED)
+def test_a_failure_is_one_line_and_exit_code_1(served: Gateway, tmp_path: Path, words: list[str], told: str) -> None:
+    ended = command(tmp_path, "ask", "--url", served.root, "--key", "env:KEY", *words, KEY=KEYS["open"])
+    assert ended.returncode == 1
+    assert told in ended.stderr.decode().splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [("ask", "m", "hi", "--url"), ("init", "--engine")], ids=["ask", "init"])
+def test_an_address_without_a_scheme_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    ended = command(tmp_path, *words, "localhost:8000")
+    assert (ended.returncode, [*tmp_path.iterdir()]) == (2, [])
+    assert "expected an address such as http://127.0.0.1:8000/v1" in ended.stderr.decode()
+
+
+def test_without_the_key_the_gateways_refusal_is_shown(served: Gateway, tmp_path: Path) -> None:
+    ended = command(tmp_path, "ask", "demo", "hi", "--url", served.root)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert "invalid_api_key: " in ended.stderr.decode()
+
+
+# ---------------------------------------------------------------- init
+
+
+def test_init_writes_the_models_of_an_engine_and_check_accepts_them(served: Gateway, tmp_path: Path) -> None:
+    ended = command(tmp_path, "init", "--engine", served.root, "--key", "env:KEY", KEY=KEYS["open"])
+    assert (ended.returncode, ended.stdout) == (0, b"wrote gateway.yaml with demo, breaks\n"), ended.stderr
+    result = read_configuration(tmp_path / "gateway.yaml", {"KEY": KEYS["open"]}, everything=True)
+    assert result.problems == ()
+    assert result.snapshot is not None
+    targets = [target for model in result.snapshot.models.values() for target in model.targets]
+    assert [(target.model, target.url, target.speaks) for target in targets] == [
+        ("demo", f"{served.root}/v1", "chat"), ("org/breaks", f"{served.root}/v1", "chat"),
+    ]  # fmt: skip
+    live = command(tmp_path, "check", "--live", KEY=KEYS["open"])
+    assert (live.returncode, live.stderr) == (0, b"")
+    assert live.stdout.decode().splitlines()[1:] == ["demo/0    serves demo", "breaks/0  serves org/breaks"]
+
+
+def test_init_without_an_engine_writes_a_starter_that_check_accepts(tmp_path: Path) -> None:
+    assert command(tmp_path, "init").returncode == 0
+    assert command(tmp_path, "check").returncode == 0
+
+
+def test_init_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text("mine")
+    ended = command(tmp_path, "init")
+    assert (ended.returncode, (tmp_path / "gateway.yaml").read_text()) == (2, "mine")
+    assert "gateway.yaml: this file exists and is not overwritten" in ended.stderr.decode()
+
+
+def test_init_writes_nothing_if_the_engine_does_not_answer(tmp_path: Path) -> None:
+    ended = command(tmp_path, "init", "--engine", "http://127.0.0.1:9")
+    assert (ended.returncode, [*tmp_path.iterdir()]) == (1, [])
+    assert "http://127.0.0.1:9/v1: " in ended.stderr.decode()
+
+
+SERVED = (
+    ServedModel("Qwen/Qwen1.5-7B-Chat", "vllm"), ServedModel("/models/Qwen1.5-7B-Chat", "vllm"),
+    ServedModel("my model: 7\"b", "someone"), ServedModel("true", "llamacpp"),
+)  # fmt: skip
+
+
+def test_any_served_name_becomes_a_valid_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(of_engine("http://127.0.0.1:8101/v1", SERVED, "env:KEY", ["qwen1.5", "qwen"]))
+    result = read_configuration(file, {"KEY": "secret"})
+    assert result.problems == ()
+    assert result.snapshot is not None
+    found = {name: model.targets[0] for name, model in result.snapshot.models.items()}
+    assert [*found] == ["Qwen1.5-7B-Chat", "Qwen1.5-7B-Chat-2", 'my-model:-7"b', "true"]
+    assert [target.model for target in found.values()] == [model.name for model in SERVED]
+    assert [target.engine for target in found.values()] == ["vllm", "vllm", "openai", "llamacpp"]
+
+
+NAMES = {
+    "internlm2-chat-7b": ["internlm2", "lazyllm-internlm2"],
+    "internlm3-8b": [],
+    "Qwen1.5-7B": ["qwen1.5"],
+    "vicuna-7b-v1.5": ["vicuna"],
+}
+
+
+@pytest.mark.parametrize("served_name", NAMES)
+def test_a_template_is_proposed_if_its_name_is_a_part_of_the_models_name(served_name: str) -> None:
+    templates = ["internlm", "internlm2", "lazyllm-internlm2", "qwen", "qwen1.5", "vicuna"]
+    assert matching(served_name, templates) == NAMES[served_name]
+
+
+# ---------------------------------------------------------------- demo
+
+
+def test_the_demo_is_copied_once_and_never_over_a_configuration(tmp_path: Path) -> None:
+    copy_demo(tmp_path / "new")
+    assert (tmp_path / "new/gateway.yaml").read_bytes() == (ROOT / "gateway.yaml").read_bytes()
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"gateway.yaml", "demo", "prompts"}
+    assert command(tmp_path / "new", "check").returncode == 0
+    (tmp_path / "gateway.yaml").write_text("mine")
+    copy_demo(tmp_path)
+    (tmp_path / "new/gateway.yaml").unlink()
+    with pytest.raises(CommandError, match="prompts exists and is not overwritten"):
+        copy_demo(tmp_path / "new")
+    assert {path.name for path in tmp_path.iterdir()} == {"gateway.yaml", "new"}
+
+
+# ---------------------------------------------------------------- check --live
+
+LIVE = {
+    "a model that is served": ("", "", None),
+    "an unknown model": ("", ", model: demmo", '.model: URL does not serve "demmo" (did you mean "demo"?); set model'),
+    "a BOS that is declared": ("", ", adds_bos: true", None),
+    "a BOS that is denied": ("", ", adds_bos: false", ".adds_bos: is false, but the engine puts the BOS <s> before"),
+    "a wrong key": ("", ', key: "env:WRONG"', ".key: URL refuses the key; check its value"),
+    "no key": ("", ", key: null", '.key: URL refuses the key; set key: "env:NAME"'),
+    "a wrong path": ("/v2", "", ".url: URL has no /models; the url usually ends in /v1"),
+    "no server": ("http://127.0.0.1:9/v1", "", ".url: URL: "),
+}
+
+
+def test_a_live_check_names_the_setting_that_is_wrong(served: Gateway, tmp_path: Path) -> None:
+    lines, expected = ["models:", "  m:", "    template: sft-demo", "    targets:"], []
+    for number, (address, more, told) in enumerate(LIVE.values()):
+        url = address if "//" in address else served.root + (address or "/v1")
+        settings = {"speaks": "completions", "url": f'"{url}"', "model": "demo", "engine": "vllm", "key": '"env:KEY"'}
+        settings |= dict(one.split(": ") for one in more.split(", ")[1:])
+        shown = ", ".join([f"{key}: {value}" for key, value in settings.items() if value != "null"])
+        lines.append(f"      - {{{shown}}}")
+        if told is not None:
+            expected.append(f"gateway.yaml:{number + 5} models.m.targets[{number}]{told.replace('URL', url)}")
+    (tmp_path / "gateway.yaml").write_text("\n".join(lines))
+    ended = command(tmp_path, "check", "--live", KEY=KEYS["open"], WRONG="wrong")
+    problems = ended.stderr.decode().splitlines()
+    assert ended.returncode == 1
+    assert problems[-1] == f"{len(expected)} problems"
+    for problem, told in zip(problems, expected, strict=False):
+        assert problem.startswith(told)
+    assert "m/0  serves demo; puts the BOS <s> before a prompt" in ended.stdout.decode().splitlines()
