@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import EngineCapabilities, declared_capabilities, prompt_logprobs_of
@@ -46,6 +45,7 @@ from gateway.policy.deliver.load_balancer import Replica, RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
+from gateway.telemetry.attempts import AttemptObserver, without_secrets
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
@@ -174,15 +174,17 @@ def _delivery(
     delivery = model.policy.delivery
     replicas: list[Replica] = []
     rows: list[EngineCapabilities] = []
+    urls: dict[str, str] = {}
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
             backend = BACKEND_FACTORIES[target.speaks](target, shared.client, shared.engines, delivery.connect)
             replicas.append(Replica(target.label, FirstTokenGate(backend, delivery.first_token)))
+            urls[target.label] = without_secrets(target.url, getattr(backend, "path", ""))
             rows.append(backend.capabilities)
 
-    observe = partial(shared.metrics.attempt, model.name)
-    failover = Failover(RoundRobin(replicas), RetryPolicy(delivery.attempts), observe)
-    stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
+    observer = AttemptObserver(model.name, urls, shared.metrics)
+    failover = Failover(RoundRobin(replicas), RetryPolicy(delivery.attempts), observer)
+    stack: Backend = Timeouts(failover, delivery.idle, delivery.total, observer)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
         stack = SplitCalls(stack, _capabilities(rows), delivery.total)
     return stack, rows

@@ -103,7 +103,7 @@ REASONS = {  # what a client may read of a refusal
     "quirk-numeric-code": "max_tokens must be at least 1, got 0.",
     "quirk-detail": "prompt must be a string.",
     "quirk-detail-list": "prompt: Field required",
-    "400-html": "without a usable reason (target m/0 sent status 400 with a body of",
+    "400-html": "without a usable reason (target m/0 sent status 400 with an HTML page of",
     "400-empty": "without a usable reason (target m/0 sent status 400 with an empty body)",
 }
 

@@ -10,8 +10,13 @@ from typing import Any
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
+from gateway.telemetry.attempts import AttemptObserver
+from gateway.telemetry.metrics import Metrics
 from tests.events import each_event
 from tests.virtual_clock import run as run_virtual
+
+OBSERVER = AttemptObserver("m", {}, Metrics())
+"""For layers whose attempts a test does not read."""
 
 
 @dataclass

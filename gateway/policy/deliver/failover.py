@@ -7,30 +7,25 @@ the request. With a ``FirstTokenGate`` around the target, the loop ends when the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
 
-from gateway.core.errors import GatewayError, drop_tracebacks
+from gateway.core.errors import GatewayError, UpstreamError, drop_tracebacks
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.load_balancer import RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy, RetryState
+from gateway.telemetry.attempts import AttemptObserver
 
 
 class Failover:
     """A backend that tries the replicas of a model until one answers."""
 
-    def __init__(
-        self,
-        balancer: RoundRobin,
-        retry: RetryPolicy,
-        observe: Callable[[str, str], None] = lambda target, outcome: None,
-    ) -> None:
-        """``observe`` is called after each attempt with the target's label and ``ok`` or an error code."""
+    def __init__(self, balancer: RoundRobin, retry: RetryPolicy, observer: AttemptObserver) -> None:
         self.balancer = balancer
         self.retry = retry
-        self.observe = observe
+        self.observer = observer
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Opens the first replica that answers. Raises the last failure if no replica answers."""
@@ -40,7 +35,7 @@ class Failover:
 class _FailoverStream:
     """A context manager for one exchange; entering makes the attempts."""
 
-    __slots__ = ("_exchange", "_failover", "_opened")
+    __slots__ = ("_exchange", "_failover", "_opened", "_target")
 
     def __init__(self, failover: Failover, exchange: Exchange) -> None:
         self._failover = failover
@@ -56,15 +51,15 @@ class _FailoverStream:
                 opened = replica.backend.open(exchange)
                 events = await opened.__aenter__()
             except GatewayError as error:
-                failover.observe(replica.label, error.code)
+                failover.observer.failed(exchange, replica.label, error)
                 state = state or RetryState(failover.retry, len(replicas))
                 pause = state.pause_after(error)
                 if pause is None:
                     raise
                 drop_tracebacks(error)
             else:
-                failover.observe(replica.label, "ok")
-                self._opened = opened
+                failover.observer.answered(exchange, replica.label)
+                self._opened, self._target = opened, replica.label
                 return events
             if pause:
                 await asyncio.sleep(pause)
@@ -73,4 +68,6 @@ class _FailoverStream:
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, bool | None]:
+        if isinstance(error, UpstreamError):
+            self._failover.observer.broke_off(self._exchange, self._target, error)
         return self._opened.__aexit__(kind, error, trace)
