@@ -86,7 +86,7 @@ def gateway_error(error: Exception, sent: Collection[str] = (), private: tuple[s
     for table, links in ((_CAUSES, reversed(chain)), (_CLASSES, iter(chain))):
         for link in links:
             if (found := table.get(type(link).__name__)) is not None:
-                return _named(*found, one_safe_line(text, private))
+                return _of_class(*found, one_safe_line(text, private), chain, private)
     if any(type(link).__name__ == "UnsupportedParamsError" for link in chain):
         return _unsupported(text, sent)
     for link in chain:
@@ -111,9 +111,19 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = getattr(error, "original_exception", None) or error.__cause__ or error.__context__
 
 
-def _named(kind: type[GatewayError], message: str, line: str) -> GatewayError:
-    """``line``: one safe line of the exception's text; in a context overflow it has the numbers of tokens."""
-    error = kind(f"{message}: {line}" if line and kind is ContextLengthExceeded else message)
+def _of_class(
+    kind: type[GatewayError], message: str, line: str, chain: list[BaseException], private: tuple[str, ...]
+) -> GatewayError:
+    """The error that a table gives. A context overflow is read from the provider's reply, which has the numbers.
+
+    ``line``: one safe line of the exception's text, for the log.
+    """
+    if kind is ContextLengthExceeded:
+        for link in chain:
+            if type(link).__name__ == "HTTPStatusError" and isinstance(error := _of_reply(link, private), kind):
+                error.param = None  # a name of the provider's request, not of the client's
+                return error
+    error = kind(message)
     error.reason = f"{message}: {line}" if line else ""
     return error
 
