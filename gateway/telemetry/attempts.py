@@ -1,4 +1,4 @@
-"""Counts and logs the attempts of one model's calls at its targets."""
+"""Counts and logs the attempts of one model's calls at its targets (``docs/spec/reliability.md`` F18, F22, G06)."""
 
 from __future__ import annotations
 

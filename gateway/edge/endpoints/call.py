@@ -79,7 +79,8 @@ class CallHandler:
             drop_tracebacks(gone)
         except GatewayError as error:
             end = (error.code, request.status or error.status, "")
-            timeline.refusal = "" if error.upstream_status or isinstance(error, UpstreamError) else error.message
+            is_attempt = timeline.attempts and (error.upstream_status or isinstance(error, UpstreamError))
+            timeline.refusal = "" if is_attempt else error.message  # a failed attempt has a line with its reason
             await _fail(request, error, timeline)
             end = (error.code, request.status, "")
             drop_tracebacks(error)
