@@ -19,7 +19,7 @@ MAX_LINES = 50
 """Lines in ``WINDOW`` seconds for one target and one error code; further failures are counted in a later line."""
 WINDOW = 10.0
 ECHOED = 12
-"""A part of the reason with this many characters is hidden if the prompt or the messages contain it too."""
+"""The reason is searched for content of the request in parts of this many characters."""
 
 
 class AttemptObserver:
@@ -34,8 +34,9 @@ class AttemptObserver:
         self._metrics = metrics
         self._now = now
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
-        """Target and error code → the begin of the current window, and the lines in it."""
+        """Target and error code → the beginning of the current window, and the failures in it so far."""
         self._left_out: defaultdict[tuple[str, str], int] = defaultdict(int)
+        """Target and error code → the failures without a line since the last line."""
 
     def answered(self, exchange: Exchange, target: str) -> None:
         """An answer has begun."""
@@ -68,7 +69,7 @@ class AttemptObserver:
             "target": target,
             "url": self._urls.get(target, ""),
             "error": error.code,
-            "status": error.upstream_status or "",
+            "status": error.upstream_status or None,
             "attempt": exchange.attempts.count,
             "reason": without_echo(error.reason, exchange) if error.reason else error.message,
             **({"similar_lines_left_out": left_out} if left_out else {}),
@@ -84,9 +85,9 @@ def without_secrets(url: str, path: str) -> str:
 
 
 def without_echo(reason: str, exchange: Exchange) -> str:
-    """The reason without the parts that repeat the prompt or the messages: no content appears in a log."""
+    """The reason without every part of 23 or more characters that the prompt or the messages contain too."""
     sent = [prompt for prompt in exchange.prompts if isinstance(prompt, str)]
-    sent += [str(message.get("content", "")) for message in exchange.messages]
+    sent += [str(value) for message in exchange.messages for value in message.values()]
     sent += [str(exchange.params[name]) for name in ("input", "suffix") if name in exchange.params]
     for text in sent:
         for start in range(0, len(reason) - ECHOED + 1, ECHOED):

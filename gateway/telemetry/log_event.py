@@ -19,7 +19,7 @@ def log_event(logger: logging.Logger, level: int, event: str, request_id: str, f
 
 def shown(value: object) -> str:
     """A value as one word: texts with spaces, quotes or control characters in quotes and escaped; ``-`` for nothing."""
-    text = str(value)[:MAX_VALUE]
+    text = "" if value is None else str(value)[:MAX_VALUE]
     if text.isprintable() and not any(mark in text for mark in ' "\\'):
         return text or "-"
     return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -50,12 +50,16 @@ def process(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
     }
     config = "models:\n"
     for name, url in urls.items():
-        config += f'  {name}: {{template: chat, policy: quick, targets: [{{speaks: chat, url: "{url}"'
-        config += ', key: "env:ENGINE_KEY"}]}\n' if name == "wrong-key" else "}]}\n"
-    config += f'  backup: {{template: chat, targets: [{{speaks: chat, url: "{urls["stopped"]}"}}, '
-    config += f'{{speaks: chat, url: "{up.url("ok")}"}}]}}\n'
-    policy = "delivery: {timeout: {connect: 30s, first_token: 500ms, total: 60s}}\n"
-    files = {"gateway.yaml": config, "policies/quick.yaml": policy}
+        policy = "quick" if name == "silent" else "patient"
+        key = ', key: "env:ENGINE_KEY"' if name == "wrong-key" else ""
+        config += f'  {name}: {{template: chat, policy: {policy}, targets: [{{speaks: chat, url: "{url}"{key}}}]}}\n'
+    both = ", ".join([f'{{speaks: chat, url: "{url}"}}' for url in (urls["stopped"], up.url("ok"))])
+    config += f"  backup: {{template: chat, policy: patient, targets: [{both}]}}\n"
+    files = {
+        "gateway.yaml": config,
+        "policies/quick.yaml": "delivery: {timeout: {connect: 30s, first_token: 500ms}}\n",
+        "policies/patient.yaml": "delivery: {timeout: {connect: 30s}}\n",
+    }
     with serving(tmp_path_factory.mktemp("failing"), files, ENGINE_KEY=KEY) as process:
         yield process
 
