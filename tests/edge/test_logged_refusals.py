@@ -67,13 +67,13 @@ REFUSALS = {  # the request: endpoint, model, outcome, and the end of the line a
     ),
     "no JSON": (post(CHAT, "{"), "chat", "unknown", "invalid_json", r'error="'),
     "a value of a known model": (
-        post(CHAT, '{"model": "open", "messages": 5}'), "chat", "open", "invalid_value", r'error="messages: '
+        post(CHAT, '{"model": "open", "messages": 5}'), "chat", "open", "invalid_value", r'error="messages'
     ),
     "a value of a model that the key may not use": (
-        post(CHAT, '{"model": "closed", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages: '
+        post(CHAT, '{"model": "closed", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages'
     ),
     "a value of an unknown model": (
-        post(CHAT, '{"model": "x", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages: '
+        post(CHAT, '{"model": "x", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages'
     ),
     "a model in the path": (post(f"/open{CHAT}", "{"), "chat", "open", "invalid_json", r'error="'),
 }  # fmt: skip
