@@ -53,6 +53,7 @@ from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
+from gateway.telemetry.attempts import AttemptObserver, without_secrets
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
@@ -199,6 +200,7 @@ def _delivery(
     delivery = model.policy.delivery
     replicas: list[Replica] = []
     rows: list[EngineCapabilities] = []
+    urls: dict[str, str] = {}
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
             backend = BACKEND_FACTORIES[target.speaks](target, shared.client, shared.engines, delivery.connect)
@@ -210,14 +212,15 @@ def _delivery(
                     weight=target.weight,
                 )
             )
+            urls[target.label] = without_secrets(target.url, getattr(backend, "path", ""))
             rows.append(backend.capabilities)
 
-    observe = partial(shared.metrics.attempt, model.name)
+    observer = AttemptObserver(model.name, urls, shared.metrics)
     balancer = BALANCERS[delivery.balance](replicas)
     exhausted = partial(shared.metrics.count, "gateway_retry_budget_exhausted_total", model.name)
     budget = RetryBudget(delivery.budget, exhausted)
-    failover = Failover(balancer, RetryPolicy(delivery.attempts), budget, observe)
-    stack: Backend = Timeouts(failover, delivery.idle, delivery.total)
+    failover = Failover(balancer, RetryPolicy(delivery.attempts), budget, observer)
+    stack: Backend = Timeouts(failover, delivery.idle, delivery.total, observer)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
         stack = SplitCalls(stack, _capabilities(rows), delivery.total)
     return stack, rows

@@ -115,7 +115,8 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     async def serve() -> None:
         await runtime.start(snapshot)
         loop, leave = asyncio.get_running_loop(), asyncio.Event()
-        server = HttpServer(App(runtime.state))
+        app = App(runtime.state)
+        server = HttpServer(app, refused=app.refused_input)
         await server.open([bound])
         stop.append(lambda: loop.call_soon_threadsafe(leave.set))
         ready.set()

@@ -18,6 +18,7 @@ from gateway.config.schema.settings import GATEWAY, ROWS, Row
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.parity.cases import matrix
 from gateway.parity.causes import CAUSES
+from gateway.policy.deliver.retry import retry_rule
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Metric
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,6 +126,15 @@ def test_the_values_of_a_label_are_those_the_page_lists(label: str) -> None:
     assert LABELS[label] == LABEL_VALUES[label]
 
 
+TRIED_AGAIN = {
+    (True, False, True): "other targets",
+    (False, False, True): "one other target",
+    (False, True, True): "once",
+    (False, False, False): "no",
+}
+"""Several retries, also at the same target, any retry → the word in the column "Tried again"."""
+
+
 def errors_below(error: type[GatewayError]) -> list[type[GatewayError]]:
     """The class and its subclasses in ``gateway``."""
     found = [error] + [one for below in error.__subclasses__() for one in errors_below(below)]
@@ -136,7 +146,8 @@ def test_an_error_code_has_its_line(error: type[GatewayError]) -> None:
     if issubclass(error, ConfigError):
         assert f"`{error.code}`" in ERRORS  # described in prose: it never reaches a client
     else:
-        tried = "yes" if error.retryable else "no"
+        row = retry_rule(error)
+        tried = "no" if row is None else TRIED_AGAIN[row[1].limit > 1, row[1].same_target, row[1].limit > 0]
         start = f"| `{error.code}` | {error.status} | `{error.type}` | {tried} | "
         assert any(line.startswith(start) for line in ERRORS.splitlines()), start
 

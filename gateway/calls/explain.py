@@ -47,6 +47,7 @@ def explanation(
     if timeline is not None:
         body["target"] = timeline.target
         body["attempts"] = timeline.attempts
+        body["failed_attempts"] = [{"target": one, "code": code} for one, code in timeline.attempt_log.failures]
         body["overhead_ms"] = round(timeline.overhead() * 1000, 3)
         body["notices"] += timeline.notices()
     if segments is not None:

@@ -22,8 +22,8 @@ class CallTimeline:
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written", "admission",
         "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "in_flight",
-        "kind", "model", "render", "request_id", "stop_cuts", "stream", "template", "template_notices",
-        "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
+        "kind", "model", "path", "refusal", "render", "request_id", "stop_cuts", "stream", "template",
+        "template_notices", "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -40,7 +40,7 @@ class CallTimeline:
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = UNKNOWN_MODEL
-        self.template = self.kind = self.tool_parser = ""
+        self.template = self.kind = self.tool_parser = self.refusal = self.path = ""
         self.tool_parse_failures = 0
         self.stream = self.upstream_stream = self.cut_by_gateway = self.bos_anomaly = False
         self.cut_answers = CutAnswers()
@@ -124,6 +124,11 @@ class CallTimeline:
         return self.attempt_log.count
 
     @property
+    def failed_attempts(self) -> tuple[str, ...]:
+        """``target=code`` for each attempt that failed before its answer, in order."""
+        return tuple([f"{target}={code}" for target, code in self.attempt_log.failures])
+
+    @property
     def begun(self) -> bool:
         """True: content has been written to the client."""
         return bool(self._written)
@@ -162,6 +167,9 @@ class CallTimeline:
             target=self.attempt_log.target,
             upstream_stream=self.upstream_stream,
             attempts=self.attempt_log.count,
+            failed_attempts=self.failed_attempts if self.attempt_log.failures else (),
+            refusal=self.refusal,
+            path=self.path,
             admission=self.admission,
             render=self.render,
             upstream_first=None if opened is None or first is None else first - opened,

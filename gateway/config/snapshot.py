@@ -41,6 +41,7 @@ class ServerSpec:
     """The origins whose web pages may call the gateway; ``*``: any."""
     insecure_no_keys: bool = False
     """Allow a non-loopback listener without client keys."""
+    log_format: Literal["text", "json"] = "text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,10 @@ class GatewayError(Exception):
         """Seconds after which the client may retry; for 429 and 503 only."""
         self.retried = False
         """True: the gateway has repeated the call already, so the client is advised not to."""
+        self.upstream_status = 0
+        """The HTTP status of the server's response that caused the error; 0: no response caused it."""
+        self.reason = ""
+        """The cause as one safe line for the log, such as the server's own message; empty: see ``message``."""
 
 
 def drop_tracebacks(error: BaseException) -> None:

@@ -23,7 +23,7 @@ RawPrompt = str | tuple[int, ...]
 class AttemptLog:
     """The upstream attempts of one call, including retries, other targets and split calls."""
 
-    __slots__ = ("count", "retries", "target")
+    __slots__ = ("count", "failures", "open", "retries", "target")
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,12 +31,26 @@ class AttemptLog:
         """Attempts that repeated a failed one."""
         self.target = ""
         """Label of the target of the latest attempt; empty before the first."""
+        self.open = 0
+        """Attempts that have neither failed nor begun to answer."""
+        self.failures: list[tuple[str, str]] = []
+        """The target's label and the error code of each failed attempt."""
 
     def begin(self, target: str, *, retry: bool = False) -> None:
         """Count an attempt; called before the target is opened."""
         self.count += 1
+        self.open += 1
         self.retries += retry
         self.target = target
+
+    def answered(self) -> None:
+        """Call when the answer of an attempt has begun."""
+        self.open -= 1
+
+    def failed(self, target: str, code: str) -> None:
+        """Call when an attempt has failed before its answer."""
+        self.open -= 1
+        self.failures.append((target, code))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,12 @@ class Record:
     upstream_stream: bool = False
     """The target was asked for a stream."""
     attempts: int = 0
+    failed_attempts: tuple[str, ...] = ()
+    """``target=code`` for each attempt that failed before its answer."""
+    refusal: str = ""
+    """The message of the error, if the gateway itself refused the request."""
+    path: str = ""
+    """The path of a request that has no endpoint."""
     admission: float | None = None
     """Time from the request's head to the parsed call."""
     render: float | None = None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
+from gateway.calls.timeline import CallTimeline
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.core.suggestions import closest
@@ -26,9 +28,12 @@ from gateway.edge.error_response import send_error
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
+from gateway.telemetry.call_log import log_call
 
 LOG = logging.getLogger("gateway.edge")
 
+OTHER = "other"
+"""The label ``endpoint`` of a refused request that has no endpoint of ``ENDPOINTS``."""
 TOKENIZER_PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
 """The paths that vLLM has outside ``/v1``."""
 
@@ -61,17 +66,36 @@ class App:
             else:
                 # RFC 9110, 15.5.6: the answer names the allowed method.
                 error = MethodNotAllowed(f"this path takes {method} requests")
-                send_error(request, error, f"allow: {method}\r\n".encode("ascii"))
+                self._refuse(request, error, f"allow: {method}\r\n".encode("ascii"))
         except ClientGone:
             pass
         except GatewayError as error:
-            _report(request, error)
+            self._refuse(request, error)
         except Exception:  # a bug: log the traceback, and answer with status 500
             LOG.exception("internal error in request %s", request.request_id)
-            _report(request, GatewayError("internal error of the gateway; its log has the details"))
+            self._refuse(request, GatewayError("internal error of the gateway; its log has the details"))
         finally:
             if not request.complete:
                 request.abort()
+
+    def _refuse(self, request: HttpRequest, error: GatewayError, headers: bytes = b"") -> None:
+        """Send the error response, count it and log it. If an answer has begun, send nothing.
+
+        ``CallHandler`` does the same for the requests of its endpoint.
+        """
+        if not request.status:
+            send_error(request, error, headers)
+        self._record(CallTimeline(OTHER, request.request_id, request.received), error, request.path)
+
+    def refused_input(self, error: GatewayError, request_id: str) -> None:
+        """Count and log an error for bytes that are no complete HTTP request. The connection has sent the error."""
+        self._record(CallTimeline(OTHER, request_id, time.monotonic()), error, "")
+
+    def _record(self, timeline: CallTimeline, error: GatewayError, path: str) -> None:
+        timeline.path, timeline.refusal = path, error.message
+        record = timeline.freeze(error.code, error.status)
+        self._state.metrics.record(record)
+        log_call(record)
 
     def _find(self, request: HttpRequest) -> tuple[str, Handler]:
         """The route of a path that starts with ``MODEL_PATH`` or with the name of a model (``/{model}/v1/…``).
@@ -116,9 +140,3 @@ def _public_routes(state: GatewayState) -> Routes:
     if server.admin is None and is_loopback(server.host):
         routes |= MetricsEndpoint(state, keyed=True).routes
     return routes
-
-
-def _report(request: HttpRequest, error: GatewayError) -> None:
-    """Send the error response. If an answer has begun, send nothing: ``App`` then closes the connection."""
-    if not request.status:
-        send_error(request, error)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import time
 
 from gateway.config.sections.server import is_loopback, url_host
@@ -10,8 +12,18 @@ from gateway.config.snapshot import Snapshot
 from gateway.edge.about.home import curl_command
 from gateway.server.sockets import split
 
+LOG = logging.getLogger("gateway.runtime")
+
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Address of all interfaces → the loopback address by which this machine reaches the gateway."""
+
+
+def announce(snapshot: Snapshot, port: int) -> None:
+    """Print the greeting to standard error, or log it if the log is JSON."""
+    if snapshot.server.log_format == "json":
+        LOG.info(greeting(snapshot, port))
+    else:
+        print(greeting(snapshot, port), file=sys.stderr, flush=True)
 
 
 def greeting(snapshot: Snapshot, port: int) -> str:

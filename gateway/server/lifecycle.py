@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import socket
-import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +16,14 @@ import uvloop
 from gateway.config.snapshot import Snapshot
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
-from gateway.server.greeting import greeting
+from gateway.server.greeting import announce
 from gateway.server.memory import tune_memory
 from gateway.server.runtime import Runtime
 from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, split
 from gateway.telemetry.log_writer import log_to_stderr
+
+LOG = logging.getLogger("gateway.runtime")
 
 EXIT_ABORTED = 1
 """Exit code after a second signal: running calls were aborted."""
@@ -38,7 +42,9 @@ class Listeners:
 
 def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, listeners: Listeners | None = None) -> int:
     """Serve until a signal, and return the exit code. Without ``listeners``, bind sockets (raises ``PortBusy``)."""
-    log_to_stderr(log_level, partial(runtime.metrics.count, "gateway_log_lines_dropped_total"))
+    log_to_stderr(
+        log_level, snapshot.server.log_format, partial(runtime.metrics.count, "gateway_log_lines_dropped_total")
+    )
     if listeners is None:
         listeners = _bind(snapshot)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -53,7 +59,7 @@ def _bind(snapshot: Snapshot) -> Listeners:
     async def ready() -> None:
         for bound in filter(None, (main, admin)):
             bound.listen(BACKLOG)  # before the greeting, whose reader may connect at once
-        print(greeting(snapshot, main.getsockname()[1]), file=sys.stderr, flush=True)
+        announce(snapshot, main.getsockname()[1])
 
     return Listeners(main, admin, ready)
 
@@ -64,19 +70,33 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     shutdown = runtime.shutdown
     handle_signals(shutdown.handle_signal, runtime.reload)
     try:
-        main, admin = HttpServer(App(runtime.state)), None
+        app, admin = App(runtime.state), None
+        main = HttpServer(app, refused=app.refused_input)
         await listeners.ready()
         await main.open([listeners.main])
         if listeners.admin is not None:
-            admin = HttpServer(App(runtime.state, admin=True))
+            admin_app = App(runtime.state, admin=True)
+            admin = HttpServer(admin_app, refused=admin_app.refused_input)
             await admin.open([listeners.admin])
         await shutdown.drain_requested.wait()
         runtime.state.draining = True
+        running = runtime.state.running
+        what = f"process {os.getpid()}"
+        LOG.info("%s drains: it accepts no connections; running calls: %d; they may take %g s (server.drain)",
+                 what, running, snapshot.server.drain)  # fmt: skip
+        started = time.monotonic()
         code = await _end(main, snapshot.server.drain, shutdown.abort_requested)
+        seconds, cut = time.monotonic() - started, main.calls_cut
+        if code == EXIT_ABORTED or cut:
+            why = "a second signal" if code == EXIT_ABORTED else "server.drain"
+            LOG.warning("%s has drained for %.1f s; calls cut by %s: %d", what, seconds, why, cut)
+        else:
+            LOG.info("%s has drained in %.1f s; every call has ended", what, seconds)
         if admin is not None:  # closed last, to report readiness while the main listener drains
             await admin.abort()
     finally:
         await runtime.stop()
+    LOG.info("%s has stopped", what)
     return code
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
-from gateway.config.files.watcher import FileWatcher
+from gateway.config.files.watcher import FileWatcher, file_state
 from gateway.config.load import read_configuration
 from gateway.config.sections.server import is_loopback
 from gateway.config.snapshot import ServerSpec, Snapshot
@@ -65,6 +65,10 @@ class ConfigReloader(ABC):
         self.metrics = Metrics()
         self.bound: ServerSpec | None = None
         """The ``server`` settings of the first configuration. The process keeps their listeners until its end."""
+        self._serving = ""
+        """The ``fingerprint`` of the configuration that serves."""
+        self._reported = ""
+        """The refusal that was last reported; empty after a reload that was not refused."""
         self.started_at = int(time.time())
         """Seconds since the epoch."""
 
@@ -84,14 +88,32 @@ class ConfigReloader(ABC):
 
     # ------------------------------------------------ reloading
 
-    async def reload(self) -> bool:
-        """Read the files and serve the new configuration. If that fails, change nothing and return False."""
+    def serves_first(self, snapshot: Snapshot) -> None:
+        """Record the configuration with which the process starts."""
+        self.bound = snapshot.server
+        self._serving = fingerprint(snapshot)
+
+    async def reload(self, *, watched: bool = False) -> bool:
+        """Read the files and serve the new configuration. If that fails, change nothing and return False.
+
+        ``watched``: the watcher has seen the change. It may see an edit for which a signal has already reloaded the
+        files, so the same refusal is reported once, and an unchanged configuration is not reported.
+        """
         async with self._reloading:
             try:
                 snapshot = await asyncio.to_thread(self.loader.load)
+                identity = await asyncio.to_thread(fingerprint, snapshot)
                 self._require_keys(snapshot)
+                if identity == self._serving:
+                    if self._reported or not watched:
+                        LOG.info("the files contain configuration %s, which is already in use", snapshot.revision)
+                    self._reported = ""
+                    return True
                 await self.prepare(snapshot)
             except Exception as error:  # including bugs and broken model files: the watcher must continue
+                before, self._reported = self._reported, str(error)
+                if watched and before == self._reported:
+                    return False
                 self.metrics.count("gateway_reloads_total", "error")
                 if isinstance(error, GatewayError):
                     LOG.error("reload refused, the old configuration keeps serving:\n%s", error)
@@ -107,6 +129,7 @@ class ConfigReloader(ABC):
             if changed:
                 LOG.warning("restart the gateway to apply the change of %s", ", ".join(changed))
             await self.activate(snapshot)
+            self._serving, self._reported = identity, ""
             self.metrics.count("gateway_reloads_total", "ok")
             LOG.info("configuration %s is in use now: %s", snapshot.revision, ", ".join(snapshot.models))
             return True
@@ -148,4 +171,14 @@ class ConfigReloader(ABC):
                 LOG.info("the configuration's files can be checked for changes again")
             failing = False
             if changed:
-                await self.reload()
+                await self.reload(watched=True)
+
+
+def fingerprint(snapshot: Snapshot) -> str:
+    """The revision of a configuration, and the state of the files that are read only when it is built."""
+    found = [snapshot.revision]
+    for model in snapshot.models.values():
+        for path in (model.tokenizer, *(target.path for target in model.targets)):
+            files = () if path is None else (path, *path.glob("*")) if path.is_dir() else (path,)
+            found += [f"{file} {file_state(file)}" for file in sorted(files)]
+    return "\n".join(found)

@@ -37,7 +37,7 @@ class Runtime(ConfigReloader):
         self.state = GatewayState(
             stack=stack, metrics=self.metrics, exposition=self.exposition, started_at=self.started_at
         )
-        self.bound = snapshot.server
+        self.serves_first(snapshot)
         self._prepared: Stack | None = None
         self.metrics.built(VERSION, snapshot.revision)
 

@@ -24,7 +24,7 @@ from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.core.version import VERSION
 from gateway.edge.http1.server import BACKLOG
 from gateway.policy.admit.rates import MemoryRates
-from gateway.server.greeting import greeting
+from gateway.server.greeting import announce
 from gateway.server.lifecycle import EXIT_ABORTED
 from gateway.server.metrics_aggregation import MetricsAggregator
 from gateway.server.reload import ConfigLoader, ConfigReloader
@@ -54,7 +54,9 @@ class WorkersFailed(Exception):
 def serve(loader: ConfigLoader, snapshot: Snapshot, log_level: str) -> int:
     """Serve until a signal; returns the exit code. Raises ``ConfigError`` and ``PortBusy`` before anything listens."""
     supervisor = Supervisor(loader, log_level)
-    log_to_stderr(log_level, partial(supervisor.metrics.count, "gateway_log_lines_dropped_total"))
+    log_to_stderr(
+        log_level, snapshot.server.log_format, partial(supervisor.metrics.count, "gateway_log_lines_dropped_total")
+    )
     try:
         return asyncio.run(supervisor.serve(snapshot))
     except WorkersFailed as error:
@@ -87,7 +89,8 @@ class Supervisor(ConfigReloader):
 
     async def serve(self, snapshot: Snapshot) -> int:
         """Start the workers and keep them running until a signal; returns the exit code."""
-        self.bound = server = snapshot.server
+        server = snapshot.server
+        self.serves_first(snapshot)
         for number, sock in enumerate(bind_each(server.host, server.port, server.workers)):
             self._workers.append(WorkerHandle(number, sock))
         self._admin = bind(*split(server.admin)) if server.admin else None
@@ -205,7 +208,7 @@ class Supervisor(ConfigReloader):
             one.sock.listen(BACKLOG)  # before the greeting: its reader may connect at once
         if self._admin is not None:
             self._admin.listen()
-        print(greeting(self._snapshot, self._workers[0].sock.getsockname()[1]), file=sys.stderr, flush=True)
+        announce(self._snapshot, self._workers[0].sock.getsockname()[1])
         self._all_ready.set()
         self.watch()
         self._polling = asyncio.create_task(self._aggregator.poll())

@@ -76,7 +76,7 @@ class WorkerRuntime(Runtime):
             LOG.warning("the supervisor has ended; the last metrics of this worker are lost")
         await super().stop()
 
-    async def reload(self) -> bool:
+    async def reload(self, *, watched: bool = False) -> bool:
         """Have the supervisor reload all workers; called on SIGHUP."""
         return bool(await self._channel.call("reload"))
 

@@ -6,6 +6,7 @@ import logging
 
 from gateway.core import fast_paths
 from gateway.core.record import Record
+from gateway.telemetry.log_event import shown
 from gateway.telemetry.log_writer import LogWriter
 
 CALLS = logging.getLogger("gateway.calls")
@@ -23,9 +24,39 @@ def log_call(record: Record) -> None:
         record.request_id, record.endpoint, record.model, status, outcome, record.target or "-", record.attempts,
         record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
     )  # fmt: skip
+    line = LINE
+    if outcome != "ok" or record.failed_attempts:
+        line += _more(record).replace("%", "%%")
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
     if fast_paths.ENABLED and handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
-        handlers[0].fast_write(level, LINE % values)
+        handlers[0].fast_write(level, line % values)
     else:
-        CALLS.log(level, LINE, *values)
+        CALLS.log(level, line, *values, extra={"fields": _fields(record)})
+
+
+def _more(record: Record) -> str:
+    """The words after the common ones: the failed attempts, the refusal, and the path of an unknown endpoint."""
+    more = {"failed": ",".join(record.failed_attempts), "path": record.path, "error": record.refusal}
+    return "".join([f" {name}={shown(value)}" for name, value in more.items() if value])
+
+
+def _fields(record: Record) -> dict[str, object]:
+    """The members of the line in JSON."""
+    return {
+        "event": "call",
+        "request_id": record.request_id,
+        "endpoint": record.endpoint,
+        "model": record.model,
+        "status": record.status,
+        "outcome": record.outcome,
+        "target": record.target,
+        "attempts": record.attempts,
+        "failed_attempts": record.failed_attempts,
+        "stream": record.stream,
+        "seconds": round(record.duration, 4),
+        "prompt_tokens": record.prompt_tokens,
+        "completion_tokens": record.completion_tokens,
+        **({"path": record.path} if record.path else {}),
+        **({"error": record.refusal} if record.refusal else {}),
+    }

@@ -15,7 +15,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
+
+import orjson
 
 WRITE_SECONDS = 0.1
 """Seconds between two writes, unless a warning or an error is logged."""
@@ -27,14 +30,30 @@ FLUSH_SECONDS = 1.0
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
-def log_to_stderr(level: str, dropped: Callable[[], object]) -> None:
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record: time (UTC), level, logger, and the record's ``fields`` or its message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The object as one line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": record.levelname, "logger": record.name}
+        line |= getattr(record, "fields", None) or {"message": record.getMessage()}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def log_to_stderr(level: str, form: str, dropped: Callable[[], object]) -> None:
     """Set up the logging of this process: lines of ``level`` and above go to standard error.
 
-    ``dropped`` is called for each dropped line, in the thread that logged it.
+    ``form``: ``text`` or ``json``. ``dropped`` is called for each dropped line, in the thread that logged it.
     """
     # Not ``sys.stderr``: a blocked write would keep the lock of that object, even while the process exits.
     descriptor = os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
-    logging.basicConfig(level=level.upper(), handlers=[LogWriter(partial(_write_all, descriptor), dropped)])
+    writer = LogWriter(partial(_write_all, descriptor), dropped)
+    if form == "json":
+        writer.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[writer])
 
 
 class LogWriter(logging.Handler):

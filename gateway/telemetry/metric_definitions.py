@@ -26,6 +26,7 @@ LABEL_VALUES = {
         "detokenize",
         "embeddings",
         "loglikelihood",
+        "other",
         "render",
         "responses",
         "tokenize",

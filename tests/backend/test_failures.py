@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.completions import CompletionsBackend
+from gateway.core.errors import GatewayError
 from tests.backend.ask import chat, complete, exchange, listen, target
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
 from tests.upstream.reply import TEXT, TOKENS
@@ -103,7 +104,7 @@ REASONS = {  # what a client may read of a refusal
     "quirk-numeric-code": "max_tokens must be at least 1, got 0.",
     "quirk-detail": "prompt must be a string.",
     "quirk-detail-list": "prompt: Field required",
-    "400-html": "without a usable reason (target m/0 sent status 400 with a body of",
+    "400-html": "without a usable reason (target m/0 sent status 400 with an HTML page of",
     "400-empty": "without a usable reason (target m/0 sent status 400 with an empty body)",
 }
 
@@ -162,20 +163,63 @@ def test_an_unknown_host_is_a_dns_error() -> None:
     assert complete("http://nosuch.invalid/v1").code == "upstream_dns_error"
 
 
-def test_https_to_a_plain_server_is_unreachable() -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+PLAIN = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/%b\r\ncontent-length: %d\r\n\r\n%b"
+NGINX = b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>"
+GO = b"Client sent an HTTP request to an HTTPS server.\n"
+
+SCHEMES = {  # the scheme of url, and the server's reply: the code, and a part of the log's reason
+    "https to a plain server": (
+        "https",
+        PLAIN % (b"plain", 0, b""),
+        "upstream_unreachable",
+        "http:// instead of https://",
+    ),
+    "http to a TLS server": (
+        "http",
+        b"\x15\x03\x01\x00\x02\x02F",
+        "upstream_unreachable",
+        "https:// instead of http://",
+    ),
+    "http to nginx": (
+        "http",
+        PLAIN % (b"html", len(NGINX), NGINX),
+        "upstream_unreachable",
+        "no reason in an HTML page",
+    ),
+    "http to a server in Go": ("http", PLAIN % (b"plain", len(GO), GO), "upstream_unreachable", "an HTTPS server."),
+    "http to a server that closes": ("http", b"", "upstream_disconnected", "does it expect TLS (https:// in url)?"),
+}
+
+
+@pytest.mark.parametrize(("scheme", "reply", "code", "reason"), SCHEMES.values(), ids=SCHEMES)
+def test_the_wrong_scheme_is_named(scheme: str, reply: bytes, code: str, reason: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(reply)
         writer.close()
 
-    async def run() -> str | None:
+    async def run() -> GatewayError | None:
         client = HttpClient()
-        async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            heard = await listen(CompletionsBackend(target(f"https://127.0.0.1:{port}/v1"), client), exchange())
+            backend = CompletionsBackend(target(f"{scheme}://127.0.0.1:{port}/v1"), client, connect_timeout=30.0)
+            heard = await listen(backend, exchange())
             await client.aclose()
-            return heard.code
+            return heard.error
 
-    assert asyncio.run(run()) == "upstream_unreachable"
+    error = asyncio.run(run())
+    assert error is not None
+    assert (error.code, reason in (error.reason or error.message)) == (code, True), (error.message, error.reason)
+    if code == "upstream_unreachable":
+        assert "http:// instead of https://" in error.message or "https:// instead of http://" in error.message
+
+
+def test_a_context_overflow_has_the_engines_own_numbers(up: FaultyUpstream) -> None:
+    error = complete(up.url("400-context")).error
+    assert error is not None
+    assert error.message.endswith(
+        "This model's maximum context length is 512 tokens. However, you requested 600 tokens."
+    )
 
 
 def test_an_unknown_4xx_is_not_retried(up: FaultyUpstream) -> None:

@@ -12,7 +12,7 @@ from gateway.core.errors import ServerDraining
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.edge.cancellation import Cancellation, ClientGone
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import exchange
+from tests.policy.responses import OBSERVER, exchange
 from tests.recording_backend import RecordingBackend
 from tests.virtual_clock import run as run_virtual
 
@@ -216,7 +216,7 @@ def test_a_simultaneous_total_timeout_does_not_hide_a_cancellation(
     async def work(job: Cancellation) -> str:
         loop = asyncio.get_running_loop()
         engine = ClosesSlowly(RecordingBackend(["a", {"pause": 9}]))
-        async with Timeouts(engine, 60, TOTAL).open(exchange()) as events:
+        async with Timeouts(engine, 60, TOTAL, OBSERVER).open(exchange()) as events:
             await events.next_batch()
             await events.next_batch()
             loop.call_later(2 * TOTAL if when == "while it closes" else TOTAL, leaves, job)

@@ -99,6 +99,9 @@ def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask) -> 
             assert b'finish_reason":"' not in stream
         assert process.process.wait(WAIT_SECONDS) == 0
     assert process.log.count("outcome=server_draining") == 3
+    assert re.search(r"INFO process \d+ drains: .*; running calls: 3; they may take 1 s \(server.drain\)", process.log)
+    assert re.search(r"WARNING process \d+ has drained for [\d.]+ s; calls cut by server.drain: 3", process.log)
+    assert process.log.splitlines()[-1].endswith("has stopped")
     assert "Traceback" not in process.log
 
 
@@ -116,6 +119,7 @@ def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path
         assert httpx.get(f"http://127.0.0.1:{admin}/health/live", trust_env=False).status_code == 200
         busy.close()
         assert process.process.wait(WAIT_SECONDS) == 0
+        assert re.search(r"INFO process \d+ has drained in [\d.]+ s; every call has ended", process.log)
 
 
 def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask) -> None:
@@ -127,3 +131,4 @@ def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask) -> None:
         process.signal(signal.SIGTERM)
         assert process.process.wait(WAIT_SECONDS) == 1
         assert process.log.count("outcome=cancelled") == 1
+        assert "calls cut by a second signal: 1" in process.log

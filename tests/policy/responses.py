@@ -13,8 +13,13 @@ from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
 from gateway.policy.deliver.circuit_breaker import CircuitBreaker
 from gateway.policy.deliver.load_balancer import Replica
+from gateway.telemetry.attempts import AttemptObserver
+from gateway.telemetry.metrics import Metrics
 from tests.events import each_event
 from tests.virtual_clock import run as run_virtual
+
+OBSERVER = AttemptObserver("m", {}, Metrics())
+"""For layers whose attempts a test does not read."""
 
 
 @dataclass

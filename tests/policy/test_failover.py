@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from gateway.backend.scripted import ERRORS, Script
-from gateway.core.errors import UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
+from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
@@ -17,6 +17,8 @@ from gateway.policy.deliver.load_balancer import RoundRobin
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
+from gateway.telemetry.attempts import AttemptObserver
+from gateway.telemetry.metrics import Metrics
 from tests.policy.responses import (
     Response,
     cancel_after,
@@ -40,7 +42,6 @@ AGAIN = {
     "upstream_connect_timeout": OTHER,
     "upstream_rate_limited": OTHER,
     "upstream_timeout": OTHER,
-    "upstream_idle_timeout": OTHER,
     "upstream_overloaded": SAME,
     "upstream_error": SAME,
     "upstream_disconnected": SAME,
@@ -49,8 +50,8 @@ AGAIN = {
     "upstream_incomplete": SAME,
     **dict.fromkeys(
         (
-            "deadline_exceeded", "upstream_response_too_large", "upstream_redirect", "upstream_auth_failed",
-            "upstream_model_missing", "upstream_quota_exhausted", "upstream_ignored_parameter",
+            "deadline_exceeded", "upstream_idle_timeout", "upstream_response_too_large", "upstream_redirect",
+            "upstream_auth_failed", "upstream_model_missing", "upstream_quota_exhausted", "upstream_ignored_parameter",
             "upstream_rejected_request", "context_length_exceeded", "content_filter", "invalid_value",
             "unsupported_parameter", "template_error", "overloaded", "internal_error",
         ),
@@ -59,13 +60,28 @@ AGAIN = {
 }  # fmt: skip
 
 
+class Recorder(AttemptObserver):
+    """Collects the target and the outcome of each attempt."""
+
+    def __init__(self, seen: list[tuple[str, str]] | None = None) -> None:
+        super().__init__("m", {}, Metrics())
+        self.seen = [] if seen is None else seen
+
+    def answered(self, exchange: Exchange, target: str) -> None:
+        super().answered(exchange, target)
+        self.seen.append((target, "ok"))
+
+    def failed(self, exchange: Exchange, target: str, error: GatewayError) -> None:
+        super().failed(exchange, target, error)
+        self.seen.append((target, error.code))
+
+
 def failover(
     *backends: Backend, attempts: int = 3, seen: list[tuple[str, str]] | None = None, wait: float = 1.0
 ) -> Failover:
     """Failover over replicas with first-token gates, as ``assembly`` builds it."""
     replicas = [replica(f"m/{number}", FirstTokenGate(backend, wait)) for number, backend in enumerate(backends)]
-    observe = (lambda target, outcome: seen.append((target, outcome))) if seen is not None else (lambda *_: None)
-    return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), RetryBudget(1.0), observe)
+    return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), RetryBudget(1.0), Recorder(seen))
 
 
 def failing(code: str, times: int = 1) -> RecordingBackend:
@@ -229,7 +245,7 @@ def test_cancelling_during_a_retry_opens_no_other_target() -> None:
 @pytest.mark.parametrize("attempts", [1, 3], ids=["at the first target", "in the pause before a repeat"])
 def test_a_timed_out_call_records_its_attempts_and_target(attempts: int) -> None:
     refusing = Refusing(UpstreamOverloaded, 1.0) if attempts == 3 else RecordingBackend([{"pause": 9}, "late"])
-    response = read_response(Timeouts(failover(refusing, attempts=attempts, wait=5.0), 5.0, 0.05))  # type: ignore[arg-type]
+    response = read_response(Timeouts(failover(refusing, attempts=attempts, wait=5.0), 5.0, 0.05, Recorder()))  # type: ignore[arg-type]
     assert (response.code, response.log) == ("upstream_timeout", ("m/0", 1, 0))
 
 

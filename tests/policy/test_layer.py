@@ -11,7 +11,7 @@ from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import leave_after, read_response
+from tests.policy.responses import OBSERVER, leave_after, read_response
 from tests.recording_backend import RecordingBackend
 
 
@@ -30,8 +30,8 @@ class ShoutStream(LayerStream):
 
 def test_a_layer_works_at_any_place_in_the_stack() -> None:
     inner = RecordingBackend(["a", "b", {"finish": "stop"}])
-    assert read_response(Shout(Timeouts(FirstTokenGate(inner, 1), 1, 1))).texts == {0: "AB"}
-    assert read_response(Timeouts(FirstTokenGate(Shout(inner), 1), 1, 1)).texts == {0: "AB"}
+    assert read_response(Shout(Timeouts(FirstTokenGate(inner, 1), 1, 1, OBSERVER))).texts == {0: "AB"}
+    assert read_response(Timeouts(FirstTokenGate(Shout(inner), 1), 1, 1, OBSERVER)).texts == {0: "AB"}
 
 
 def test_a_layer_without_methods_forwards_all_events() -> None:

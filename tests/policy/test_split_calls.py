@@ -20,7 +20,7 @@ from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import Response, cancel_after, exchange, leave_after, read_response, replica
+from tests.policy.responses import OBSERVER, Response, cancel_after, exchange, leave_after, read_response, replica
 from tests.recording_backend import RecordingBackend
 from tests.virtual_clock import run as run_virtual
 
@@ -133,7 +133,9 @@ def test_ambiguous_choice_indexes_of_a_list_with_n_are_not_used() -> None:
 
 def test_every_call_of_a_split_request_counts_as_an_attempt() -> None:
     inner = RecordingBackend(script("a"), [{"error": "upstream_overloaded"}], script("b"), script("c"))
-    stack = Failover(RoundRobin([replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3), RetryBudget(1.0))
+    stack = Failover(
+        RoundRobin([replica("m/0", FirstTokenGate(inner, 1.0))]), RetryPolicy(3), RetryBudget(1.0), OBSERVER
+    )
     response = read_response(SplitCalls(stack, CANNOT, TOTAL), exchange("p", "q", "r"))
     assert (response.texts, response.log) == ({0: "a", 1: "b", 2: "c"}, ("m/0", 4, 1))
 
@@ -199,7 +201,9 @@ class Client:
         """Read all events, and the pending text after a cancellation or timeout."""
         stream = None
         try:
-            async with SplitCalls(Timeouts(self.inner, TOTAL, total), self.habits, total).open(self.request) as answer:
+            async with SplitCalls(Timeouts(self.inner, TOTAL, total, OBSERVER), self.habits, total).open(
+                self.request
+            ) as answer:
                 stream = ResponseStream(self.request, answer, CallTimeline("completions", "req_1", 0.0), None)
                 while batch := await stream.next_batch():
                     self.events += batch

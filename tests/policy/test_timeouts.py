@@ -14,7 +14,7 @@ from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import cancel_after, exchange, leave_after, read_response
+from tests.policy.responses import OBSERVER, cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
 from tests.virtual_clock import run as run_virtual
 
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Script, float, float, str | None, str]] = {
 def test_an_answer_ends_at_its_timeouts(name: str) -> None:
     script, idle, total, code, text = CASES[name]
     inner = RecordingBackend(script)
-    response = read_response(Timeouts(inner, idle, total))
+    response = read_response(Timeouts(inner, idle, total, OBSERVER))
     assert response.code == code
     assert response.texts.get(0, "").startswith(text)
     assert response.seconds <= total
@@ -50,7 +50,7 @@ def test_an_answer_ends_at_its_timeouts(name: str) -> None:
 def test_a_timeout_closes_the_backend_and_names_its_limit(code: str) -> None:
     inner = RecordingBackend(["a", {"pause": 5}, "b"])
     idle, total = (0.03, 1.0) if code == "upstream_idle_timeout" else (1.0, 0.03)
-    response = read_response(Timeouts(inner, idle, total))
+    response = read_response(Timeouts(inner, idle, total, OBSERVER))
     assert response.code == code
     assert response.error is not None
     assert "0.03 s" in response.error.message
@@ -61,14 +61,14 @@ def test_a_timeout_closes_the_backend_and_names_its_limit(code: str) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
 def test_leaving_early_releases_the_backend(count: int) -> None:
     inner = RecordingBackend(["a", "b", "c"])
-    leave_after(Timeouts(inner, 1, 1), count)
+    leave_after(Timeouts(inner, 1, 1, OBSERVER), count)
     assert (inner.active, inner.left_early) == (0, 1)
 
 
 @pytest.mark.parametrize("script", [[{"pause": 5}], ["a", {"pause": 5}]], ids=["at the start", "in between"])
 def test_a_cancellation_is_not_a_timeout(script: Script) -> None:
     inner = RecordingBackend(script)
-    cancel_after(Timeouts(inner, 9, 9), 0.03)
+    cancel_after(Timeouts(inner, 9, 9, OBSERVER), 0.03)
     assert (inner.active, inner.left_early) == (0, 1)
 
 
@@ -99,7 +99,7 @@ def test_forwarded_text_restarts_the_idle_timeout() -> None:
         loop = asyncio.get_running_loop()
         began, splice = loop.time(), TextSplice(lambda frame: True, {}, loop.time)
         try:
-            async with Timeouts(ForwardingBackend(0.15), 0.2, 5).open(exchange()) as events:
+            async with Timeouts(ForwardingBackend(0.15), 0.2, 5, OBSERVER).open(exchange()) as events:
                 await events.next_batch()
                 await events.forward_text(splice)
         except GatewayError as error:
@@ -119,7 +119,7 @@ def test_the_idle_timeout_excludes_time_without_a_reader(silent: bool) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            async with Timeouts(RecordingBackend(script), 0.2, 5).open(exchange()) as events:
+            async with Timeouts(RecordingBackend(script), 0.2, 5, OBSERVER).open(exchange()) as events:
                 await events.next_batch()
                 await asyncio.sleep(0.5)
                 while await events.next_batch():

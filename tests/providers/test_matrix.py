@@ -166,7 +166,7 @@ CASES: dict[str, Case] = {
     "error 500": failed(502, "upstream_error"),
     "error 503": failed(503, "upstream_overloaded"),
     "error 529": failed(503, "upstream_overloaded"),
-    "context": failed(400, "context_length_exceeded"),
+    "context": failed(400, "context_length_exceeded", says="lower max_tokens: "),  # and the provider's own numbers
 }  # fmt: skip
 
 

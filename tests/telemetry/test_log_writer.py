@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import logging
 import re
 import signal
@@ -11,14 +12,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.core.record import Record
 from gateway.telemetry.call_log import CALLS, log_call
-from gateway.telemetry.log_writer import FORMAT, MAX_WAITING, WRITE_SECONDS, LogWriter
-from tests.journeys.process import serving
+from gateway.telemetry.log_writer import FORMAT, MAX_WAITING, WRITE_SECONDS, JsonFormatter, LogWriter
+from tests.journeys.process import SERVE, serving
 from tests.serving import WAIT_SECONDS, eventually
 
 RECORD = Record("req_1", "chat", "m", "ok", 200, False, duration=0.0123, target="m/0", attempts=1, prompt_tokens=9)
@@ -250,6 +253,50 @@ def test_a_raised_threshold_holds() -> None:
     assert stream.getvalue().count("model=m") == 1
 
 
+MORE = {  # what else a record may say: how its line ends
+    "failed attempts": ({"failed_attempts": ("m/1=upstream_error", "m/2=upstream_timeout")},
+                        " failed=m/1=upstream_error,m/2=upstream_timeout"),
+    "a refusal": ({"outcome": "invalid_value", "status": 400, "refusal": "100% wrong: %s"}, ' error="100% wrong: %s"'),
+    "an unknown path": ({"outcome": "route_not_found", "status": 404, "path": '/a"\n', "refusal": "no"},
+                        ' path="/a\\"\\n" error=no'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "by logging"])
+@pytest.mark.parametrize(("changes", "end"), MORE.values(), ids=MORE)
+def test_a_call_that_failed_says_more(changes: dict[str, Any], end: str, fast: bool) -> None:
+    stream = Stream()
+    lines = LogWriter(stream.write)
+    with only_handler(lines, *([] if fast else [Seen()])):
+        log_call(replace(RECORD, **changes))
+    lines.flush()
+    assert stream.getvalue().endswith(f" tokens=9+?{end}\n")
+
+
+def test_a_line_in_json_has_the_fields_of_the_text() -> None:
+    stream = Stream()
+    lines = LogWriter(stream.write)
+    lines.setFormatter(JsonFormatter())
+    with only_handler(lines):
+        log_call(replace(RECORD, failed_attempts=("m/1=upstream_error",)))
+        logging.getLogger("gateway.runtime").warning("a %s message\nof two lines", "“plain”")
+        try:
+            raise ValueError("no")
+        except ValueError:
+            logging.getLogger("gateway.edge").exception("internal error")
+    lines.flush()
+    call, message, failure = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert datetime.fromisoformat(call.pop("time")).tzinfo is not None
+    assert call == {
+        "level": "INFO", "logger": "gateway.calls", "event": "call", "request_id": "req_1", "endpoint": "chat",
+        "model": "m", "status": 200, "outcome": "ok", "target": "m/0", "attempts": 1,
+        "failed_attempts": ["m/1=upstream_error"], "stream": False, "seconds": 0.0123, "prompt_tokens": 9,
+        "completion_tokens": None,
+    }  # fmt: skip
+    assert (message["level"], message["message"]) == ("WARNING", "a “plain” message\nof two lines")
+    assert failure["exception"].endswith("ValueError: no")
+
+
 CONFIG = "models: {m: {template: chat, targets: [{speaks: scripted, script: says.yaml}]}}"
 
 
@@ -266,3 +313,16 @@ def test_a_server_that_is_told_to_stop_has_written_every_line(tmp_path: Path) ->
             re.MULTILINE,
         )
         assert told == ids
+
+
+def test_every_line_of_a_json_log_is_an_object(tmp_path: Path) -> None:
+    files = {"gateway.yaml": CONFIG, "says.yaml": "[hi, {finish: stop}]"}
+    with serving(tmp_path, files, (*SERVE, "--log-format", "json")) as process:
+        assert process.call_model("m") == "hi"
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(timeout=WAIT_SECONDS) == 0
+        lines = [json.loads(line) for line in process.log.splitlines()]
+    assert all({"time", "level", "logger"} <= line.keys() for line in lines)
+    assert [line.get("event") or line["message"].split()[0] for line in lines] == [
+        "serving", "call", "process", "process", "process",
+    ]  # fmt: skip

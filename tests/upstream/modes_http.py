@@ -171,6 +171,8 @@ for _status in ("418 I'm a teapot", "500 Internal Server Error", "503 Service Un
                 "529 Overloaded", "409 Conflict", "425 Too Early"):  # fmt: skip
     _error_mode(_status[:3], _status, f"engine at {INNER_ADDRESS} failed with key {SECRET}")
 
+_error_mode("500-memory", "500 Internal Server Error", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+            "total capacity of 79.11 GiB", type="InternalServerError", code=500)  # fmt: skip
 _error_mode("401", "401 Unauthorized", f"Incorrect API key provided: {SECRET}", code="invalid_api_key")
 _error_mode("403", "403 Forbidden", f"key {SECRET} may not do this")
 _error_mode("402", "402 Payment Required", "your balance is empty")
@@ -205,6 +207,12 @@ async def empty_400(reply: Reply) -> None:
 async def echo_400(reply: Reply) -> None:
     """A refusal that quotes the option ``message``, for instance the server's configuration."""
     await reply.error("400 Bad Request", reply.request.options["message"])
+
+
+@mode("400-repeat")
+async def repeat_400(reply: Reply) -> None:
+    """A refusal that repeats the last message of the request."""
+    await reply.error("400 Bad Request", f"bad prompt: {reply.request.body['messages'][-1]['content']}")
 
 
 @mode("event-echo")

@@ -10,6 +10,7 @@ The connect timeout is the only timeout here; the others depend on content and l
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import deque
@@ -41,6 +42,10 @@ trip. A server that closes later received the request and may have worked on it.
 resend a POST once any of it is written. Model servers close idle connections after 5 s (uvicorn), so one repeat is
 useful: ``policy/deliver`` repeats the request and counts an attempt.
 """
+
+
+NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
+"""OpenSSL's reasons for a handshake with a server that answers in plain HTTP."""
 
 
 class ConnectionPool:
@@ -124,6 +129,8 @@ class HttpEndpoint:
             if connection is pooled and not pooled.response_begun and clock() - sent <= STALE:
                 error.stale = True
                 pool.clear()  # the server may have closed them all, so a repeat opens a new connection
+            elif connection is not pooled and not connection.response_begun and not pool.tls:
+                error.reason = f"{error.message} without an answer; does it expect TLS (https:// in url)?"
             raise
         except BaseException:
             connection.close()
@@ -200,13 +207,19 @@ class HttpClient:
                     lambda: Connection(loop), pool.host, pool.port, ssl=self._context() if pool.tls else None
                 )
         except TimeoutError:
-            raise UpstreamConnectTimeout("connecting to the model's server took too long") from None
+            what = "TLS connection (http:// instead of https:// in url?)" if pool.tls else "connection"
+            raise UpstreamConnectTimeout(
+                f"the model's server accepted no {what} within {seconds:g} s (delivery.timeout.connect)"
+            ) from None
         except socket.gaierror:
-            raise UpstreamDnsError("the name of the model's server does not resolve") from None
-        except ssl.SSLError:
-            raise UpstreamUnreachable("the TLS handshake with the model's server failed") from None
-        except OSError:
-            raise UpstreamUnreachable("the model's server does not accept connections") from None
+            raise UpstreamDnsError("the host name of the model's server does not resolve; check url") from None
+        except ssl.SSLError as error:
+            raise _tls_failure(error) from None
+        except OSError as error:
+            cause = os.strerror(error.errno).lower() if error.errno else "the connection was reset"
+            raise UpstreamUnreachable(
+                f"the model's server does not accept connections: {cause}; check that it runs, and url"
+            ) from None
         connection.release = partial(pool.release, connection)
         return connection
 
@@ -233,3 +246,15 @@ class HttpClient:
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
+
+
+def _tls_failure(error: ssl.SSLError) -> UpstreamUnreachable:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        failure = UpstreamUnreachable("the TLS certificate of the model's server is not valid for this machine")
+        failure.reason = f"{failure.message}: {error.verify_message}"  # may contain the host name
+        return failure
+    if error.reason in NO_TLS:
+        return UpstreamUnreachable(
+            "the model's server does not speak TLS at this port; http:// instead of https:// in url?"
+        )
+    return UpstreamUnreachable(f"the TLS handshake with the model's server failed: {error.reason}")

@@ -13,7 +13,7 @@ from typing import cast
 import httptools
 
 from gateway.backend.http_client.response_headers import HTTP_FAULTS, MAX_HEADERS, MAX_LINE, ResponseHeaders, media_type
-from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse
+from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse, UpstreamUnreachable
 
 MAX_FRAMING = 64 * 1024
 """The greatest number of consecutive bytes without a byte of a body: status line and headers, also of interim
@@ -29,6 +29,9 @@ taken for the next response, so these connections are not reused."""
 
 NOT_HTTP = "the model's server does not answer in valid HTTP"
 CLOSED = "the model's server closed the connection"
+TLS_ALERT = b"\x15\x03"
+"""The first bytes of a TLS server's reply to a request in plain HTTP."""
+IS_TLS = "the model's server answers in TLS; https:// instead of http:// in url?"
 
 
 class Connection(asyncio.Protocol):
@@ -241,7 +244,8 @@ class Connection(asyncio.Protocol):
         if self.response_complete:
             del self._chunks[self._body_pieces :]  # pieces of a second response, which no request asked for
         if not valid:
-            self._fail(UpstreamInvalidResponse(NOT_HTTP))
+            alert = in_head and b"".join(self._head_pieces).startswith(TLS_ALERT)
+            self._fail(UpstreamUnreachable(IS_TLS) if alert else UpstreamInvalidResponse(NOT_HTTP))
             self.close()
             return
         if self.status:

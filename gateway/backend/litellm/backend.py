@@ -37,6 +37,7 @@ class LiteLLMBackend:
     def __init__(self, target: TargetSpec) -> None:
         """Load the SDK, which blocks for seconds the first time. Raises ``ConfigError``."""
         self._target = target
+        self._private = () if target.key is None else (target.key.get_secret_value(),)
         self._provider = provider = provider_of(target)
         self._litellm = load()
         takes_n = provider.params is None or "n" in provider.params
@@ -60,10 +61,10 @@ class LiteLLMBackend:
         try:
             reply = await self._litellm.acompletion(**arguments)
         except Exception as error:
-            raise gateway_error(error, exchange.params) from error
+            raise gateway_error(error, exchange.params, self._private) from error
         try:
             reader = ChunkReader(CHAT, self._target.label, exchange.n, stops_notice(exchange, OPENAI_STOPS))
-            async with aclosing(_events(reply, reader, exchange)) as events:
+            async with aclosing(_events(reply, reader, exchange, self._private)) as events:
                 yield IteratorEvents(events)
         finally:
             if exchange.stream:
@@ -115,7 +116,7 @@ class LiteLLMBackend:
         try:
             reply = await self._litellm.aembedding(**self._target.options, **exchange.params, **self._address())
         except Exception as error:
-            raise gateway_error(error, exchange.params) from error
+            raise gateway_error(error, exchange.params, self._private) from error
         body = _as_json(reply)
         yield Begun(self._target.label)
         yield Document(body)
@@ -123,7 +124,9 @@ class LiteLLMBackend:
             yield usage
 
 
-async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncGenerator[Event, None]:
+async def _events(
+    reply: Any, reader: ChunkReader, exchange: Exchange, private: tuple[str, ...]
+) -> AsyncGenerator[Event, None]:
     stream = exchange.stream
     has_content = False
     finished = not stream
@@ -138,7 +141,7 @@ async def _events(reply: Any, reader: ChunkReader, exchange: Exchange) -> AsyncG
                 has_content = has_content or isinstance(event, Delta)
                 yield event
     except Exception as error:
-        raise gateway_error(error, exchange.params) from error
+        raise gateway_error(error, exchange.params, private) from error
     counted = [event for event in reader.end() if isinstance(event, Usage) and event.prompt + event.completion]
     if not has_content and not any(usage.completion for usage in counted):
         raise UpstreamIncomplete("the provider's answer is empty and may be incomplete; retry")

@@ -69,10 +69,11 @@ _CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
 }
 
 
-def gateway_error(error: Exception, sent: Collection[str] = ()) -> GatewayError:
+def gateway_error(error: Exception, sent: Collection[str] = (), private: tuple[str, ...] = ()) -> GatewayError:
     """The gateway's error for an exception, by the causes, the class, the provider's reply, the code, the status.
 
     ``sent``: the names of the call's parameters; a refusal by LiteLLM itself names one of these in its text.
+    ``private``: see ``error_mapping.one_safe_line``.
     """
     if isinstance(error, GatewayError):
         return error
@@ -81,24 +82,24 @@ def gateway_error(error: Exception, sent: Collection[str] = ()) -> GatewayError:
         if isinstance(link, ImportError):
             LOG.error("LiteLLM could not import a package that this call needs: %s", link)
             return GatewayError("the gateway's LiteLLM installation lacks a package for this call; see the log")
+    text = _CLASS_NAMES.sub("", str(getattr(error, "message", ""))[:MAX_TEXT], count=1)
     for table, links in ((_CAUSES, reversed(chain)), (_CLASSES, iter(chain))):
         for link in links:
             if (found := table.get(type(link).__name__)) is not None:
-                return found[0](found[1])
-    text = _CLASS_NAMES.sub("", str(getattr(error, "message", ""))[:MAX_TEXT], count=1)
+                return _of_class(*found, one_safe_line(text, private), chain, private)
     if any(type(link).__name__ == "UnsupportedParamsError" for link in chain):
         return _unsupported(text, sent)
     for link in chain:
         if type(link).__name__ == "HTTPStatusError":
-            return _of_reply(link)
+            return _of_reply(link, private)
     body = _body(chain)
     for link in chain:
         status = str(getattr(link, "status_code", ""))
         # LiteLLM's default is 500.
         if status.isdigit() and 300 <= int(status) < 600 and status != "500":
             told = body or {"error": {"message": text}}
-            return error_for_status(int(status), orjson.dumps(told, default=str))
-    return error_in_body(body) or UpstreamInvalidResponse("the provider's answer could not be used")
+            return error_for_status(int(status), orjson.dumps(told, default=str), private=private)
+    return error_in_body(body, private) or UpstreamInvalidResponse("the provider's answer could not be used")
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -110,7 +111,24 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = getattr(error, "original_exception", None) or error.__cause__ or error.__context__
 
 
-def _of_reply(error: Any) -> GatewayError:
+def _of_class(
+    kind: type[GatewayError], message: str, line: str, chain: list[BaseException], private: tuple[str, ...]
+) -> GatewayError:
+    """The error that a table gives. A context overflow is read from the provider's reply, which has the numbers.
+
+    ``line``: one safe line of the exception's text, for the log.
+    """
+    if kind is ContextLengthExceeded:
+        for link in chain:
+            if type(link).__name__ == "HTTPStatusError" and isinstance(error := _of_reply(link, private), kind):
+                error.param = None  # a name of the provider's request, not of the client's
+                return error
+    error = kind(message)
+    error.reason = f"{message}: {line}" if line else ""
+    return error
+
+
+def _of_reply(error: Any, private: tuple[str, ...]) -> GatewayError:
     """The error for the provider's own HTTP reply; ``error`` is an exception of httpx."""
     reply = error.response
     try:
@@ -119,7 +137,7 @@ def _of_reply(error: Any) -> GatewayError:
         content = b""
     headers = reply.headers
     wait = parse_retry_after(headers.get("retry-after"), headers.get("retry-after-ms"))
-    return error_for_status(reply.status_code, content, headers.get("content-type", ""), wait)
+    return error_for_status(reply.status_code, content, headers.get("content-type", ""), wait, private=private)
 
 
 def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:

@@ -67,7 +67,7 @@ class EngineTokenizer:
             if isinstance(error, NEVER_COUNTS) and now >= self._silent_until:
                 self._silent_until = now + VALID_FOR
                 advice = "set max_model_len and tokenizer of the model"
-                LOG.warning("%s does not count tokens (%s); %s", self._target.label, type(error).__name__, advice)
+                LOG.warning("the engine of %s counts no tokens (%s); %s", self._target.label, error.message, advice)
             return unknown
         self.length = length if self._configured is None else min(length, self._configured)
         self._length_valid_until = now + VALID_FOR

@@ -3,7 +3,7 @@
 Bodies have many forms: ``{"error": {…}}`` with a string or a numeric code, ``{"error": "text"}``, ``{"detail": …}``,
 ``{"object": "error", …}``, plain text, HTML, tracebacks. They become an ``UpstreamErrorBody``, and tables choose the
 error. Only a refusal of the *request* passes on a line of the server's own words, made safe by ``one_safe_line``,
-because a client has to learn what to change.
+because a client has to learn what to change. The log gets such a line for every error (``GatewayError.reason``).
 
 If a server echoes the request, a client can choose these words. So each expression searches at most ``MAX_SEARCHED``
 characters, because some expressions need quadratic time.
@@ -33,6 +33,7 @@ from gateway.core.errors import (
     UpstreamRedirect,
     UpstreamRejectedRequest,
     UpstreamTimeout,
+    UpstreamUnreachable,
 )
 
 MAX_ERROR_BODY = 64 * 1024
@@ -61,6 +62,10 @@ USED_UP = "the gateway's account at the provider is used up"
 BAD_KEY = "the model's server refused the gateway's key; the operator has to check it"
 REDIRECTED = "the model's server answered with a redirect; the operator has to configure the final url"
 OVERLOADED = "the model's server is overloaded or not ready"
+
+EXPECTS_TLS = "the model's server expects TLS at this port; https:// instead of http:// in url?"
+_EXPECTS_TLS = re.compile(rb"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server")
+"""What nginx and Go's servers write in a response with status 400."""
 
 # (error, its message, statuses, expression over code, type and message): the first match decides.
 _MEANINGS: tuple[tuple[type[GatewayError], str, frozenset[int], re.Pattern[str]], ...] = (
@@ -99,7 +104,7 @@ _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
     403: (UpstreamAuthFailed, BAD_KEY),
     404: (
         UpstreamModelMissing,
-        "the model's server has no such model or path; the operator has to check url and model",
+        "the model's server has no such model or path; the operator has to check url (up to /v1) and model",
     ),
     408: (UpstreamTimeout, "the model's server timed out"),
     413: (UpstreamRejectedRequest, "the model's server refused the request as too large"),
@@ -133,9 +138,17 @@ def error_for_status(
 
     ``target``: the target's label, shown if the response has no usable reason. ``private``: see ``one_safe_line``.
     """
-    size = f"a body of {len(body)} bytes" if body else "an empty body"
+    kind = "an HTML page" if "html" in content_type else "a body"
+    size = f"{kind} of {len(body)} bytes" if body else "an empty body"
     reply = f" (target {target} sent status {status} with {size})" if target else ""
-    return _error(status, read_error_body(body, content_type), retry_after, private, reply)
+    parsed = read_error_body(body, content_type)
+    if status == 400 and _EXPECTS_TLS.search(body, 0, MAX_SEARCHED):
+        error: GatewayError = UpstreamUnreachable(EXPECTS_TLS)
+    else:
+        error = _error(status, parsed, retry_after, private, reply)
+    error.upstream_status = status
+    error.reason = _reason(parsed, private) or f"no reason in {size}"
+    return error
 
 
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
@@ -145,7 +158,10 @@ def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> Ga
         return None
     status = re.fullmatch(r"[45]\d\d", parsed.code)
     implied = int(status[0]) if status else _WORDS.get(parsed.code) or _WORDS.get(parsed.type) or 500
-    return _error(implied, parsed, None, private)
+    error = _error(implied, parsed, None, private)
+    error.upstream_status = 200
+    error.reason = _reason(parsed, private)
+    return error
 
 
 def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: float | None = None) -> float | None:
@@ -194,6 +210,14 @@ def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
     return line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…"
 
 
+def _reason(parsed: UpstreamErrorBody, private: tuple[str, ...]) -> str:
+    """The server's message as one safe line: of a Python traceback its last line, or else the code if there is one."""
+    text = parsed.message.strip()[: 64 * MAX_SEARCHED]
+    if text.startswith("Traceback"):
+        text = text.rpartition("\n")[2]
+    return one_safe_line(text, private) or one_safe_line(parsed.code or parsed.type, private)
+
+
 def _private(text: str) -> re.Pattern[str]:
     """Matches a private text; a short text only as a whole word, because a host may be called ``a``."""
     escaped = re.escape(text)
@@ -221,7 +245,10 @@ def _error(
     words = f"{parsed.code}\n{parsed.type}\n{parsed.message[:MAX_SEARCHED].lower()}"
     for kind, message, statuses, pattern in _MEANINGS:
         if status in statuses and pattern.search(words):
-            return kind(message, param=parsed.param if kind is ContextLengthExceeded else None)
+            if kind is ContextLengthExceeded:  # the server's message has the numbers of tokens
+                line = one_safe_line(parsed.message, private)
+                return kind(f"{message}: {line}" if line else message, param=parsed.param)
+            return kind(message)
     if 300 <= status < 400:
         return UpstreamRedirect(REDIRECTED)
     kind, message = _STATUSES.get(status, (UpstreamError, f"the model's server answered with status {status}"))

@@ -18,7 +18,7 @@ from gateway.backend.openai.request_body import serialise
 from gateway.backend.openai.response_body import parse_json
 from gateway.backend.openai.upstream_request import read_body, refuse_encoded
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import UpstreamInvalidResponse, UpstreamModelMissing, UpstreamTimeout
+from gateway.core.errors import UpstreamError, UpstreamInvalidResponse, UpstreamModelMissing, UpstreamTimeout
 
 
 class TokenizerClient:
@@ -67,7 +67,12 @@ class TokenizerClient:
             async with asyncio.timeout(self._timeout):
                 answer = await fetch_json(endpoint, content, path, self._target.label)
         except TimeoutError:
-            raise UpstreamTimeout(f"the model's server did not answer {path} within {self._timeout:g} s") from None
+            raise UpstreamTimeout(
+                f"the model's server did not answer {path} within {self._timeout:g} s (target {self._target.label})"
+            ) from None
+        except UpstreamError as error:
+            error.message += f" (target {self._target.label})"
+            raise
         if not isinstance(answer, dict):
             raise UpstreamInvalidResponse(f"the model's server sent a body of {path} that is not an object")
         return answer

@@ -30,11 +30,13 @@ EXAMPLES = """Examples:
               help="the port to bind; 0: a free port")  # fmt: skip
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]),
               help="the lowest level that is logged")  # fmt: skip
-def command(config: Path, host: str | None, port: int | None, log_level: str) -> int:
+@click.option("--log-format", type=click.Choice(["text", "json"]),
+              help="the form of a log line")  # fmt: skip
+def command(config: Path, host: str | None, port: int | None, log_level: str, log_format: str | None) -> int:
     """Serve until a signal ends the process."""
     check_config_exists(config)
     # As with any setting from the environment, workers and reloads see the values too.
-    for name, value in (("HOST", host), ("PORT", port)):
+    for name, value in (("HOST", host), ("PORT", port), ("LOG_FORMAT", log_format)):
         if value is not None:
             os.environ[f"GATEWAY_SERVER__{name}"] = str(value)
     from gateway.core.errors import ConfigError, GatewayError

@@ -50,10 +50,11 @@ class FileWatcher:
         home = self._files[0].parent
         folders = {*(path.parent for path in self._files), *(home / name for name in (TEMPLATES, POLICIES, PROMPTS))}
         neighbours = [path for folder in folders for path in folder.glob("*.yaml")]
-        return {path: _state(path) for path in {*self._files, *neighbours}}
+        return {path: file_state(path) for path in {*self._files, *neighbours}}
 
 
-def _state(path: Path) -> FileState:
+def file_state(path: Path) -> FileState:
+    """The state of a file or folder; ``ABSENT`` if there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -64,6 +64,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "Serve models without client keys beyond loopback; any client that can connect may use them."),
     Row(GATEWAY, "server.cors.origins", list_of(kinds.ORIGIN), [],
         "The origins whose web pages may call the gateway, such as `https://chat.example.org`; `*`: any."),
+    Row(GATEWAY, "server.log_format", choice("text", "json"), "text",
+        "The form of the log on standard error; `json`: one object for each line."),
     Row(GATEWAY, "models.<name>.template", kinds.TEXT, REQUIRED,
         "The name of a file in `meta_templates/`, or `chat`, which sends messages unchanged."),
     Row(GATEWAY, "models.<name>.policy", kinds.TEXT, "default",

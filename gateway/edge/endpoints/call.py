@@ -21,6 +21,7 @@ from gateway.core.errors import (
     RateLimitExceeded,
     UnsupportedEncoding,
     UnsupportedMediaType,
+    UpstreamError,
     drop_tracebacks,
 )
 from gateway.edge.authorize import authenticate, authorized_route, only_model
@@ -88,6 +89,8 @@ class CallHandler:
             drop_tracebacks(gone)
         except GatewayError as error:
             end = (error.code, request.status or error.status, "")
+            is_attempt = timeline.attempts and (error.upstream_status or isinstance(error, UpstreamError))
+            timeline.refusal = "" if is_attempt else error.message  # a failed attempt has a line with its reason
             await _fail(request, error, timeline)
             end = (error.code, request.status, "")
             drop_tracebacks(error)
@@ -109,6 +112,8 @@ class CallHandler:
         """The call in the request's body, the route of the call's model, and the client's key."""
         stack = self._state.stack
         key = authenticate(stack, request)
+        if request.model is not None:
+            timeline.model = request.model
         limit = stack.snapshot.server.max_body
         _check_body_headers(request, limit)
         raw = request.buffered_body
@@ -122,7 +127,13 @@ class CallHandler:
             _name_model(body, request.model)
         elif self._endpoint.for_tokenizers and body.get("model") is None:
             body["model"] = only_model(stack, key)
-        call = self._endpoint.read(body, request_id=request.request_id, received=request.received)
+        try:
+            call = self._endpoint.read(body, request_id=request.request_id, received=request.received)
+        except GatewayError:
+            name = body.get("model")
+            if type(name) is str and name in stack.routes and stack.keyring.allows(key, name):
+                timeline.model = name
+            raise
         if SESSION in request.headers:
             call = replace(call, session=request.headers[SESSION].decode("latin-1"))
         route = authorized_route(stack, key, call.model)
@@ -194,6 +205,9 @@ async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimelin
 def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimeline, last: bytes = b"") -> None:
     """Send an error response if nothing has been sent yet, else the error as the last stream event, after ``last``."""
     error.retried = timeline.attempt_log.retries > 0
+    if isinstance(error, UpstreamError) and timeline.target:
+        earlier = ", ".join(timeline.failed_attempts[: timeline.attempts - 1])
+        error.message += f" (target {timeline.target}{f'; earlier attempts: {earlier}' if earlier else ''})"
     if not request.status:
         send_error(request, error, context_headers(request, timeline))
     elif request.open_stream is not None:

@@ -420,11 +420,12 @@ class ServerConnection(asyncio.Protocol):
 
     def _refuse(self, error: GatewayError) -> None:
         """Send an error for input that is not a complete request, and close the connection."""
-        body = error_body(error)
+        body, request_id = error_body(error), f"req_{uuid.uuid4().hex}"
         self.send(
-            b"%bcontent-type: application/json\r\n%bx-request-id: req_%b\r\ncontent-length: %d\r\n\r\n%b"
-            % (status_line(error.status), CLOSE, uuid.uuid4().hex.encode("ascii"), len(body), body)
+            b"%bcontent-type: application/json\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
+            % (status_line(error.status), CLOSE, request_id.encode("ascii"), len(body), body)
         )
+        self.state.refused(error, request_id)
         self.close()
 
     def _decline_upgrade(self, rest: memoryview) -> None:

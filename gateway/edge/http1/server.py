@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from gateway.core.errors import ServerDraining
+from gateway.core.errors import GatewayError, ServerDraining
 from gateway.edge.http1.connection import ServerConnection
 from gateway.edge.http1.request import Http1Request
 from gateway.edge.http1.state import ConnectionTimeouts, ServerState
@@ -33,7 +33,9 @@ class HttpServer:
         app: Callable[[HttpRequest], Coroutine[Any, Any, None]],
         timeouts: ConnectionTimeouts = ConnectionTimeouts(),  # noqa: B008  # frozen
         check_seconds: float = CHECK_SECONDS,
+        refused: Callable[[GatewayError, str], None] = lambda error, request_id: None,
     ) -> None:
+        """``refused``: see ``ServerState``."""
         self._app = app
         self._check_seconds = check_seconds
         self._loop = asyncio.get_running_loop()
@@ -41,8 +43,10 @@ class HttpServer:
         self._all_closed = asyncio.Event()
         """Set when the last connection is closed, while draining."""
         self._timer: asyncio.TimerHandle | None = None
-        self._state = ServerState(timeouts=timeouts, now=self._loop.time(), starts={})
+        self._state = ServerState(timeouts=timeouts, now=self._loop.time(), starts={}, refused=refused)
         self.connections: set[ServerConnection] = set()
+        self.calls_cut = 0
+        """Calls that were ended by ``wait_closed`` or ``abort``."""
 
     async def open(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections on ``sockets``."""
@@ -65,6 +69,7 @@ class HttpServer:
         assert self._state.draining
         if not await self._wait(self._all_closed.wait(), seconds):
             tasks = self._running()
+            self.calls_cut = len(tasks)
             for connection in tuple(self.connections):
                 if connection.current is not None:
                     connection.current.cancel(ServerDraining(DRAIN_ENDED))
@@ -76,6 +81,7 @@ class HttpServer:
         """Cancel all calls and close all connections now."""
         self.drain()
         tasks = self._running()
+        self.calls_cut += len(tasks)
         for task in tasks:
             task.cancel()
         await self._abort_connections(tasks)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 
+from gateway.core.errors import GatewayError
 from gateway.edge.http_request import BODY_SECONDS
 
 
@@ -27,6 +29,8 @@ class ServerState:
     """Loop time, updated once a second, which is exact enough for timeouts of whole seconds."""
     starts: dict[int, bytes]
     """Status → the result of ``answer_start`` in the current second."""
+    refused: Callable[[GatewayError, str], None]
+    """Receives the error and the request id for input that is no complete HTTP request."""
     draining: bool = False
     """True: no further request is read."""
 

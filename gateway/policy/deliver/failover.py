@@ -8,33 +8,29 @@ target has accepted the request. With a ``FirstTokenGate`` around the target, th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
 
-from gateway.core.errors import GatewayError, drop_tracebacks
+from gateway.core.errors import GatewayError, UpstreamError, drop_tracebacks
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.load_balancer import LoadBalancer
 from gateway.policy.deliver.retry import RetryPolicy, RetryState
 from gateway.policy.deliver.retry_budget import RetryBudget
+from gateway.telemetry.attempts import AttemptObserver
 
 
 class Failover:
     """A backend that tries the replicas of a model until one answers."""
 
     def __init__(
-        self,
-        balancer: LoadBalancer,
-        retry: RetryPolicy,
-        budget: RetryBudget,
-        observe: Callable[[str, str], None] = lambda target, outcome: None,
+        self, balancer: LoadBalancer, retry: RetryPolicy, budget: RetryBudget, observer: AttemptObserver
     ) -> None:
-        """``observe`` is called after each attempt with the target's label and ``ok`` or an error code."""
         self.balancer = balancer
         self.retry = retry
         self.budget = budget
-        self.observe = observe
+        self.observer = observer
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Opens the first replica that answers. Raises the last failure if no replica answers."""
@@ -44,7 +40,7 @@ class Failover:
 class _FailoverStream:
     """A context manager for one exchange; entering makes the attempts."""
 
-    __slots__ = ("_breaker", "_exchange", "_failover", "_opened", "_probe")
+    __slots__ = ("_exchange", "_failover", "_opened", "_probe", "_replica")
 
     def __init__(self, failover: Failover, exchange: Exchange) -> None:
         self._failover = failover
@@ -64,7 +60,7 @@ class _FailoverStream:
                 events = await opened.__aenter__()
             except GatewayError as error:
                 breaker.end(error, probe=probe)
-                failover.observe(replica.label, error.code)
+                failover.observer.failed(exchange, replica.label, error)
                 state = state or RetryState(failover.retry, len(replicas))
                 pause = state.pause_after(error)
                 if pause is None or not failover.budget.take():
@@ -74,8 +70,8 @@ class _FailoverStream:
                 breaker.end(error, probe=probe)
                 raise
             else:
-                failover.observe(replica.label, "ok")
-                self._opened, self._breaker, self._probe = opened, breaker, probe
+                failover.observer.answered(exchange, replica.label)
+                self._opened, self._replica, self._probe = opened, replica, probe
                 return events
             if pause:
                 await asyncio.sleep(pause)
@@ -84,5 +80,7 @@ class _FailoverStream:
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, bool | None]:
-        self._breaker.end(error, probe=self._probe)
+        self._replica.breaker.end(error, probe=self._probe)
+        if isinstance(error, UpstreamError):
+            self._failover.observer.broke_off(self._exchange, self._replica.label, error)
         return self._opened.__aexit__(kind, error, trace)

@@ -68,7 +68,9 @@ class GatedStream(LayerStream):
         deadline = Deadline(
             loop,
             loop.time() + seconds,
-            lambda: UpstreamTimeout(f"the model's server sent no content within {seconds:g} s"),
+            lambda: UpstreamTimeout(
+                f"the model's server sent no content within {seconds:g} s (delivery.timeout.first_token)"
+            ),
         )
         try:
             return await self._begin()

@@ -14,6 +14,7 @@ from gateway.core.errors import (
     UpstreamDisconnected,
     UpstreamDnsError,
     UpstreamError,
+    UpstreamIdleTimeout,
     UpstreamOverloaded,
     UpstreamRateLimited,
     UpstreamTimeout,
@@ -37,6 +38,7 @@ RULES: tuple[tuple[type[GatewayError], RetryRule], ...] = (
     (UpstreamDnsError, RetryRule(limit=9, same_target=False)),
     (UpstreamConnectTimeout, RetryRule(limit=9, same_target=False)),
     (UpstreamRateLimited, RetryRule(limit=9, same_target=False)),
+    (UpstreamIdleTimeout, RetryRule(limit=0, same_target=False)),  # occurs only after the first content
     (UpstreamTimeout, RetryRule(limit=1, same_target=False)),
     (UpstreamOverloaded, RetryRule(limit=1, same_target=True)),
     (UpstreamError, RetryRule(limit=1, same_target=True)),
@@ -46,6 +48,11 @@ BACKOFF = 0.25
 """Maximum seconds of the random pause before the same target is tried again."""
 MAX_WAIT = 2.0
 """Maximum seconds to wait. A longer ``retry-after`` is passed to the client, and the call fails."""
+
+
+def retry_rule(error: type[GatewayError]) -> tuple[type[GatewayError], RetryRule] | None:
+    """The row of ``RULES`` for a class of errors; None: such a failure is final."""
+    return next((row for row in RULES if issubclass(error, row[0])), None) if error.retryable else None
 
 
 class RetryPolicy:
@@ -89,7 +96,7 @@ class RetryState:
         return pause if pause <= MAX_WAIT else None
 
     def _allows(self, error: GatewayError, untried: bool) -> bool:
-        row = next((row for row in RULES if isinstance(error, row[0])), None)
+        row = retry_rule(type(error))
         if row is None or not error.retryable:
             return False
         kind, rule = row

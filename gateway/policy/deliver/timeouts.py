@@ -11,21 +11,24 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from gateway.core.errors import DeadlineExceeded, UpstreamIdleTimeout, UpstreamTimeout
+from gateway.core.errors import DeadlineExceeded, GatewayError, UpstreamIdleTimeout, UpstreamTimeout
 from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.deadline import Deadline
 from gateway.policy.deliver.layer import Layer, LayerStream
+from gateway.telemetry.attempts import AttemptObserver
 
 
 class Timeouts(Layer):
     """A backend that limits the idle time and the total time of each exchange, both in seconds."""
 
-    def __init__(self, inner: Backend, idle: float, total: float) -> None:
+    def __init__(self, inner: Backend, idle: float, total: float, observer: AttemptObserver) -> None:
+        """``observer``: receives the attempt that a timeout has ended before its answer."""
         super().__init__(inner)
         self._idle = idle
         self._total = total
+        self._observer = observer
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Raises ``UpstreamTimeout`` before the first event, later ``DeadlineExceeded`` or ``UpstreamIdleTimeout``.
@@ -33,19 +36,29 @@ class Timeouts(Layer):
         An answer that is not streamed has no idle timeout.
         """
         idle = self._idle if exchange.stream else None
-        return _TimedStream(self._inner.open(exchange), idle, self._total, exchange.deadline)
+        return _TimedStream(self._inner.open(exchange), idle, self._total, exchange, self._observer)
 
 
 class _TimedStream(LayerStream):
     """One exchange with its idle timeout and its total timeout."""
 
-    __slots__ = ("_content_at", "_deadline", "_end", "_idle", "_left_at", "_loop", "_splice", "_total")
+    __slots__ = (
+        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_left_at", "_loop", "_observer", "_splice", "_total",
+    )  # fmt: skip
 
     def __init__(
-        self, inner: AbstractAsyncContextManager[Events], idle: float | None, total: float, end: float | None
+        self,
+        inner: AbstractAsyncContextManager[Events],
+        idle: float | None,
+        total: float,
+        exchange: Exchange,
+        observer: AttemptObserver,
     ) -> None:
         super().__init__(inner)
         self._loop = loop = asyncio.get_running_loop()
+        self._exchange = exchange
+        self._observer = observer
+        end = exchange.deadline
         self._end = end if end is not None else loop.time() + total
         """Loop time at which the total time ends."""
         self._idle = idle
@@ -65,7 +78,13 @@ class _TimedStream(LayerStream):
             events = await self._inner.__aenter__()
         except BaseException as error:
             deadline.stop()
-            deadline.translate(error)
+            try:
+                deadline.translate(error)
+            except GatewayError as expired:
+                attempts = self._exchange.attempts
+                if attempts.open:
+                    self._observer.failed(self._exchange, attempts.target, expired)
+                raise
             raise
         if self._idle is None:
             return events
@@ -127,11 +146,11 @@ class _TimedStream(LayerStream):
         if self._left_at or content_at is None:
             return min(now + idle, self._end)
         if now >= content_at + idle:
-            return UpstreamIdleTimeout(f"the model's server sent no content for {idle:g} s")
+            return UpstreamIdleTimeout(f"the model's server sent no content for {idle:g} s (delivery.timeout.idle)")
         return min(content_at + idle, self._end)
 
     def _total_error(self) -> UpstreamTimeout:
-        allowed = f"{self._total:g} s (the policy's delivery.timeout.total)"
+        allowed = f"{self._total:g} s (delivery.timeout.total)"
         if self._content_at is None:
             return UpstreamTimeout(f"the model's server did not answer within {allowed}")
         return DeadlineExceeded(f"the call took longer than {allowed}")
