@@ -16,6 +16,7 @@ Embedded models accept lists and ``n``, so they have no ``SplitCalls``. To add a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,12 +35,14 @@ from gateway.calls.route import Route
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
-from gateway.config.snapshot import ModelSpec, Snapshot, StoreSpec, TargetSpec
+from gateway.config.snapshot import MarkersPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.limits import Limiter
+from gateway.policy.admit.marker_set import MarkerSet, texts_of
+from gateway.policy.admit.markers import MarkerRule, splits_exactly, unbroken
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
@@ -57,6 +60,8 @@ from gateway.telemetry.attempts import AttemptObserver, without_secrets
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
+
+LOG = logging.getLogger("gateway.assembly")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,8 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template, prompter = build(model.template), model.template.prompter
+    markers = MarkerSet(texts_of(template), tokens.added_tokens() if tokens is not None else EMPTY_MAPPING)
+    has_markers = bool(markers.token_like or markers.text_like)
     return Route(
         spec=model,
         form=form,
@@ -161,6 +168,8 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             for endpoint in ENDPOINT_NAMES
         },
         media=MediaRule(model.policy.media),
+        marker_rule=MarkerRule(markers, _marker_policy(model, markers, tokens)) if has_markers else None,
+        allowed_markers=MarkerRule(markers, MarkersPolicy("allow", "allow")) if has_markers else None,
         template_id=f"{model.template.name}@sha256:{model.template.digest}",
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
@@ -184,6 +193,11 @@ def _route(
         media = replace(media, https="refuse")
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
         route = bare_route(model, shared.engines, prompts)
+        if route.marker_rule is not None and (short := route.marker_rule.markers.dropped):
+            LOG.warning(
+                "model %s: texts of fewer than 3 characters are not checked as markers: %s",
+                model.name, ", ".join(map(ascii, short)),
+            )  # fmt: skip
         return replace(
             route,
             backend=backend,
@@ -260,6 +274,34 @@ def _all(known: list[bool | None]) -> bool | None:
     if False in known:
         return False
     return None if None in known else True
+
+
+def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | None) -> MarkersPolicy:
+    """The model's policy for markers; ``reject`` in place of ``escape`` if ``escape`` has no effect on the tokenizer.
+
+    Raises ``ConfigError`` if the policy sends token ids, and the tokenizer or a target of the model cannot do this.
+    """
+    policy = model.policy.markers
+    if "token_ids" in (policy.token_like, policy.text_like):
+        reason = ""
+        if tokens is None:
+            reason = "it needs the model's tokenizer; set tokenizer"
+        elif output_form(model.template) == "messages":
+            reason = "the targets take messages and no token ids; use escape or reject"
+        elif not all(declared_capabilities(target).token_prompts for target in model.targets):
+            reason = "a target takes no token ids; use escape or reject"
+        elif not splits_exactly(tokens, markers.token_like):
+            reason = "this tokenizer changes a text that is tokenized in parts; use escape or reject"
+        if reason:
+            message = f"markers: token_ids is not possible for this model: {reason}"
+            raise ConfigError((Problem(f"policies/{model.policy.name}.yaml", 0, "policy", message),))
+    if tokens is not None and policy.token_like == "escape" and (marker := unbroken(tokens, markers.token_like)):
+        LOG.warning(
+            "model %s: its tokenizer removes the character that breaks a marker such as %s; requests with markers are "
+            "refused (reject in place of escape)", model.name, ascii(marker),
+        )  # fmt: skip
+        return replace(policy, token_like="reject")
+    return policy
 
 
 def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:

@@ -45,6 +45,10 @@ class Tokenizer:
         """Token ids → text."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
+    def added_tokens(self) -> dict[str, bool]:
+        """The tokens that the tokenizer finds in a text before all others; True marks a special token."""
+        return {token.content: token.special for token in self._tokenizer.get_added_tokens_decoder().values()}
+
     def names(self, ids: Sequence[int]) -> list[str | None]:
         """The name of each token in the vocabulary; None for an id without a token."""
         return [self._tokenizer.id_to_token(one) for one in ids]

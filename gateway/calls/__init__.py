@@ -3,6 +3,7 @@
 ``route``            one configured model, with all that serves it
 ``dataset_prompts``  the conversation of a call that names a dataset prompt
 ``prepare``          the checks and the rendering before a backend is opened
+``role_boundaries``  the policy for markers of the template in texts of the client
 ``candidates``       the requests for a log-likelihood
 ``loglikelihood``    the scores of the candidates
 ``run``              the call while its backend is open

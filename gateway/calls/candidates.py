@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
 from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
+from gateway.calls.role_boundaries import SafePrompt, keep_boundaries
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
@@ -16,6 +17,7 @@ from gateway.core.errors import InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
+from gateway.policy.admit.markers import refusal
 
 REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.
@@ -57,23 +59,26 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
     params, notices = _parameters(route, call)
     started = time.perf_counter()
     prompt_id = ""
+    found: list[SafePrompt] = []
     if call.prompt is None:
-        prompts = await _prompts(route, call.candidates)
+        prompts = await _prompts(route, call, call.candidates, found)
     else:
-        prompts, prompt_id = await dataset_candidates(route, call.prompt)
+        prompts, prompt_id = await dataset_candidates(route, call, call.prompt, found)
     for prompt in prompts.values():
         length = len(prompt.text) + sum([len(str(message.get("content"))) for message in prompt.messages or ()])
         if length > MAX_PROMPT:
             raise too_long(length, "candidates")
     rendered = time.perf_counter() - started
     texts = tuple([_scored_text(route, call, label, prompt, params) for label, prompt in prompts.items()])
+    marker_notices = tuple(dict.fromkeys([notice for safe in found for notice in safe.notices]))
     rewrites = tuple(dict.fromkeys([notice for prompt in prompts.values() for notice in prompt.metadata.notices]))
     prepared = Prepared(
         exchange=_together(texts),
         prompt=Prompt(metadata=PromptMetadata(notices=rewrites)) if _has_template(call) else None,
-        notices=rewrites + notices,
+        notices=rewrites + marker_notices + notices,
         render_seconds=rendered,
         prompt_id=prompt_id,
+        markers=tuple([marker for safe in found for marker in safe.markers]),
     )
     return PreparedCandidates(prepared, texts)
 
@@ -127,7 +132,9 @@ def _parameters(route: Route, call: Call) -> tuple[Mapping[str, Any], tuple[Noti
     return effective.params, effective.notices
 
 
-async def _prompts(route: Route, candidates: Candidates) -> dict[str | None, Prompt]:
+async def _prompts(
+    route: Route, call: Call, candidates: Candidates, found: list[SafePrompt]
+) -> dict[str | None, Prompt]:
     """Label → prompt. The key None is the context alone."""
     context, labelled = candidates.context, candidates.labelled
     prompts: dict[str | None, Prompt] = {}
@@ -137,22 +144,28 @@ async def _prompts(route: Route, candidates: Candidates) -> dict[str | None, Pro
                 prompts[label] = Prompt(candidate)
             else:
                 whole = replace(candidate, options=replace(candidate.options, whole=True))
-                prompts[label] = await _rendered(route, whole)
+                prompts[label] = await _rendered(route, call, whole, found)
     else:
-        prompts[None] = before = Prompt(context) if isinstance(context, str) else await _rendered(route, context)
+        before = Prompt(context) if isinstance(context, str) else await _rendered(route, call, context, found)
+        prompts[None] = before
         for label, answer in labelled.items():
             assert isinstance(answer, str)
             if isinstance(context, Dialogue) and route.form == "messages":
                 messages = (*context.messages, Message("assistant", answer))
                 options = replace(context.options, continue_final=True)
-                prompts[label] = await _rendered(route, Dialogue(messages, options))
+                prompts[label] = await _rendered(route, call, Dialogue(messages, options), found)
             else:
                 prompts[label] = replace(before, text=before.text + answer, source=Pieces())
     return prompts
 
 
-async def dataset_candidates(route: Route, reference: PromptReference) -> tuple[dict[str | None, Prompt], str]:
-    """The complete prompt of each label of a dataset prompt, and the dataset prompt's name and hash."""
+async def dataset_candidates(
+    route: Route, call: Call, reference: PromptReference, found: list[SafePrompt]
+) -> tuple[dict[str | None, Prompt], str]:
+    """The complete prompt of each label of a dataset prompt, and the dataset prompt's name and hash.
+
+    ``found``: gets what the marker policy did to each prompt.
+    """
     prompts: dict[str | None, Prompt] = {}
     prompt_id = ""
     try:
@@ -161,7 +174,7 @@ async def dataset_candidates(route: Route, reference: PromptReference) -> tuple[
             made = make_conversation(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
             if route.form == "messages":
                 route.media.check(made.dialogue.messages)
-            prompt = made.prompt or await _rendered(route, made.dialogue)
+            prompt = await _rendered(route, call, made.dialogue, found, made.prompt)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
     except RequestError as error:  # other endpoints have the dataset prompt in ``gateway``
@@ -171,10 +184,17 @@ async def dataset_candidates(route: Route, reference: PromptReference) -> tuple[
     return prompts, prompt_id
 
 
-async def _rendered(route: Route, dialogue: Dialogue) -> Prompt:
+async def _rendered(
+    route: Route, call: Call, dialogue: Dialogue, found: list[SafePrompt], prompt: Prompt | None = None
+) -> Prompt:
     if route.form == "messages":
         route.media.check(dialogue.messages)
-    return await route.render(dialogue)
+    prompt = prompt or await route.render(dialogue)
+    safe = await keep_boundaries(route, dialogue, prompt, allow=call.allow_markers)
+    if safe.breaks:
+        raise refusal("candidates")  # candidates are scored as text, so no token ids can be sent
+    found.append(safe)
+    return safe.prompt
 
 
 def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, params: Mapping[str, Any]) -> ScoredText:

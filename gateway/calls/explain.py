@@ -9,6 +9,7 @@ from gateway.backend.tokenizer import token_ids
 from gateway.calls.candidates import dataset_candidates
 from gateway.calls.dataset_prompts import dataset_prompt
 from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.role_boundaries import SafePrompt
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import tokenizes_special
@@ -75,7 +76,8 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
 
 async def _label_rendering(route: Route, call: Call, reference: PromptReference) -> tuple[Prepared, dict[str, Any]]:
     """The prompts that ``/v1/loglikelihood`` would score for a dataset prompt with labels."""
-    prompts, prompt_id = await dataset_candidates(route, reference)
+    found: list[SafePrompt] = []
+    prompts, prompt_id = await dataset_candidates(route, call, reference, found)
     texts = {label: prompt.text or list(prompt.messages or ()) for label, prompt in prompts.items()}
     exchange = Exchange(
         endpoint="completions",

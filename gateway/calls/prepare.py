@@ -12,8 +12,9 @@ import orjson
 
 from gateway.backend.tokenizer import count
 from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
+from gateway.calls.role_boundaries import SafePrompt, keep_boundaries, token_prompt
 from gateway.calls.route import Route
-from gateway.calls.token_data import TokenRequest, token_request
+from gateway.calls.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError
@@ -54,6 +55,8 @@ class Prepared:
 
     prompt_id: str = ""
     """The name and hash of the dataset prompt, ``name@sha256:12hex``; empty: the request names none."""
+    markers: tuple[tuple[str, int], ...] = ()
+    """(action, number) of the markers that the request's texts contained."""
 
     @property
     def prompt_sha256(self) -> str:
@@ -98,9 +101,13 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
             route.media.check(dialogue.messages)
         if prompt is None:
             prompt = await route.render(dialogue)
+        safe = await keep_boundaries(route, dialogue, prompt, allow=call.allow_markers)
     except RequestError as error:
         name_prompt(error, prompt_id)
         raise
+    prompt = safe.prompt
+    if safe.tools:
+        call = replace(call, params={**call.params, "tools": safe.tools})
     render_seconds = time.perf_counter() - started
     length = len(prompt.text) if text else sum(map(len, dialogue.texts))
     if length > MAX_PROMPT:
@@ -137,7 +144,9 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         bos_text=metadata.bos_text,
         keep_special=parsing is not None and parsing.calls is not None,
     )
-    notices = call.notices + notices + metadata.notices + effective.notices
+    if safe.breaks:
+        exchange = await _as_token_ids(route, exchange, safe)
+    notices = call.notices + notices + metadata.notices + safe.notices + effective.notices
     request = None
     if whole or call.unknown:
         top = effective.top_logprobs
@@ -154,7 +163,14 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         parsing=parsing,
         prompt_id=prompt_id,
         token_request=request,
+        markers=safe.markers,
     )
+
+
+async def _as_token_ids(route: Route, exchange: Exchange, safe: SafePrompt) -> Exchange:
+    assert route.tokens is not None  # checked when the route is built
+    ids = await token_prompt(route.tokens, safe, special=tokenizes_special(route, exchange))
+    return replace(exchange, prompts=(ids,))
 
 
 async def _limit_to_context(route: Route, prompt: Prompt, effective: EffectiveParameters) -> EffectiveParameters:
@@ -211,9 +227,11 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
     try:
         if prompt is None:
             prompt = await route.render(rendered.dialogue)
+        safe = await keep_boundaries(route, rendered.dialogue, prompt, allow=call.allow_markers)
     except RequestError as error:
         name_prompt(error, rendered.prompt_id)
         raise
+    prompt = safe.prompt
     if len(prompt.text) > MAX_PROMPT:
         raise too_long(len(prompt.text), "gateway.prompt")
     effective, metadata = parameters.effective(call), prompt.metadata
@@ -231,12 +249,19 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
         bos=metadata.bos,
         bos_text=metadata.bos_text,
     )
-    notices, request = rendered.notices + metadata.notices + effective.notices, None
+    if safe.breaks:
+        exchange = await _as_token_ids(route, exchange, safe)
+    notices, request = rendered.notices + metadata.notices + safe.notices + effective.notices, None
     if call.unknown:
         exchange, request, changes = token_request(route, call, exchange, None)
         notices += changes
     return Prepared(
-        exchange=exchange, prompt=prompt, notices=notices, token_request=request, prompt_id=rendered.prompt_id
+        exchange=exchange,
+        prompt=prompt,
+        notices=notices,
+        token_request=request,
+        prompt_id=rendered.prompt_id,
+        markers=safe.markers,
     )
 
 

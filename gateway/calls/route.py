@@ -15,6 +15,7 @@ from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import Backend, EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Prompt
+from gateway.policy.admit.markers import MarkerRule
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import OutputParsing
 from gateway.policy.admit.parameters import Form, ParameterPolicy
@@ -53,6 +54,10 @@ class Route:
     """The request for the log probabilities of a prompt; None: the targets cannot send them."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request; None: all text is content."""
+    marker_rule: MarkerRule | None = None
+    """The policy for markers of the template in texts of the client; None: the model's template has no markers."""
+    allowed_markers: MarkerRule | None = None
+    """The rule for keys with ``allow_markers``, which only counts."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
     default_tools: Sequence[Mapping[str, Any]] = ()

@@ -22,7 +22,7 @@ class CallTimeline:
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written", "admission",
         "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "in_flight",
-        "kind", "model", "path", "refusal", "render", "request_id", "stop_cuts", "stream", "template",
+        "kind", "markers", "model", "path", "refusal", "render", "request_id", "stop_cuts", "stream", "template",
         "template_notices", "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
     )  # fmt: skip
 
@@ -56,6 +56,7 @@ class CallTimeline:
         self.stop_cuts: list[str] = []
         self.delivery_notices: list[str] = []
         self.template_notices: tuple[str, ...] = ()
+        self.markers: tuple[tuple[str, int], ...] = ()
 
     def admitted(self) -> None:
         """Call when the body of the client's request is parsed and checked."""
@@ -182,6 +183,7 @@ class CallTimeline:
             stop_cuts=tuple(self.stop_cuts),
             answers_cut=tuple(self.cut_answers.reasons(usage).values()) if self.cut_answers.found else (),
             template_notices=self.template_notices,
+            markers=self.markers,
             bos_anomaly=self.bos_anomaly,
             gone_phase=gone_phase,
             tool_parser=self.tool_parser,

@@ -97,6 +97,19 @@ class MediaPolicy:
     """Whether media may be given as ``data:`` URIs or base64."""
 
 
+MarkerAction = Literal["escape", "reject", "strip", "allow", "report", "token_ids"]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersPolicy:
+    """What happens to markers of the model's template in the texts of a request (``docs/spec/reliability.md`` 3.4)."""
+
+    token_like: MarkerAction = "escape"
+    """Markers such as ``<|im_end|>``, and the special tokens of the tokenizer."""
+    text_like: MarkerAction = "report"
+    """Markers such as ``USER:``."""
+
+
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
     """When a target is avoided because it fails (``docs/spec/reliability.md`` 4.4)."""
@@ -190,6 +203,7 @@ class PolicySpec:
     delivery: DeliveryPolicy = DeliveryPolicy()
     media: MediaPolicy = MediaPolicy()
     limits: LimitsPolicy = LimitsPolicy()
+    markers: MarkersPolicy = MarkersPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +237,8 @@ class KeySpec:
     expires: float | None = None
     """The time when the key expires, in seconds since the epoch; None: never."""
     limits: KeyLimits = KeyLimits()
+    allow_markers: bool = False
+    """Whether requests with this key may contain markers of templates, as with the action ``allow``."""
 
 
 @dataclass(frozen=True, slots=True)

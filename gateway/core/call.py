@@ -94,6 +94,8 @@ class Call:
     """Fields of the request that have no effect."""
     candidates: Candidates | None = None
     """The candidates of a log-likelihood request."""
+    allow_markers: bool = False
+    """True: the client's key may send markers of the model's template in texts."""
     explain: bool = False
     """True: the response body must have the provenance and the prompt under the key ``gateway``."""
 

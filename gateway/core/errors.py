@@ -10,6 +10,7 @@ GatewayError                          500 internal_error
 │   ├── UnsupportedParameter          400 unsupported_parameter
 │   ├── ForbiddenParameter            400 forbidden_parameter
 │   ├── RoleNotSupported              400 role_not_supported
+│   ├── SpecialTokenInContent         400 special_token_in_content
 │   ├── MediaNotSupported             400 media_not_supported
 │   ├── MediaNotAllowed               400 media_not_allowed
 │   ├── ContextLengthExceeded         400 context_length_exceeded
@@ -140,6 +141,10 @@ class ForbiddenParameter(RequestError, code="forbidden_parameter"):
 
 class RoleNotSupported(RequestError, code="role_not_supported"):
     """The template cannot write a message of this role: it has no such role, mapping or fallback."""
+
+
+class SpecialTokenInContent(RequestError, code="special_token_in_content"):
+    """A text of the request contains a marker of the model's template, and the policy refuses markers."""
 
 
 class MediaNotSupported(RequestError, code="media_not_supported"):

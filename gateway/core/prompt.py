@@ -50,6 +50,8 @@ SegmentLabel = tuple[str, str, bool]
 """A segment's ``role``, ``origin`` and ``scaffold``."""
 
 
+MIXED = "mixed"
+"""The origin of a text that may come from the template or from the client."""
 Segments = tuple[Segment, ...]
 """The whole text of a prompt, in order."""
 Messages = tuple[Mapping[str, Any], ...]

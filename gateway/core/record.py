@@ -52,6 +52,8 @@ class Record:
     """For each choice that is empty or cut off: ``thinking``, ``empty``, ``context`` or ``length``."""
     template_notices: tuple[str, ...] = ()
     """The ``rule`` of each notice of the template."""
+    markers: tuple[tuple[str, int], ...] = ()
+    """(action, number) of the markers that the request's texts contained."""
     bos_anomaly: bool = False
     gone_phase: str = ""
     """``before_first`` or ``mid_stream`` for ``client_gone``; ``stalled`` for ``client_stalled``."""

@@ -22,7 +22,7 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
     """The ``x-gateway-*`` headers (``docs/http.md``)."""
     spec, template, prompt = route.spec, route.template.spec, prepared.prompt
     exchange = prepared.exchange
-    if prompt is not None and exchange.prompts and not exchange.prompt_is_list:
+    if prompt is not None and exchange.prompts and not exchange.prompt_is_list and type(exchange.prompts[0]) is str:
         # One string: the hash of ``prompt_sha256``, computed faster.
         digest, hashed = template.digest, sha256(prompt.text.encode("utf-8", "surrogatepass")).hexdigest()
     else:

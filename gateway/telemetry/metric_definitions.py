@@ -55,6 +55,7 @@ LABEL_VALUES = {
         "undefined_variable",
     ),
     "parser": get_args(ToolParser),
+    "action": ("escape", "reject", "strip", "allow", "report", "token_ids"),
     "phase": ("before_first", "mid_stream", "stalled"),
     "result": ("ok", "error"),
 }
@@ -120,6 +121,8 @@ METRICS = (
            "Prompts that may reach the model with two BOS tokens, or none."),
     Metric("gateway_template_notices_total", "counter", ("template", "rule"),
            "Notices of a template about a conversation that it changed; rule is the name of the notice."),
+    Metric("gateway_markers_total", "counter", ("model", "action"),
+           "Markers of the template in texts of requests, by the action of the policy; reject counts requests."),
     Metric("gateway_tool_parse_failures_total", "counter", ("model", "parser"),
            "Texts that began like a tool call and could not be parsed, sent as text; parser is the declared format."),
     Metric("gateway_param_rejections_total", "counter", ("reason",),

@@ -197,6 +197,8 @@ class Metrics:
             self.count("gateway_answers_cut_total", record.model, reason)
         if record.outcome != "ok" or record.template_notices or record.bos_anomaly or record.tool_parse_failures:
             self._record_rare(record)
+        for action, number in record.markers:
+            self.count("gateway_markers_total", record.model, action, by=number)
 
     def _bind(self, key: Labels, record: Record) -> tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]:
         labels = {
@@ -233,5 +235,7 @@ class Metrics:
             self.count(name, record.model, record.tool_parser, by=failures)
         if record.outcome in REJECTIONS:
             self.count("gateway_param_rejections_total", record.outcome)
+        if record.outcome == "special_token_in_content":
+            self.count("gateway_markers_total", record.model, "reject")
         if record.gone_phase:
             self.count("gateway_client_gone_total", record.gone_phase)

@@ -42,7 +42,9 @@ def _serve(folder: Path, port: int) -> int:
     address = "" if port == 8000 else f" --url http://127.0.0.1:{port}"
     print_note(f'in a second terminal: gateway ask demo "1+1=?"{address}')
     assert serve.command.callback is not None
-    return int(serve.command.callback(config=folder / "gateway.yaml", host=None, port=port, log_level="info"))
+    return int(
+        serve.command.callback(config=folder / "gateway.yaml", host=None, port=port, log_level="info", log_format=None)
+    )
 
 
 def copy_demo(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 from gateway.config.schema import kinds
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import Kind, choice, duration, integer, list_of
-from gateway.config.snapshot import Balance, Engine
+from gateway.config.snapshot import Balance, Engine, MarkerAction
 
 GATEWAY: Final = "gateway.yaml"
 POLICY: Final = "policies/*.yaml"
@@ -41,6 +41,8 @@ class Row:
         """The default as a converted value."""
         return self.default if self.default is None else self.kind.read(self.default)
 
+
+MARKER_ACTION: Final = choice(*get_args(MarkerAction))
 
 # fmt: off
 ROWS: Final[tuple[Row, ...]] = (
@@ -143,6 +145,10 @@ ROWS: Final[tuple[Row, ...]] = (
         "How long a call beyond `concurrency` may wait; then it is answered with 503 `overloaded`."),
     Row(POLICY, "limits.queue_size", integer(0), 256,
         "The most calls that wait for a model; more are answered with 503 `overloaded`."),
+    Row(POLICY, "markers.token_like", MARKER_ACTION, "escape",
+        "Markers of the template such as `</s>`, and special tokens, in a request's texts."),
+    Row(POLICY, "markers.text_like", MARKER_ACTION, "report",
+        "Markers of the template such as `USER:` at the beginning of a line, in a request's texts."),
     Row(POLICY, "delivery.timeout.connect", duration(positive=True), "2s",
         "How long connecting to the target may take."),
     Row(POLICY, "delivery.timeout.first_token", duration(positive=True), "60s",
@@ -179,6 +185,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "The SHA-256 of the key in hex; `gateway keys new NAME` makes a key and its entry."),
     Row(KEYS, "<name>.models", list_of(kinds.TEXT), ["*"],
         "The models the key may use; `*` and `?` are wildcards."),
+    Row(KEYS, "<name>.allow_markers", kinds.SWITCH, False,
+        "Send markers of templates in requests with this key unchanged; for evaluations and trusted tools."),
     Row(KEYS, "<name>.expires", kinds.MOMENT, None,
         "The last day of the key (in UTC), or the time it expires; without it, the key does not expire."),
     Row(KEYS, "<name>.limits.requests_per_minute", integer(1), None,

@@ -17,6 +17,7 @@ from gateway.config.snapshot import (
     DeliveryPolicy,
     HealthCheckPolicy,
     LimitsPolicy,
+    MarkersPolicy,
     MediaPolicy,
     ParamsPolicy,
     PolicySpec,
@@ -62,6 +63,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         params=ParamsPolicy(**{**params, **frozen}),
         media=MediaPolicy(**values["media"]),
         limits=LimitsPolicy(**values["limits"]),
+        markers=MarkersPolicy(**values["markers"]),
         delivery=DeliveryPolicy(
             **timeout,
             **delivery["retry"],

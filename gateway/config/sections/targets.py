@@ -149,8 +149,8 @@ def secret(
 def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:
     """Return a problem with an engine, script or tokenizer, moved to the setting in ``gateway.yaml`` that names it."""
     target = model.targets[position]
-    if problem.key == "tokenizer":
-        where = dotted(("models", model.name, "tokenizer"))
+    if problem.key in ("tokenizer", "policy"):
+        where = dotted(("models", model.name, problem.key))
         return Problem(model.source, model.line, where, f"{problem.file}: {problem.message}")
     where = dotted(("models", model.name, "targets", position))
     if problem.file == target.label:  # a problem with the entry itself

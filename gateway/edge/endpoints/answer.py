@@ -35,7 +35,7 @@ async def respond(
         return
     prepared = await prepare(route, call)
     request.route_context = route, prepared
-    timeline.render = prepared.render_seconds
+    timeline.render, timeline.markers = prepared.render_seconds, prepared.markers
     if prepared.prompt is not None and prepared.prompt.metadata.notices:
         timeline.template_notices = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
     async with CallRun(route, prepared, timeline) as events:

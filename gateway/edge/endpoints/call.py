@@ -136,6 +136,8 @@ class CallHandler:
             raise
         if SESSION in request.headers:
             call = replace(call, session=request.headers[SESSION].decode("latin-1"))
+        if key is not None and key.allow_markers:
+            call = replace(call, allow_markers=True)
         route = authorized_route(stack, key, call.model)
         template = route.template.spec
         self._count_for(call.model, timeline)

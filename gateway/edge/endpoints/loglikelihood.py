@@ -21,7 +21,7 @@ async def respond(request: HttpRequest, call: Call, route: Route, timeline: Call
     candidates = await prepare_candidates(route, call)
     prepared = candidates.prepared
     request.route_context = route, prepared
-    timeline.render = prepared.render_seconds
+    timeline.render, timeline.markers = prepared.render_seconds, prepared.markers
     if prepared.prompt is not None:
         timeline.template_notices = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
     scores = await score_candidates(route, candidates, timeline)

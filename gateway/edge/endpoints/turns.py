@@ -25,6 +25,7 @@ async def respond(
 
     def begin(prepared: Prepared) -> None:
         request.route_context = route, prepared
+        timeline.markers += prepared.markers
         if prepared.prompt is not None:
             timeline.template_notices += tuple([notice.rule for notice in prepared.prompt.metadata.notices])
 

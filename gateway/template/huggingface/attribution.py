@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any
 
 from gateway.core.errors import GatewayError
-from gateway.core.prompt import Segment
+from gateway.core.prompt import MIXED, Segment
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 
 COMPARED_KEYS = frozenset({"role", "type"})
@@ -35,8 +35,6 @@ STANDARD_KEYS = frozenset({
 })  # fmt: skip
 """Keys of messages, tools and JSON Schema. Every other key is text of the client and is replaced."""
 
-MIXED = "mixed"
-"""The origin of a text that may come from the template or from the client."""
 SERIAL_DIGITS = 8
 """The number of digits in the part of a placeholder that counts the placeholders."""
 

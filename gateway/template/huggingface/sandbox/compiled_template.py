@@ -62,6 +62,10 @@ class CompiledTemplate:
         """The keys and attributes that the template reads by a constant name."""
         self.constants = tuple(dict.fromkeys(_texts(tree.find_all(nodes.Const))))
         """The constant texts in the template's expressions."""
+        self.written = tuple([data.data for data in tree.find_all(nodes.TemplateData)])
+        """The texts outside the template's expressions."""
+        self.searched = tuple(dict.fromkeys(_searched(tree)))
+        """The constant texts that the template looks for in other texts, such as the end of reasoning."""
 
     def mentions(self, field: str) -> bool:
         """True if the source contains the name of the message field. If not, the field cannot be in the prompt."""
@@ -121,6 +125,14 @@ def _keys(tree: nodes.Template) -> Iterator[str]:
         if filter_.name in ("selectattr", "rejectattr"):
             yield from _texts(filter_.args[:1])
         yield from _texts([pair.value for pair in filter_.kwargs if pair.key == "attribute"])
+
+
+def _searched(tree: nodes.Template) -> Iterator[str]:
+    for compare in tree.find_all(nodes.Compare):
+        yield from _texts([compare.expr])
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Getattr):
+            yield from _texts(call.args)
 
 
 def _texts(expressions: Any) -> list[str]:

@@ -1,0 +1,258 @@
+"""Keeps the turns of a prompt: finds markers that a client wrote, and applies the policy to them.
+
+The rule works on the segments of a rendered prompt (``docs/spec/reliability.md`` 3.4). Every marker must lie wholly in
+text of the template. A marker that lies in text of the client, or partly, is a forged one. After ``escape`` and
+``strip``, the prompt is searched again, until no forged marker is left.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gateway.backend.tokenizer import Tokenizer
+from gateway.config.snapshot import MarkerAction, MarkersPolicy
+from gateway.core.errors import SpecialTokenInContent
+from gateway.core.frozen import dataclass
+from gateway.core.prompt import Notice, Segment
+from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet
+
+MAX_PASSES = 16
+"""After this many passes the request is refused. Only texts made to nest markers, under ``strip``, need several."""
+MAX_MARKERS = 2_000
+"""A request with more forged markers is refused; a policy that only counts stops counting."""
+EDITS = ("escape", "strip")
+"""The actions that change a prompt's text."""
+CHANGES = (*EDITS, "token_ids")
+"""The actions that change a request."""
+STRUCTURAL_KEYS = frozenset({"role", "name"})
+"""Names of roles, speakers, tools and arguments. A marker in a name is refused, because a changed name is another name.
+"""
+OUTCOMES: Mapping[MarkerAction, str] = {
+    "escape": "escaped", "strip": "stripped", "report": "reported", "token_ids": "as_token_ids",
+}  # fmt: skip
+"""Action → the end of its notice's name. ``allow`` gives no notice, and ``reject`` gives an error."""
+
+
+class MarkerCounts:
+    """The forged markers of one request, by kind: the number, and the origin of the first."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: dict[Kind, tuple[int, str]] = {}
+
+    def add(self, kind: Kind, origin: str) -> None:
+        """Count a marker."""
+        number, first = self.found.get(kind, (0, origin))
+        self.found[kind] = number + 1, first
+
+    def of(self, kind: Kind) -> int:
+        """The number of markers of one kind."""
+        return self.found.get(kind, (0, ""))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class SafeSegments:
+    """The segments of a prompt after the policy."""
+
+    segments: tuple[Segment, ...]
+    breaks: tuple[int, ...] = ()
+    """Offsets in the text at which the tokenizer must begin a new token (``token_ids``)."""
+
+
+class MarkerRule:
+    """The policy of one model for markers."""
+
+    def __init__(self, markers: MarkerSet, policy: MarkersPolicy) -> None:
+        self.markers = markers
+        self.may_occur = markers.may_occur
+        self.actions: Mapping[Kind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
+        self.changes = not {"allow", "report"}.issuperset(self.actions.values())
+        """False: the policy never changes or refuses a request."""
+        self.verified: set[tuple[Any, ...]] = set()
+        """Shapes of conversations, each with a number of markers, whose prompts by a chat template were searched."""
+
+    def apply(self, segments: Sequence[Segment], counts: MarkerCounts) -> SafeSegments:
+        """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent``."""
+        pieces = tuple(segments)
+        for number in range(MAX_PASSES):
+            forged = self._forged(pieces)
+            for hit, place in forged:
+                action = self.actions[hit.kind]
+                if action == "reject" or (action in CHANGES and counts.of(hit.kind) > MAX_MARKERS):
+                    raise refusal(pieces[place].origin)
+                if number == 0 or action in EDITS:
+                    counts.add(hit.kind, pieces[place].origin)
+            edits = [(hit, place) for hit, place in forged if self.actions[hit.kind] in EDITS]
+            if not edits:
+                starts = _starts(pieces)
+                kept = [(hit, place) for hit, place in forged if self.actions[hit.kind] == "token_ids"]
+                return SafeSegments(pieces, tuple(sorted({_break(hit, starts[place]) for hit, place in kept})))
+            pieces = self._edited(pieces, edits)
+        raise refusal(pieces[edits[0][1]].origin)
+
+    def apply_to_json(self, value: Any, path: str, counts: MarkerCounts, key: str = "") -> Any:
+        """The JSON value with the policy applied to every text, for targets that get messages.
+
+        The texts of a list of content parts are one text. The JSON in ``arguments`` is parsed, because templates parse
+        it too. Raises ``SpecialTokenInContent``, also for a marker in a name or a key.
+        """
+        if isinstance(value, str):
+            return self._json_text(value, path, counts, key)
+        if isinstance(value, Mapping):
+            for name in value:
+                self._check_name(name, path, counts)
+            return {
+                name: self.apply_to_json(inner, f"{path}.{name}" if name.isidentifier() else path, counts, name)
+                for name, inner in value.items()
+            }
+        if not isinstance(value, (list, tuple)):
+            return value
+        places = [at for at, one in enumerate(value) if isinstance(one, Mapping) and isinstance(one.get("text"), str)]
+        if key != "content" or not places:
+            return [self.apply_to_json(one, f"{path}[{at}]", counts) for at, one in enumerate(value)]
+        texts = [Segment(value[at]["text"], "", f"{path}[{at}].text", False) for at in places]
+        safe = dict(zip(places, self.apply(texts, counts).segments, strict=True))
+        return [{**one, "text": safe[at].text} if at in safe else one for at, one in enumerate(value)]
+
+    def notices(self, counts: MarkerCounts) -> tuple[Notice, ...]:
+        """A notice for each kind of marker that was found; none for markers that the policy allows."""
+        return tuple([
+            Notice(f"markers_{OUTCOMES[self.actions[kind]]}", f"{kind}={number}, first in {origin}")
+            for kind, (number, origin) in counts.found.items()
+            if self.actions[kind] in OUTCOMES
+        ])  # fmt: skip
+
+    def actions_taken(self, counts: MarkerCounts) -> tuple[tuple[str, int], ...]:
+        """(action, number of markers), for the metric."""
+        return tuple([(self.actions[kind], number) for kind, (number, _) in counts.found.items()])
+
+    def _json_text(self, text: str, path: str, counts: MarkerCounts, key: str) -> str:
+        if key in STRUCTURAL_KEYS:
+            self._check_name(text, path, counts)
+            return text
+        if key == "arguments":
+            try:
+                parsed = json.loads(text)
+            except (ValueError, RecursionError):
+                parsed = None
+            if isinstance(parsed, (dict, list)):
+                safe = self.apply_to_json(parsed, path, counts)
+                return text if safe == parsed else json.dumps(safe, ensure_ascii=False)
+        return self.apply([Segment(text, "", path, False)], counts).segments[0].text
+
+    def _check_name(self, name: str, path: str, counts: MarkerCounts) -> None:
+        if not self.may_occur([name]):
+            return
+        for hit in self.markers.find(name, "token_like"):
+            if self.changes:
+                raise refusal(path)
+            counts.add(hit.kind, path)
+
+    def _forged(self, pieces: Sequence[Segment]) -> list[tuple[Hit, int]]:
+        """The markers that do not lie wholly in text of the template, each with the index of its first client piece."""
+        begins, ends, starts = [0], [0], _starts(pieces)
+        for piece, start in zip(pieces, starts, strict=True):
+            if not piece.scaffold and piece.text:  # client text ends one stretch of template text and begins the next
+                ends[-1] = start
+                begins.append(start + len(piece.text))
+                ends.append(begins[-1])
+        ends[-1] = starts[-1] + len(pieces[-1].text) if pieces else 0
+        text = "".join([piece.text for piece in pieces])
+        forged: list[tuple[Hit, int]] = []
+        for kind in self.actions:
+            previous = number = 0
+            for hit in self.markers.find(text, kind):
+                if hit.end <= max(ends[bisect_right(begins, hit.start) - 1], previous):
+                    continue  # in text of the template, or a part of the previous marker
+                if number > MAX_MARKERS:
+                    break
+                place = bisect_right(starts, hit.start) - 1
+                while pieces[place].scaffold or starts[place] + len(pieces[place].text) <= hit.start:
+                    place += 1
+                forged.append((hit, place))
+                previous, number = hit.end, number + 1
+        return forged
+
+    def _edited(self, pieces: Sequence[Segment], edits: Sequence[tuple[Hit, int]]) -> tuple[Segment, ...]:
+        """The pieces after ``escape`` and ``strip``. The text of the template stays the same."""
+        starts = _starts(pieces)
+        joins: dict[int, list[tuple[int, int, str]]] = {}
+        """Index of a piece → (begin, end, new text) of each change, in offsets of the whole text."""
+        for hit, place in edits:
+            if self.actions[hit.kind] == "escape":
+                at = _break(hit, starts[place])
+                joins.setdefault(place, []).append((at, at, JOINER))
+                continue
+            while place < len(pieces) and starts[place] < hit.end:
+                if not pieces[place].scaffold:
+                    end = starts[place] + len(pieces[place].text)
+                    joins.setdefault(place, []).append((max(hit.start, starts[place]), min(hit.end, end), ""))
+                place += 1
+        edited = list(pieces)
+        for place, changes in joins.items():
+            text, at, parts = pieces[place].text, starts[place], list[str]()
+            for begin, end, new in sorted(changes):
+                parts += (text[at - starts[place] : max(begin, at) - starts[place]], new)
+                at = max(end, at)
+            edited[place] = replace(pieces[place], text="".join(parts) + text[at - starts[place] :])
+        return tuple(edited)
+
+
+def refusal(path: str) -> SpecialTokenInContent:
+    """The error for a marker in a text of the request. The error never has the text."""
+    return SpecialTokenInContent(
+        "this text contains a marker that separates the turns of this model's prompt, such as a special token; "
+        "remove the marker, or ask the operator for a key with allow_markers",
+        param=path,
+    )
+
+
+def unbroken(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
+    """The first marker that the tokenizer still reads as one token after ``escape``; empty if there is none.
+
+    Some tokenizers remove invisible characters, the joiner included.
+    """
+    added = tokenizer.added_tokens()
+    for marker in markers:
+        names = tokenizer.names(tokenizer.tokenize(marker[0] + JOINER + marker[1:], False)) if marker in added else ()
+        if marker in names:
+            return marker
+    return ""
+
+
+def split_ids(tokenizer: Tokenizer, text: str, breaks: Sequence[int], *, special: bool) -> tuple[int, ...]:
+    """The token ids of a text that is tokenized in parts. ``special``: with the tokens before a text (BOS)."""
+    ids: list[int] = []
+    if special:
+        encoding = tokenizer.encode(text[:1], True)
+        ids += encoding.ids[: (*encoding.special_tokens_mask, 0).index(0)]
+    for begin, end in zip((0, *breaks), (*breaks, len(text)), strict=True):
+        ids += tokenizer.tokenize(text[begin:end], False)
+    return tuple(ids)
+
+
+def splits_exactly(tokenizer: Tokenizer, markers: Sequence[str]) -> bool:
+    """True if a text tokenized in parts has the same characters, and no marker as a token."""
+    for marker in markers:
+        ids = split_ids(tokenizer, f"a{marker}b", (2,), special=False)
+        if tokenizer.detokenize(list(ids)) != f"a{marker}b" or marker in tokenizer.names(ids):
+            return False
+    return True
+
+
+def _starts(pieces: Sequence[Segment]) -> list[int]:
+    starts, at = [], 0
+    for piece in pieces:
+        starts.append(at)
+        at += len(piece.text)
+    return starts
+
+
+def _break(hit: Hit, start: int) -> int:
+    """Where a marker is broken: after its first character, or where the text of the client begins, at ``start``."""
+    return max(hit.start + 1, start)
