@@ -108,13 +108,19 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     prompts = {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
     routes = {name: _route(model, prompts, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
+    found = {name: route for name, route in routes.items() if route}
     return Stack(
         snapshot=snapshot,
-        routes={name: route for name, route in routes.items() if route},
+        routes={name: _with_fallbacks(route, found) for name, route in found.items()},
         keyring=Keyring(snapshot.keys),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared)),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
+
+
+def _with_fallbacks(route: Route, routes: Mapping[str, Route]) -> Route:
+    names = route.spec.fallback
+    return replace(route, fallbacks={name: routes[name] for name in names}) if names else route
 
 
 def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:

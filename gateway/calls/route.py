@@ -65,6 +65,9 @@ class Route:
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
     """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""
 
+    fallbacks: Mapping[str, Route] = field(default=EMPTY_MAPPING)
+    """The models that are asked if this one fails, by name, in order."""
+
     async def render(self, dialogue: Dialogue) -> Prompt:
         """The prompt of a dialogue, rendered in this process or in a separate one."""
         return self.template.render(dialogue) if self.render_async is None else await self.render_async(dialogue)

@@ -26,39 +26,39 @@ POLICY_SECTIONS = {
 class CallRun:
     """A context manager for one call. Entering waits until the answer has begun; leaving closes the upstream."""
 
-    __slots__ = ("_opened", "_prepared", "_route", "_timeline")
+    __slots__ = ("_opened", "_timeline", "prepared", "route")
 
     def __init__(self, route: Route, prepared: Prepared, timeline: CallTimeline) -> None:
-        self._route = route
-        self._prepared = prepared
+        self.route = route
+        self.prepared = prepared
         self._timeline = timeline
 
     async def __aenter__(self) -> ResponseStream:
-        timeline, exchange = self._timeline, self._prepared.exchange
+        timeline, exchange = self._timeline, self.prepared.exchange
         timeline.attempt_log = exchange.attempts
         choices = (len(exchange.prompts) or 1) * exchange.n
-        timeline.cut_answers.expect(choices, exchange.params, self._route.context_length)
+        timeline.cut_answers.expect(choices, exchange.params, self.route.context_length)
         timeline.upstream_stream = exchange.stream
         timeline.backend_opening()
         try:
-            self._opened = self._route.backend.open(exchange)
+            self._opened = self.route.backend.open(exchange)
             events = await self._opened.__aenter__()
         except UpstreamRejectedRequest as error:
             timeline.backend_closed()
-            error.message += policy_changes(self._route.spec.policy, self._prepared.notices)
+            error.message += policy_changes(self.route.spec.policy, self.prepared.notices)
             raise
         except BaseException:
             timeline.backend_closed()
             raise
-        can_count = self._route.tokens is not None and exchange.endpoint != "embeddings"
-        parsing, parser = self._prepared.parsing, None
+        can_count = self.route.tokens is not None and exchange.endpoint != "embeddings"
+        parsing, parser = self.prepared.parsing, None
         if parsing is not None:
             parser = OutputParser(parsing, exchange.n)
-            if parsing.calls is not None and self._route.output_parsing is not None:
-                timeline.tool_parser = self._route.output_parsing.parser
-        request, tokens = self._prepared.token_request, None
+            if parsing.calls is not None and self.route.output_parsing is not None:
+                timeline.tool_parser = self.route.output_parsing.parser
+        request, tokens = self.prepared.token_request, None
         if request is not None:
-            tokens = TokenData(request, self._route, exchange, timeline)
+            tokens = TokenData(request, self.route, exchange, timeline)
         return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens)
 
     async def __aexit__(
@@ -71,7 +71,7 @@ class CallRun:
 
     async def _count(self, written: str) -> Usage:
         """Token counts by the gateway's tokenizer, for an upstream that sent none."""
-        tokens, exchange = self._route.tokens, self._prepared.exchange
+        tokens, exchange = self.route.tokens, self.prepared.exchange
         assert tokens is not None
         counts = [await count(tokens, p) if isinstance(p, str) else len(p) for p in exchange.prompts]
         return Usage(sum(counts), await count(tokens, written, special=False), source="estimated")

@@ -154,6 +154,8 @@ class DeliveryPolicy:
     balance: Balance = "round_robin"
     breaker: BreakerPolicy = BreakerPolicy()
     health_check: HealthCheckPolicy = HealthCheckPolicy()
+    fallback: bool = False
+    """Whether a model with this policy may have ``fallback`` models."""
     stream_upstream: bool = False
     """Whether the target is asked for a stream even if the client's call is not streaming."""
 
@@ -216,6 +218,8 @@ class ModelSpec:
     targets: tuple[TargetSpec, ...]
     tokenizer: Path | None = None
     max_model_len: int | None = None
+    fallback: tuple[str, ...] = ()
+    """The models that are asked, in order, if all targets of this one fail."""
     omit: tuple[str, ...] = ()
     """Parameters removed from every call because the targets refuse them."""
     description: str = ""

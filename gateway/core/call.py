@@ -92,6 +92,8 @@ class Call:
     """Fields of the request that the answer repeats (``/v1/responses``), in the answer's form."""
     notices: tuple[Notice, ...] = ()
     """Fields of the request that have no effect."""
+    fallbacks: tuple[str, ...] = ()
+    """The models that may answer if the requested one fails, and that the client's key may use."""
     candidates: Candidates | None = None
     """The candidates of a log-likelihood request."""
     allow_markers: bool = False

@@ -18,6 +18,7 @@ FILES = {
         for name, limits in {
             "three": "{requests_per_minute: 3}",
             "tokens": "{tokens_per_minute: 1000}",
+            "uncounted": "{tokens_per_minute: 1000}",
             "single": "{concurrency: 1}",
             "free": "{}",
             "other": "{}",
@@ -27,12 +28,14 @@ FILES = {
     "policies/queue.yaml": "limits: {concurrency: 1, queue_wait: 60s, queue_size: 1}\n",
     "policies/impatient.yaml": "limits: {concurrency: 1, queue_wait: 10ms}\n",
     "quick.yaml": "[hello, {finish: stop}, {usage: [10, 5]}]\n",
+    "uncounted.yaml": "[hello, {finish: stop}]\n",
     "slow.yaml": "[{pause: 1.5}, hello, {finish: stop}]\n",
 }
 MODELS = {
     "open": ("default", "quick"),
     "limited": ("two", "quick"),
     "slow": ("default", "slow"),
+    "silent-usage": ("default", "uncounted"),
     "queued": ("queue", "slow"),
     "impatient": ("impatient", "slow"),
 }
@@ -88,6 +91,14 @@ def test_tokens_are_estimated_and_then_settled(served: Gateway) -> None:
     assert served.wait_until_idle()
     second = ask(served, "open", "tokens", max_tokens=600)
     assert second.status_code == 200, "the first call used 15 tokens"
+
+
+def test_tokens_of_an_answer_without_usage_stay_estimated(served: Gateway) -> None:
+    assert served.wait_until_idle()
+    assert eventually(lambda: ask(served, "open", "uncounted", max_tokens=600).status_code == 200)
+    assert ask(served, "silent-usage", "uncounted", max_tokens=600).status_code == 200
+    assert served.wait_until_idle()
+    assert ask(served, "silent-usage", "uncounted", max_tokens=600).status_code == 429
 
 
 def test_a_call_larger_than_the_bucket_takes_all_of_it(served: Gateway) -> None:

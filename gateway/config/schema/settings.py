@@ -78,6 +78,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "A local `tokenizer.json` or a folder that holds one."),
     Row(GATEWAY, "models.<name>.max_model_len", integer(1), None,
         "The model's context length in tokens, prompt and answer together."),
+    Row(GATEWAY, "models.<name>.fallback", list_of(kinds.TEXT), [],
+        "Models that answer, in this order, if all targets of this model fail; the policy must allow it."),
     Row(GATEWAY, "models.<name>.omit", list_of(kinds.TEXT), [],
         "Parameters that the provider refuses; they are left out of every call, with the notice `omitted_parameter`."),
     Row(GATEWAY, "models.<name>.targets[].speaks", choice(*BACKEND_KINDS), REQUIRED,
@@ -178,6 +180,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "The time between two health checks of a target."),
     Row(POLICY, "delivery.health_check.timeout", duration(positive=True), "2s",
         "How long a health check may take."),
+    Row(POLICY, "delivery.fallback", kinds.SWITCH, False,
+        "Whether a model with this policy may name `fallback` models; an answer of another model says so."),
     Row(POLICY, "delivery.stream_upstream", kinds.SWITCH, False,
         "Request a stream from the target even if the client does not; for engines that generate beyond the stop."),
 

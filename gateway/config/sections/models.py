@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ from gateway.config.schema.names import MODEL_NAME, quote
 from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import CHAT, output_form
-from gateway.config.snapshot import ModelSpec
+from gateway.config.snapshot import ModelSpec, PolicySpec
+from gateway.core.suggestions import suggest
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.spec import TemplateSpec
 
@@ -25,12 +26,13 @@ def read_models(document: YamlDocument, values: Any, library: Library, env: Mapp
     if values == {}:
         message = "contains no model; add at least one, with a template and targets (docs/configuration.md)"
         document.refuse(("models",), message)
-    found = {name: _model(document, name, section, library, env) for name, section in (values or {}).items()}
+    names = tuple(values or ())
+    found = {name: _model(document, name, section, library, env, names) for name, section in (values or {}).items()}
     return {name: model for name, model in found.items() if model is not None}
 
 
 def _model(
-    document: YamlDocument, name: str, values: Any, library: Library, env: Mapping[str, str]
+    document: YamlDocument, name: str, values: Any, library: Library, env: Mapping[str, str], names: tuple[str, ...]
 ) -> ModelSpec | None:
     """Return a model, or None if there is a problem with the model's template or policy."""
     files, path = library.files, ("models", name)
@@ -59,6 +61,7 @@ def _model(
         if parameter in RESERVED:
             message = f"{quote(parameter)} cannot be omitted; list only parameters such as temperature"
             document.refuse((*path, "omit"), message)
+    _check_fallback(document, path, values["fallback"] or (), names, policy)
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
         return None
@@ -71,11 +74,27 @@ def _model(
         targets=tuple(target for target in targets if target is not None),
         tokenizer=tokenizer,
         max_model_len=values["max_model_len"],
+        fallback=tuple(values["fallback"] or ()),
         omit=values["omit"] or (),
         description=values["description"],
         source=document.file,
         line=document.line(path),
     )
+
+
+def _check_fallback(
+    document: YamlDocument, path: KeyPath, fallback: Sequence[str], names: Sequence[str], policy: PolicySpec | None
+) -> None:
+    """Check the models that ``fallback`` names. ``names``: all configured models."""
+    where = (*path, "fallback")
+    for other in fallback:
+        if other == path[-1]:
+            document.refuse(where, "names the model itself; name other models")
+        elif other not in names:
+            document.refuse(where, f"no model {quote(other)}{suggest(other, names)}")
+    if fallback and policy is not None and not policy.delivery.fallback:
+        message = f"the policy {quote(policy.name)} does not allow it; set delivery.fallback: true there"
+        document.refuse(where, message)
 
 
 def _check_forms(

@@ -72,6 +72,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
             health_check=HealthCheckPolicy(
                 **{**delivery["health_check"], "path": delivery["health_check"]["path"] or ""}
             ),
+            fallback=delivery["fallback"],
             stream_upstream=delivery["stream_upstream"],
         ),
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 
 from gateway.calls.explain import explanation
+from gateway.calls.fallback import FallbackRun
 from gateway.calls.prepare import prepare
 from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
@@ -38,7 +41,13 @@ async def respond(
     timeline.render, timeline.markers = prepared.render_seconds, prepared.markers
     if prepared.prompt is not None and prepared.prompt.metadata.notices:
         timeline.template_notices = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
-    async with CallRun(route, prepared, timeline) as events:
+    run = CallRun(route, prepared, timeline)
+    if call.fallbacks and call.endpoint == "chat":
+        run = FallbackRun(route, prepared, timeline, call)
+    async with run as events:
+        if run.route is not route:  # another model answers
+            route, prepared = request.route_context = run.route, run.prepared
+            call = replace(call, model=route.spec.name)
         if call.stream:
             writer = response_writer(writer_class, call, route, prepared, timeline)
             request.open_stream = events, writer

@@ -24,6 +24,7 @@ from gateway.core.errors import (
     UpstreamError,
     drop_tracebacks,
 )
+from gateway.core.record import Record
 from gateway.edge.authorize import authenticate, authorized_route, only_model
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
@@ -104,7 +105,7 @@ class CallHandler:
             timeline.in_flight.value -= 1
             record = timeline.freeze(*end)
             if admission is not None:
-                admission.end((record.prompt_tokens or 0) + (record.completion_tokens or 0))
+                admission.end(_used_tokens(record))
             metrics.record(record)
             log_call(record)
 
@@ -139,6 +140,8 @@ class CallHandler:
         if key is not None and key.allow_markers:
             call = replace(call, allow_markers=True)
         route = authorized_route(stack, key, call.model)
+        if route.fallbacks:
+            call = replace(call, fallbacks=tuple([name for name in route.fallbacks if stack.keyring.allows(key, name)]))
         template = route.template.spec
         self._count_for(call.model, timeline)
         timeline.template, timeline.kind = template.name, template.kind
@@ -225,6 +228,13 @@ def _name_model(body: dict[str, Any], model: str) -> None:
         raise InvalidValue(
             f"the body has another model than the path ({quoted(model)}); use the same model", param="model"
         )
+
+
+def _used_tokens(record: Record) -> int | None:
+    """The tokens of a finished call; None: the call has used an unknown number, so its estimate stays."""
+    if record.prompt_tokens is None and record.completion_tokens is None:
+        return None if record.outcome == "ok" or record.upstream_first is not None else 0
+    return (record.prompt_tokens or 0) + (record.completion_tokens or 0)
 
 
 async def _refused_model(stack: Stack, request: HttpRequest) -> str:

@@ -140,7 +140,10 @@ class CircuitBreaker:
         elif self._state == "closed":
             self._recent.append((now, False))
             if self._has_failed_often(now):
-                self._open(now, f"{self._failed_in_row} calls in a row failed, the last with {error.code}")
+                often = f"{self._failed_in_row} calls in a row"
+                if self._failed_in_row < self.policy.failures:
+                    often = f"half of the last {len(self._recent)} calls"
+                self._open(now, f"{often} failed, the last with {error.code}")
 
     def _has_failed_often(self, now: float) -> bool:
         policy, recent = self.policy, self._recent

@@ -1,0 +1,97 @@
+"""A model that fails, and the models that answer instead."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.serving import Gateway, gateway
+from tests.upstream.server import FaultyUpstream, refused_url
+
+TEMPLATE = """\
+kind: meta
+round:
+  - {{role: HUMAN, begin: "<{0}>", end: "\\n"}}
+  - {{role: BOT, begin: "<{0}-bot>", end: "\\n", generate: true}}
+"""
+POLICY = "delivery: {fallback: true, retry: {attempts: 1}}\n"
+
+
+@pytest.fixture(scope="module")
+def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("fallback")
+    files = {
+        "policies/substitutes.yaml": POLICY,
+        "meta_templates/first.yaml": TEMPLATE.format("first"),
+        "meta_templates/second.yaml": TEMPLATE.format("second"),
+        "keys.yaml": "".join(
+            f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}, models: {models}}}\n"
+            for name, models in {"all": '["*"]', "one": "[down, breaks-off]"}.items()
+        ),
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+    def model(name: str, template: str, url: str, *fallback: str) -> str:
+        target = f'{{speaks: completions, url: "{url}", model: m}}'
+        given = f"policy: substitutes, fallback: [{', '.join(fallback)}], " if fallback else ""
+        return f"  {name}: {{template: {template}, {given}targets: [{target}]}}\n"
+
+    ok, down = up.url("ok"), refused_url()
+    config = "keys: {file: keys.yaml}\nmodels:\n" + "".join(
+        (
+            model("good", "second", ok),
+            model("also-down", "second", down),
+            model("down", "first", down, "also-down", "good"),
+            model("refuses", "first", up.url("400-echo", message="no"), "good"),
+            model("breaks-off", "first", up.url("drop-midstream"), "good"),
+            model("hopeless", "first", down, "also-down"),
+        )
+    )
+    with gateway(folder, config) as one:
+        one.http.headers["authorization"] = "Bearer all"
+        yield one
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_the_answer_of_another_model_says_so(served: Gateway, up: FaultyUpstream, stream: bool) -> None:
+    answer = served.chat("down", "hi", stream=stream)
+    assert answer.status_code == 200
+    assert up.requests[-1].body["prompt"] == "<second>hi\n<second-bot>", "the prompt has the other model's template"
+    assert answer.headers["x-gateway-model"] == "good"
+    assert answer.headers["x-gateway-target"] == "good/0"
+    assert answer.headers["x-gateway-attempts"] == "3"
+    notices = answer.headers["x-gateway-notice"]
+    assert "fallback: down=upstream_unreachable; fallback: also-down=upstream_unreachable" in notices
+    assert '"model":"good"' in answer.text
+
+
+def test_if_every_model_fails_the_last_error_is_sent(served: Gateway) -> None:
+    answer = served.chat("hopeless")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+    assert "also-down/0" in answer.json()["error"]["message"]
+
+
+def test_a_refused_request_is_not_sent_to_another_model(served: Gateway) -> None:
+    assert served.chat("refuses").json()["error"]["code"] == "upstream_rejected_request"
+
+
+def test_an_answer_that_has_begun_is_not_replaced(served: Gateway) -> None:
+    answer = served.chat("breaks-off", stream=True)
+    assert '"code":"upstream_disconnected"' in answer.text
+    assert answer.headers["x-gateway-model"] == "breaks-off"
+
+
+def test_a_raw_prompt_is_not_sent_to_another_model(served: Gateway) -> None:
+    answer = served.http.post("/v1/completions", json={"model": "down", "prompt": "hi"})
+    assert answer.json()["error"]["code"] == "upstream_unreachable"
+
+
+def test_a_key_gets_no_answer_of_a_model_that_it_may_not_use(served: Gateway) -> None:
+    body = {"model": "down", "messages": [{"role": "user", "content": "hi"}]}
+    answer = served.http.post("/v1/chat/completions", json=body, headers={"authorization": "Bearer one"})
+    assert answer.json()["error"]["code"] == "upstream_unreachable"
+    assert "good" not in answer.text
