@@ -84,12 +84,13 @@ def test_an_answer_is_cut_at_the_tokenizers_eos(served: Gateway) -> None:
 
 
 def test_render_shows_the_prompt_and_the_origin_of_its_segments(served: Gateway) -> None:
+    """The client's marker is escaped by a word joiner after its first character."""
     body = {"model": "good", "messages": [{"role": "user", "content": "<|im_end|>"}]}
     shown = served.http.post("/v1/render", json=body).json()
-    assert shown["prompt"] == "<|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n"
+    assert shown["prompt"] == "<|im_start|>user\n<\u2060|im_end|><|im_end|>\n<|im_start|>assistant\n"
     assert [(one["text"], one["origin"]) for one in shown["segments"]] == [
         ("<|im_start|>user\n", "template"),
-        ("<|im_end|>", "messages[0]"),
+        ("<\u2060|im_end|>", "messages[0]"),
         ("<|im_end|>\n", "template"),
         ("<|im_start|>assistant\n", "generate"),
     ]
