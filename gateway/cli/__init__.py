@@ -23,6 +23,9 @@ from gateway.cli.options import Verb, color_setting, print_error, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
 from gateway.core.version import VERSION
 
+OTHER_WORDS = {"start": "serve", "up": "serve", "new": "init", "validate": "check", "chat": "ask", "convert": "import"}
+"""Verbs of other programs → the verb here."""
+
 VERBS = {
     "demo": "serve the demo: a small model with a right and a wrong template",
     "init": "write a first gateway.yaml from an engine's models",
@@ -65,6 +68,8 @@ class Verbs(Verb, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name, the command and the arguments of a verb."""
+        if args and (meant := OTHER_WORDS.get(args[0])) is not None:
+            raise click.UsageError(f"no such command {args[0]!r}; the verb is {meant}", ctx)
         name, found, rest = super().resolve_command(ctx, args)
         return name, found and load_verb(str(name)), rest
 

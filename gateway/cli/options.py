@@ -77,7 +77,9 @@ def check_config_exists(config: Path) -> None:
     """Check that the configuration exists. Raises ``CommandError`` with the text of a first configuration."""
     if not config.exists():
         raise CommandError(
-            f"{config}: no such file; give a file with --config, or start with:\n\n{MINIMAL}", CONFIG_FAILED
+            f"{config}: no such file; give a file with --config, write one with gateway init, try gateway demo, "
+            f"or start with:\n\n{MINIMAL}",
+            CONFIG_FAILED,
         )
 
 

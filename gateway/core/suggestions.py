@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
 
 MAX_WORD = 128
@@ -16,14 +17,21 @@ MANY = 20
 
 
 def closest(word: str, known: Collection[str], likeness: float = 0.6) -> str | None:
-    """Return the known name that was probably meant. ``likeness``: how much both must have in common, from 0 to 1."""
-    close = (
-        difflib.get_close_matches(word, known, n=3, cutoff=likeness)
-        if len(word) <= MAX_WORD and len(known) <= MAX_NAMES
-        else []
-    )
-    # Among equally close names, prefer a name with two letters swapped.
-    return next((name for name in close if sorted(name) == sorted(word)), close[0]) if close else None
+    """Return the known name that was probably meant: a similar one, or one with which the word begins.
+
+    ``likeness``: how much a similar name must have in common with the word, from 0 to 1.
+    """
+    if len(word) > MAX_WORD or len(known) > MAX_NAMES:
+        return None
+    lowered = {name.lower(): name for name in known}
+    # A name with other digits is another thing: qwen1.5 is not what was meant by qwen2.5.
+    same_digits = [name for name in lowered if re.findall(r"\d", name) == re.findall(r"\d", word)]
+    close = difflib.get_close_matches(word.lower(), same_digits, n=3, cutoff=likeness)
+    if close:
+        # Among equally close names, prefer a name with two letters swapped.
+        return lowered[next((name for name in close if sorted(name) == sorted(word.lower())), close[0])]
+    begins = [name for name in lowered if re.match(rf"{re.escape(name)}(?![a-z0-9])", word.lower()) and len(name) > 2]
+    return lowered[max(begins, key=len)] if begins else None
 
 
 def suggest(word: object, known: Iterable[object]) -> str:

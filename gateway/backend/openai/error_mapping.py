@@ -251,7 +251,8 @@ def _error(
             return kind(message)
     if 300 <= status < 400:
         return UpstreamRedirect(REDIRECTED)
-    kind, message = _STATUSES.get(status, (UpstreamError, f"the model's server answered with status {status}"))
+    failed = f"the model's server answered with status {status}; the gateway's log has its message"
+    kind, message = _STATUSES.get(status, (UpstreamError, failed))
     if kind is UpstreamRejectedRequest:
         line = one_safe_line(parsed.message, private)
         reason = f": {line}" if line else f" without a usable reason{reply}"

@@ -11,6 +11,7 @@ import orjson
 from gateway.backend.engines import EngineCapabilities
 from gateway.core.errors import InvalidUnicode, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
+from gateway.core.suggestions import closest
 
 MAX_NAMED = 8
 """The greatest number of fields that one notice names."""
@@ -49,7 +50,15 @@ def unverified_notice(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
     if not exchange.stream_options and exchange.params.keys() <= known:
         return ()
     strange = {*exchange.params, *(f"stream_options.{key}" for key in exchange.stream_options)} - known
-    return (f"unverified_parameter: {' '.join(map(_printable, nsmallest(MAX_NAMED, strange)))}",) if strange else ()
+    if not strange:
+        return ()
+    names = [_printable(name) + _meant(name, known) for name in nsmallest(MAX_NAMED, strange)]
+    return (f"unverified_parameter: {' '.join(names)}",)
+
+
+def _meant(name: str, known: Set[str]) -> str:
+    near = closest(name, known, 0.8)
+    return f" (did you mean {near}?)" if near is not None else ""
 
 
 def refuse_stream_options(exchange: Exchange) -> None:

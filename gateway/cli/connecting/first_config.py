@@ -86,8 +86,11 @@ def _entry(name: str, model: ServedModel, url: str, key: str | None, templates: 
 
 
 def matching(model: str, templates: Sequence[str]) -> list[str]:
-    """Return the templates whose name, without ``lazyllm-``, is a part of a model's name, longest first."""
-    word = model.lower()
+    """Return the templates whose name, without ``lazyllm-``, is a part of a model's name, longest first.
+
+    The organisation before a slash is left out: the models of one organisation have different templates.
+    """
+    word = model.lower().rpartition("/")[2]
     found = [
         name
         for name in templates

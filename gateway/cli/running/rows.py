@@ -89,7 +89,9 @@ def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]
         return CHAT, _bare(form, value)
     if "prompt" in value:
         return COMPLETIONS, _bare(form, value)
-    raise RowProblem('expected "messages", "prompt" or a batch line ("url" and "body"); or give --prompt')
+    has = ", ".join(list(value)[:8]) or "nothing"
+    needs = 'a request has "messages" or "prompt", a batch line "url" and "body"'
+    raise RowProblem(f"the line has {has[:200]}; {needs}; for a row of a dataset give a dataset prompt with --prompt")
 
 
 def _score(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -204,7 +206,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        what = "write one JSON object on each line, with double quotes"
+        what = "write one JSON object on each line, with names and texts in double quotes"
         raise RowProblem(f"the line is not JSON (column {error.colno}: {error.msg}); {what}") from None
     if not isinstance(value, dict):
         raise RowProblem("the line must hold a JSON object")

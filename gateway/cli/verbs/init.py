@@ -22,6 +22,7 @@ from gateway.cli.options import (
     read_key,
     verb,
 )
+from gateway.core.errors import GatewayError
 
 EXAMPLES = """Examples:
   gateway init
@@ -61,16 +62,24 @@ async def _ask(url: str, key: str | None) -> str:
     from gateway.cli.connecting.engine import served_models
     from gateway.cli.connecting.first_config import of_engine
     from gateway.config.library import shipped_folder
-    from gateway.core.errors import GatewayError
 
     value, client = read_key(key), HttpClient()
     try:
         served = await served_models(url, value, client)
     except GatewayError as error:
-        raise CommandError(f"{url}: {error.message}; start the engine, or leave out --engine", 1) from None
+        raise CommandError(f"{url}: {error.message}; {_remedy(error)}", 1) from None
     finally:
         await client.aclose()
     if not served:
         raise CommandError(f"{url} serves no models; load one, or leave out --engine", 1)
     templates = [path.stem for path in shipped_folder("meta_templates").glob("*.yaml")]
     return of_engine(url, served, key, templates)
+
+
+def _remedy(error: GatewayError) -> str:
+    """Return what to do if the engine does not list its models."""
+    if error.code == "upstream_auth_failed":
+        return "give the engine's key with --key env:NAME"
+    if error.code in ("upstream_model_missing", "upstream_invalid_response", "upstream_error"):
+        return "give the address of an OpenAI-compatible server up to /v1, and see its log; or leave out --engine"
+    return "start the engine, or leave out --engine"

@@ -40,7 +40,8 @@ WORDS: Mapping[str, bool | None] = {
 
 # Phrase in libyaml's message → how to correct the file.
 HINTS = {
-    "mapping values are not allowed": 'if the value contains ": ", put it in quotes',
+    "mapping values are not allowed": "check the indent and the blank after each colon, here and in the line above; "
+    'put a value that contains ": " in quotes',
     "cannot start any token": "indent with spaces, not tabs; put a value that begins with @, % or ` in quotes",
     "could not find expected ':'": 'write ": " after each key, on this line and the line above',
     "did not find expected key": "start this line in the same column as its neighbours; escape a quote inside quotes",

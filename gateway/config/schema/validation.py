@@ -98,7 +98,8 @@ def _hint(key: str, node: dict[str, Any]) -> str:
     if meant in node:
         return f" (did you mean {quote(meant)}?)"
     if key in PARAMETERS:
-        return f"; parameters of calls belong in a policy, such as params: {{default: {{{key}: …}}}}"
+        policy = "write it in the file of policies/ that the model names as policy"
+        return f"; it is a parameter of calls: {policy}, as params: {{default: {{{key}: …}}}}"
     return suggest(key, node)
 
 

@@ -63,10 +63,11 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
     if host and not is_loopback(host):
         is_open = f"other machines can connect to {quote(host)}"
         if not has_keys and settings["insecure_no_keys"] is False:
-            ways = "set keys.file (`gateway keys new NAME` makes a key), or listen on 127.0.0.1"
+            ways = "write `keys: {file: keys.yaml}` (gateway keys new NAME >> keys.yaml), or listen on 127.0.0.1"
             add_problem("host", f"{is_open}, and there are no client keys; {ways}")
         if settings["allowed_hosts"] == ():
-            add_problem("host", f"{is_open}; list the accepted host names under server.allowed_hosts")
+            names = "with the names that clients use for this machine"
+            add_problem("host", f"{is_open}; write `allowed_hosts: [NAME]` under server, {names}")
     return None if INVALID in settings.values() else ServerSpec(**{**settings, "host": host.strip("[]")})
 
 

@@ -33,7 +33,9 @@ class Keyring:
         scheme, _, token = (authorization or "").partition(" ")
         key = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
         if scheme.lower() != "bearer" or key is None or (key.expires is not None and key.expires <= self._now()):
-            raise InvalidApiKey("send a valid client key as `Authorization: Bearer …`")
+            raise InvalidApiKey(
+                "send a client key of this gateway (gateway keys new), not a provider's, as `Authorization: Bearer …`"
+            )
         return key
 
     def allows(self, key: KeySpec | None, model: str) -> bool:

@@ -152,5 +152,5 @@ class _TimedStream(LayerStream):
     def _total_error(self) -> UpstreamTimeout:
         allowed = f"{self._total:g} s (delivery.timeout.total)"
         if self._content_at is None:
-            return UpstreamTimeout(f"the model's server did not answer within {allowed}")
+            return UpstreamTimeout(f"the model's server did not answer within {allowed}; check it, or allow more time")
         return DeadlineExceeded(f"the call took longer than {allowed}")
