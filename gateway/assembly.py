@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gateway.backend.embedded.cache import EngineCache
@@ -40,7 +40,7 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.admit.api_keys import Keyring
-from gateway.policy.admit.limits import Limiter
+from gateway.policy.admit.limits import Concurrency, Limiter
 from gateway.policy.admit.marker_set import MarkerSet, texts_of
 from gateway.policy.admit.markers import MarkerRule, splits_exactly, unbroken
 from gateway.policy.admit.media import MediaRule
@@ -74,6 +74,9 @@ class SharedResources:
     breakers: CircuitBreakers
     rates: RateStore
     """The rates of all workers of this gateway; not used if the configuration names a store."""
+    concurrency: Concurrency
+    stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
+    """The stores that configurations have named."""
 
 
 def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> SharedResources:
@@ -84,6 +87,7 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         metrics=metrics,
         breakers=CircuitBreakers(metrics.circuit),
         rates=rates or MemoryRates(),
+        concurrency=Concurrency(),
     )
 
 
@@ -113,7 +117,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         snapshot=snapshot,
         routes={name: _with_fallbacks(route, found) for name, route in found.items()},
         keyring=Keyring(snapshot.keys),
-        limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared)),
+        limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared), shared.concurrency),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
 
@@ -251,7 +255,9 @@ def _rate_store(spec: StoreSpec, shared: SharedResources) -> RateStore:
         return shared.rates
     from gateway.policy.admit.redis_rates import RedisRates
 
-    return RedisRates(spec, partial(shared.metrics.count, "gateway_store_failures_total"))
+    if spec not in shared.stores:
+        shared.stores[spec] = RedisRates(spec, partial(shared.metrics.count, "gateway_store_failures_total"))
+    return shared.stores[spec]
 
 
 def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[HealthCheck]:
@@ -264,7 +270,13 @@ def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[Health
 
 def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
     place = f"{target.speaks} {target.url or target.path or ''} {target.model}"
-    return BreakerKey(model=model.name, label=target.label, place=place, policy=model.policy.delivery.breaker)
+    return BreakerKey(
+        model=model.name,
+        label=target.label,
+        place=place,
+        policy=model.policy.delivery.breaker,
+        health_check=model.policy.delivery.health_check.path,
+    )
 
 
 def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:

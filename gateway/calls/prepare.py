@@ -101,7 +101,8 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
             route.media.check(dialogue.messages)
         if prompt is None:
             prompt = await route.render(dialogue)
-        safe = await keep_boundaries(route, dialogue, prompt, allow=call.allow_markers)
+        variables = EMPTY_MAPPING if text else _written_by_target(call)
+        safe = await keep_boundaries(route, dialogue, prompt, allow=call.allow_markers, variables=variables)
     except RequestError as error:
         name_prompt(error, prompt_id)
         raise
@@ -284,6 +285,12 @@ _PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] =
     "embeddings": _prepare_embedding,
 }
 """The function that prepares a call, by endpoint."""
+
+
+def _written_by_target(call: Call) -> Mapping[str, Any]:
+    """The fields besides messages and tools that a target's chat template may write."""
+    fields = {**call.params, **call.unknown}
+    return {name: fields[name] for name in ("chat_template_kwargs", "documents") if name in fields}
 
 
 def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> None:

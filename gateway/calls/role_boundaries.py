@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer
 from gateway.calls.route import Route
-from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, PlainMessages
+from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
 from gateway.core.errors import SpecialTokenInContent
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segments
@@ -42,11 +42,23 @@ class SafePrompt:
     """The changed tools of a request to a target of messages; None: they are unchanged."""
 
 
-async def keep_boundaries(route: Route, dialogue: Dialogue, prompt: Prompt, *, allow: bool = False) -> SafePrompt:
-    """Apply the policy of the route. ``allow``: the client's key may send markers. Raises ``SpecialTokenInContent``."""
+async def keep_boundaries(
+    route: Route,
+    dialogue: Dialogue,
+    prompt: Prompt,
+    *,
+    allow: bool = False,
+    variables: Mapping[str, Any] = EMPTY_MAPPING,
+) -> SafePrompt:
+    """Apply the policy of the route. ``allow``: the client's key may send markers. Raises ``SpecialTokenInContent``.
+
+    ``variables``: fields of the request that the target's own template may write. They are never changed, only refused.
+    """
     rule = route.marker_rule if not allow else route.allowed_markers
     if rule is None:
         return SafePrompt(prompt)
+    for name, value in variables.items():
+        rule.check_variables(value, name, MarkerCounts())
     texts, shape = _texts_of(dialogue, prompt), None
     if isinstance(prompt.source, DeferredSegments) and rule.changes and rule.markers.has_rare_character(texts):
         shape = _shape(rule, dialogue, prompt)

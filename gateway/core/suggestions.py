@@ -24,7 +24,7 @@ def closest(word: str, known: Collection[str], likeness: float = 0.6) -> str | N
     if len(word) > MAX_WORD or len(known) > MAX_NAMES:
         return None
     lowered = {name.lower(): name for name in known}
-    # A name with other digits is another thing: qwen1.5 is not what was meant by qwen2.5.
+    # A name with other digits is another thing: version 1.5 is not what was meant by version 2.5.
     same_digits = [name for name in lowered if re.findall(r"\d", name) == re.findall(r"\d", word)]
     close = difflib.get_close_matches(word.lower(), same_digits, n=3, cutoff=likeness)
     if close:

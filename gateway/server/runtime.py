@@ -34,6 +34,7 @@ class Runtime(ConfigReloader):
         """
         self.resources = open_shared_resources(self.metrics, rates)
         stack = assemble(snapshot, self.resources)
+        stack.limiter.activate()
         self.state = GatewayState(
             stack=stack, metrics=self.metrics, exposition=self.exposition, started_at=self.started_at
         )
@@ -58,6 +59,8 @@ class Runtime(ConfigReloader):
         for task in self._checks:
             task.cancel()
         await asyncio.gather(*self._checks, return_exceptions=True)
+        for store in self.resources.stores.values():
+            await store.aclose()
         await self.resources.client.aclose()
 
     async def prepare(self, snapshot: Snapshot) -> None:
@@ -68,6 +71,7 @@ class Runtime(ConfigReloader):
         """Serve the prepared stack. Running calls keep the stack with which they began."""
         assert self._prepared is not None
         self.state.stack, self._prepared = self._prepared, None
+        self.state.stack.limiter.activate()
         self.begin_checks()
         self.metrics.built(VERSION, snapshot.revision)
 

@@ -127,16 +127,20 @@ class SupervisorRates:
         self._channel = channel
 
     async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
-        """See ``RateStore``. If the supervisor has ended, the worker ends soon, and its last calls are admitted."""
+        """See ``RateStore``. If the supervisor does not answer, calls are admitted."""
         try:
-            balances: list[Balance] = await self._channel.call("take_rates", charges)
-        except ChannelClosed:
+            async with asyncio.timeout(RESPONSE_SECONDS):
+                balances: list[Balance] = await self._channel.call("take_rates", charges)
+        except (ChannelClosed, TimeoutError):
             return None
         return balances
 
     def settle(self, charges: Sequence[Charge]) -> None:
         """See ``RateStore``."""
         self._channel.notify("settle_rates", charges)
+
+    async def aclose(self) -> None:
+        """See ``RateStore``."""
 
 
 def main(arguments: list[str]) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
 from gateway.core.errors import GatewayError, UpstreamError
@@ -86,10 +87,9 @@ def without_secrets(url: str, path: str) -> str:
 
 def without_echo(reason: str, exchange: Exchange) -> str:
     """The reason without every part of 23 or more characters that the prompt or the messages contain too."""
-    sent = [prompt for prompt in exchange.prompts if isinstance(prompt, str)]
-    sent += [str(value) for message in exchange.messages for value in message.values()]
-    sent += [str(exchange.params[name]) for name in ("input", "suffix") if name in exchange.params]
-    for text in sent:
+    sent = [*_strings(exchange.prompts), *_strings(exchange.messages), *_strings(exchange.params)]
+    sent += [json.dumps(text)[1:-1] for text in sent if not text.isascii()]  # as a server may repeat them
+    for text in [*sent, *exchange.stops]:
         for start in range(0, len(reason) - ECHOED + 1, ECHOED):
             end = start + ECHOED
             if reason[start:end] in text:
@@ -99,3 +99,16 @@ def without_echo(reason: str, exchange: Exchange) -> str:
                     end += 1
                 return without_echo(f"{reason[:start]}…{reason[end:]}", exchange)
     return reason
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Every string in a request's value, with the names of its fields."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield str(name)
+            yield from _strings(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _strings(inner)

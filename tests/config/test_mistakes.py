@@ -390,15 +390,15 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "open to others without keys": (
         gateway(head="server:\n  host: 0.0.0.0\n  allowed_hosts: [models.example.org]\n"),
         [
-            'gateway.yaml:2 server.host: other machines can connect to "0.0.0.0", and there are no client keys; set '
-            "keys.file (`gateway keys new NAME` makes a key), or listen on 127.0.0.1"
+            'gateway.yaml:2 server.host: other machines can connect to "0.0.0.0", and there are no client keys; write '
+            "`keys: {file: keys.yaml}` (gateway keys new NAME >> keys.yaml), or listen on 127.0.0.1"
         ],
     ),
     "open to others for any host name": (
         gateway(head="server:\n  host: 0.0.0.0\n  insecure_no_keys: true\n"),
         [
-            'gateway.yaml:2 server.host: other machines can connect to "0.0.0.0"; list the accepted host names under '
-            "server.allowed_hosts"
+            'gateway.yaml:2 server.host: other machines can connect to "0.0.0.0"; write `allowed_hosts: [NAME]` under '
+            "server, with the names that clients use for this machine"
         ],
     ),
     "a page's address as its origin": (
@@ -546,8 +546,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a colon in a value": (
         gateway(more="    description: The demo: adds numbers\n"),
         [
-            "gateway.yaml:4: not valid YAML (mapping values are not allowed in this context); if the value contains "
-            '": ", put it in quotes'
+            "gateway.yaml:4: not valid YAML (mapping values are not allowed in this context); check the indent and the "
+            'blank after each colon, here and in the line above; put a value that contains ": " in quotes'
         ],
     ),
     "a bracket left open": (

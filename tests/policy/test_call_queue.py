@@ -10,9 +10,15 @@ from gateway.core.errors import Overloaded
 from gateway.policy.admit.call_queue import CallQueue
 
 
+def call_queue(places: int, wait: float, size: int) -> CallQueue:
+    queue = CallQueue("m")
+    queue.limit(places, wait, size)
+    return queue
+
+
 def test_calls_within_the_limit_enter_at_once_and_others_wait() -> None:
     async def run() -> None:
-        queue = CallQueue("m", places=2, wait=30, size=10)
+        queue = call_queue(2, 30, 10)
         await queue.enter("a")
         await queue.enter("a")
         third = asyncio.create_task(queue.enter("a"))
@@ -27,7 +33,7 @@ def test_calls_within_the_limit_enter_at_once_and_others_wait() -> None:
 
 def test_free_places_go_to_the_keys_in_turn() -> None:
     async def run() -> list[str]:
-        queue, order = CallQueue("m", places=1, wait=30, size=10), list[str]()
+        queue, order = call_queue(1, 30, 10), list[str]()
 
         async def call(name: str) -> None:
             await queue.enter(name[0])
@@ -51,7 +57,7 @@ def test_free_places_go_to_the_keys_in_turn() -> None:
 @pytest.mark.parametrize(("wait", "size"), [(30.0, 0), (0.0, 10)], ids=["no room", "no waiting"])
 def test_a_call_that_may_not_wait_is_refused_at_once(wait: float, size: int) -> None:
     async def run() -> None:
-        queue = CallQueue("m", places=1, wait=wait, size=size)
+        queue = call_queue(1, wait, size)
         await queue.enter("a")
         with pytest.raises(Overloaded, match=r"limits\.concurrency=1") as refused:
             await queue.enter("b")
@@ -62,7 +68,7 @@ def test_a_call_that_may_not_wait_is_refused_at_once(wait: float, size: int) -> 
 
 def test_a_call_waits_no_longer_than_configured() -> None:
     async def run() -> None:
-        queue = CallQueue("m", places=1, wait=0.01, size=10)
+        queue = call_queue(1, 0.01, 10)
         await queue.enter("a")
         with pytest.raises(Overloaded, match=r"0\.01 s") as refused:
             await queue.enter("b")
@@ -79,7 +85,7 @@ def test_a_client_that_leaves_while_it_waits_frees_its_place(freed: str) -> None
     """``before`` and ``after``: another call ends just before, or just after, the client leaves."""
 
     async def run() -> None:
-        queue = CallQueue("m", places=1, wait=30, size=10)
+        queue = call_queue(1, 30, 10)
         await queue.enter("a")
         gone, next_one = asyncio.create_task(queue.enter("b")), asyncio.create_task(queue.enter("c"))
         await asyncio.sleep(0)
@@ -93,5 +99,28 @@ def test_a_client_that_leaves_while_it_waits_frees_its_place(freed: str) -> None
         assert (gone.cancelled(), queue.running, queue.waiting) == (True, 1, 0)
         queue.leave()
         assert queue.running == 0
+
+    asyncio.run(run())
+
+
+def test_a_full_queue_refuses_the_last_call_of_the_longest_line_for_a_key_with_none() -> None:
+    async def run() -> None:
+        queue = call_queue(1, 30, 3)
+        await queue.enter("a")
+        greedy = [asyncio.create_task(queue.enter("a")) for _ in range(3)]
+        await asyncio.sleep(0)
+        modest = asyncio.create_task(queue.enter("b"))
+        await asyncio.wait([greedy[-1]])
+        assert isinstance(greedy[-1].exception(), Overloaded)
+        assert (queue.running, queue.waiting) == (1, 3)
+        with pytest.raises(Overloaded):
+            await queue.enter("a")
+        for _ in range(2):
+            queue.leave()
+        await modest
+        for _ in range(2):
+            queue.leave()
+        await asyncio.wait(greedy)
+        assert (queue.running, queue.waiting) == (0, 0)
 
     asyncio.run(run())

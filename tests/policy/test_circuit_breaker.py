@@ -165,3 +165,15 @@ def test_a_breaker_survives_a_reload_and_is_forgotten_with_its_last_configuratio
     del breaker
     assert seen[-1] == ("m", "m/0", False)
     assert breakers.get(key).state == "closed"
+
+
+def test_a_probe_with_a_long_answer_does_not_hold_up_the_next_probe() -> None:
+    target = Target()
+    target.open()
+    target.now += LONGEST
+    assert target.breaker.begin() is True
+    target.breaker.answer_begun(probe=True)
+    assert target.breaker.is_available
+    target.call()
+    target.breaker.end(None, probe=True)
+    assert target.breaker.state == "closed"

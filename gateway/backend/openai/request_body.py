@@ -57,7 +57,7 @@ def unverified_notice(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
 
 
 def _meant(name: str, known: Set[str]) -> str:
-    near = closest(name, known, 0.8)
+    near = closest(name, known, 0.9)
     return f" (did you mean {near}?)" if near is not None else ""
 
 

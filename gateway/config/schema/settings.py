@@ -110,7 +110,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "store.password", kinds.SECRET, None,
         "The server's password, as `env:NAME` or `file:PATH`."),
     Row(GATEWAY, "store.on_failure", choice("allow", "refuse"), "allow",
-        "Whether calls with a rate limit are admitted or refused while the server does not answer."),
+        "While the server does not answer: `allow`, each process counts alone; `refuse`, calls with a rate get 503."),
     Row(GATEWAY, "store.timeout", duration(positive=True), "50ms",
         "How long a call waits for the server."),
 
@@ -142,7 +142,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(POLICY, "limits.tokens_per_minute", integer(1), None,
         "The most tokens per minute, of prompts and answers; estimated when a call begins, counted when it ends."),
     Row(POLICY, "limits.concurrency", integer(1), None,
-        "The most concurrent calls to a model in all workers together; more wait, in turn for each key."),
+        "The most concurrent calls to a model, divided among the workers; more wait, in turn for each key."),
     Row(POLICY, "limits.queue_wait", duration(), "2s",
         "How long a call beyond `concurrency` may wait; then it is answered with 503 `overloaded`."),
     Row(POLICY, "limits.queue_size", integer(0), 256,

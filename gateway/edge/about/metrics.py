@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.core.errors import RouteNotFound
 from gateway.edge.authorize import authenticate
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
@@ -22,5 +23,7 @@ class MetricsEndpoint:
     async def metrics(self, request: HttpRequest) -> None:
         """``GET /metrics``: the metrics of all workers together."""
         if self._keyed:
-            authenticate(self._state.stack, request)
+            key = authenticate(self._state.stack, request)
+            if key is not None and "*" not in key.models:
+                raise RouteNotFound("the metrics name all models, so they need a key for all models")
         request.reply(200, HEADERS, await self._state.exposition())

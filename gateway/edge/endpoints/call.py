@@ -155,8 +155,7 @@ class CallHandler:
         if not limiter.is_limited(key, call.model):
             return None
         texts = call.prompts if call.dialogue is None else call.dialogue.texts
-        limit = call.params.get("max_completion_tokens") or call.params.get("max_tokens")
-        tokens = call.n * (limit or route.spec.policy.params.max_tokens)
+        tokens = call.n * _most_tokens(call, route)
         try:
             admission = await limiter.admit(key, route.spec, sum(map(len, texts)), tokens)
         except RateLimitExceeded as error:
@@ -228,6 +227,14 @@ def _name_model(body: dict[str, Any], model: str) -> None:
         raise InvalidValue(
             f"the body has another model than the path ({quoted(model)}); use the same model", param="model"
         )
+
+
+def _most_tokens(call: Call, route: Route) -> int:
+    """The most tokens that one answer may have, by the request, the policy and the context of the model."""
+    policy = route.spec.policy.params
+    limit = call.params.get("max_completion_tokens") or call.params.get("max_tokens") or policy.max_tokens
+    bounds = [policy.clamp.get("max_tokens"), policy.clamp.get("max_completion_tokens"), route.max_model_len]
+    return int(min([limit, *[bound for bound in bounds if bound is not None]]))
 
 
 def _used_tokens(record: Record) -> int | None:

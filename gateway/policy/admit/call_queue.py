@@ -15,25 +15,29 @@ from gateway.core.errors import Overloaded
 class CallQueue:
     """The places of one model."""
 
-    def __init__(self, model: str, places: int, wait: float, size: int) -> None:
-        """``wait``: seconds that a call may wait; ``size``: the most calls that wait."""
+    def __init__(self, model: str) -> None:
         self._model = model
-        self._places = places
-        self._wait = wait
-        self._size = size
+        self._places = self._size = 0
+        self._wait = 0.0
         self.running = 0
         self.waiting = 0
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         """Key → the calls that wait, in the order in which the keys have their turn."""
+
+    def limit(self, places: int, wait: float, size: int) -> None:
+        """Set the limits. ``wait``: seconds that a call may wait; ``size``: the most calls that wait.
+
+        Calls that run or wait already are not refused if the limits become smaller.
+        """
+        self._places, self._wait, self._size = places, wait, size
 
     async def enter(self, key: str) -> None:
         """Take a place, after waiting for one if necessary. The caller has to call ``leave``. Raises ``Overloaded``."""
         if self.running < self._places and not self.waiting:
             self.running += 1
             return
-        if self.waiting >= self._size or not self._wait:
-            limit = f"limits.concurrency={self._places}"
-            raise _refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
+        if not self._wait or (self.waiting >= self._size and not self._give_way(key)):
+            raise self._full()
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(key, deque()).append(place)
         self.waiting += 1
@@ -41,7 +45,7 @@ class CallQueue:
             async with asyncio.timeout(self._wait):
                 await place
         except BaseException as error:
-            if place.done() and not place.cancelled():
+            if place.done() and not place.cancelled() and place.exception() is None:
                 self.leave()  # the place was given in the same moment
             elif place in self._lines.get(key, ()):
                 self._lines[key].remove(place)
@@ -50,6 +54,21 @@ class CallQueue:
                 waited = f"the call waited {self._wait:g} s (limits.queue_wait) for a place"
                 raise _refusal("queue_timeout", f"model {self._model} is busy: {waited}; retry later") from None
             raise
+
+    def _give_way(self, key: str) -> bool:
+        """Refuse the last call of the longest line, if the line of ``key`` is shorter by more than one call."""
+        longest = max(self._lines.values(), key=len, default=deque())
+        if len(longest) <= len(self._lines.get(key, ())) + 1:
+            return False
+        place = longest.pop()
+        self.waiting -= 1
+        if not place.done():
+            place.set_exception(self._full())
+        return True
+
+    def _full(self) -> Overloaded:
+        limit = f"limits.concurrency={self._places}"
+        return _refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
 
     def leave(self) -> None:
         """Free a place, and give it to the next call that still waits."""

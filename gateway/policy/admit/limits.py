@@ -22,44 +22,59 @@ NO_HEADERS: Mapping[str, str] = {}
 class Admission:
     """What one admitted call holds until it ends."""
 
-    __slots__ = ("_charges", "_estimate", "_key", "_limiter", "_queue", "headers")
+    __slots__ = ("_key", "_limiter", "charges", "headers", "queue")
 
-    def __init__(
-        self, limiter: Limiter, key: str, queue: CallQueue | None, charges: list[Charge], headers: Mapping[str, str]
-    ) -> None:
+    def __init__(self, limiter: Limiter, key: str) -> None:
+        """``key``: the name of a key with a limit of concurrent calls; empty: none."""
         self._limiter = limiter
         self._key = key
-        """The name of a key with a limit of concurrent calls; empty: none."""
-        self._queue = queue
-        self._charges = charges
+        self.queue: CallQueue | None = None
+        """The queue in which the call has a place; None: none."""
+        self.charges: list[Charge] = []
         """The charges of tokens, which are estimates."""
-        self.headers = headers
+        self.headers = NO_HEADERS
         """The ``x-ratelimit-*`` headers."""
 
     def end(self, tokens: int | None) -> None:
         """Give back the places, and settle the tokens that the call has used; None: the number is not known."""
-        if self._queue is not None:
-            self._queue.leave()
+        if self.queue is not None:
+            self.queue.leave()
         if self._key:
             self._limiter.running[self._key] -= 1
-        if self._charges and tokens is not None:
-            self._limiter.store.settle([replace(one, amount=tokens - one.amount) for one in self._charges])
+        if self.charges and tokens is not None:
+            self._limiter.store.settle([replace(one, amount=tokens - one.amount) for one in self.charges])
+
+
+class Concurrency:
+    """The running and waiting calls of a process, which survive a reload."""
+
+    def __init__(self) -> None:
+        self.running: Counter[str] = Counter()
+        """Running calls by the name of a key that limits them."""
+        self.queues: dict[str, CallQueue] = {}
+        """Model → its queue."""
 
 
 class Limiter:
     """Admits calls within the limits of one configuration."""
 
-    def __init__(self, models: Mapping[str, ModelSpec], keys: Sequence[KeySpec], store: RateStore) -> None:
+    def __init__(
+        self, models: Mapping[str, ModelSpec], keys: Sequence[KeySpec], store: RateStore, concurrency: Concurrency
+    ) -> None:
         self.store = store
-        self.running: Counter[str] = Counter()
-        """Running calls by the name of a key that limits them."""
+        self.running = concurrency.running
+        self._queues = concurrency.queues
         self._models = frozenset(name for name, model in models.items() if model.policy.limits != LimitsPolicy())
         self._keys = frozenset(key.name for key in keys if key.limits != KeyLimits())
-        self._queues = {
-            name: CallQueue(name, limits.concurrency, limits.queue_wait, limits.queue_size)
-            for name, model in models.items()
-            if (limits := model.policy.limits).concurrency is not None
+        self._limited = {
+            name: limits for name, model in models.items() if (limits := model.policy.limits).concurrency is not None
         }
+
+    def activate(self) -> None:
+        """Apply the limits of concurrent calls, when the configuration begins to serve."""
+        for name, limits in self._limited.items():
+            queue = self._queues.setdefault(name, CallQueue(name))
+            queue.limit(limits.concurrency or 0, limits.queue_wait, limits.queue_size)
 
     def is_limited(self, key: KeySpec | None, model: str) -> bool:
         """Whether the key or the model has a limit."""
@@ -79,30 +94,27 @@ class Limiter:
                 f"key {name} has {concurrency} concurrent calls (limits.concurrency in the key file); retry later",
                 retry_after=1.0,
             )
-        estimate = characters / CHARACTERS_PER_TOKEN + max_tokens
-        requests = _charges(key_limits, limits, name, model.name, "requests", 1.0)
-        tokens = _charges(key_limits, limits, name, model.name, "tokens", estimate)
-        headers = NO_HEADERS
-        if charges := requests + tokens:
-            balances = await self.store.take(charges)
-            if balances is not None:
-                headers = _headers(charges, balances)
-                _refuse(charges, balances, headers)
-            else:
-                tokens = []
+        admission = Admission(self, name if concurrency is not None else "")
         if concurrency is not None:
             self.running[name] += 1
-        queue = self._queues.get(model.name)
         try:
-            if queue is not None:
+            estimate = characters / CHARACTERS_PER_TOKEN + max_tokens
+            requests = _charges(key_limits, limits, name, model.name, "requests", 1.0)
+            tokens = _charges(key_limits, limits, name, model.name, "tokens", estimate)
+            if charges := requests + tokens:
+                balances = await self.store.take(charges)
+                if balances is not None:
+                    admission.headers = _headers(charges, balances)
+                    _refuse(charges, balances, admission.headers)
+                    admission.charges = tokens
+            if model.name in self._limited:
+                queue = self._queues[model.name]
                 await queue.enter(name)
+                admission.queue = queue
         except BaseException:
-            if concurrency is not None:
-                self.running[name] -= 1
-            if tokens:
-                self.store.settle([replace(one, amount=-one.amount) for one in tokens])
+            admission.end(0)
             raise
-        return Admission(self, name if concurrency is not None else "", queue, tokens, headers)
+        return admission
 
 
 def _charges(

@@ -15,8 +15,9 @@ from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import MarkerAction, MarkersPolicy
-from gateway.core.errors import SpecialTokenInContent
+from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.core.frozen import dataclass
+from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice, Segment
 from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet
 
@@ -141,9 +142,23 @@ class MarkerRule:
             except (ValueError, RecursionError):
                 parsed = None
             if isinstance(parsed, (dict, list)):
+                if deeper_than(parsed, MAX_DEPTH):
+                    raise InvalidValue(f"the JSON in arguments nests deeper than {MAX_DEPTH} levels", param=path)
                 safe = self.apply_to_json(parsed, path, counts)
                 return text if safe == parsed else json.dumps(safe, ensure_ascii=False)
         return self.apply([Segment(text, "", path, False)], counts).segments[0].text
+
+    def check_variables(self, value: Any, path: str, counts: MarkerCounts) -> None:
+        """Refuse markers in values that the template of a target may write, if the policy changes markers at all."""
+        if isinstance(value, str):
+            self._check_name(value, path, counts)
+        elif isinstance(value, Mapping):
+            for name, inner in value.items():
+                self._check_name(name, path, counts)
+                self.check_variables(inner, path, counts)
+        elif isinstance(value, (list, tuple)):
+            for inner in value:
+                self.check_variables(inner, path, counts)
 
     def _check_name(self, name: str, path: str, counts: MarkerCounts) -> None:
         if not self.may_occur([name]):

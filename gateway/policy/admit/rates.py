@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MINUTE = 60.0
-MAX_BUCKETS = 10_000
-"""Full buckets are removed when there are more than this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class RateStore(Protocol):
     """Holds the buckets. One store may serve several processes."""
 
     async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
-        """Take all charges if each fits, else none. Returns the balances; None: the store failed, admit the call.
+        """Take all charges if each fits, else none. Returns the balances; None: they are not known, admit the call.
 
         Raises ``Overloaded`` if the store failed and calls must not be admitted without it.
         """
@@ -50,6 +48,10 @@ class RateStore(Protocol):
 
     def settle(self, charges: Sequence[Charge]) -> None:
         """Take further amounts, or give them back if negative, whatever the bucket holds. Does not wait."""
+        ...
+
+    async def aclose(self) -> None:
+        """Settle what is under way, and close connections."""
         ...
 
 
@@ -85,6 +87,9 @@ class MemoryRates:
         for charge in charges:
             content = min(self._content(charge, now) - charge.amount, float(charge.per_minute))
             self._buckets[charge.bucket] = content, now
+
+    async def aclose(self) -> None:
+        """See ``RateStore``."""
 
     def _content(self, charge: Charge, now: float) -> float:
         full = float(charge.per_minute)

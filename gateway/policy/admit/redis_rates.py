@@ -1,7 +1,8 @@
 """Rates in Redis or Valkey, so that several gateways share them. Imported if ``store.url`` is configured.
 
 One script takes from all buckets of a call in one step, with the server's clock. A failed or slow server never delays a
-call by more than the configured timeout, and is not asked again for a second.
+call by more than the configured timeout, and is not asked again for a second. Meanwhile calls are limited by buckets of
+this process, or refused: otherwise a client could switch its limit off by making the server slow.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from gateway.config.snapshot import StoreSpec
 from gateway.core.errors import Overloaded
-from gateway.policy.admit.rates import MINUTE, Balance, Charge
+from gateway.policy.admit.rates import MINUTE, Balance, Charge, MemoryRates
 
 LOG = logging.getLogger("gateway.store")
 
@@ -71,16 +72,19 @@ class RedisRates:
         self._observe_failure = observe_failure
         self._clock = clock
         password = spec.password.get_secret_value() if spec.password is not None else None
-        pool = BlockingConnectionPool.from_url(
+        pool = ConnectionPool.from_url(
             spec.url,
             max_connections=CONNECTIONS,
-            timeout=spec.timeout,
             password=password,
             socket_connect_timeout=spec.timeout,
             socket_timeout=spec.timeout,
         )
         self._redis = Redis.from_pool(pool)
         self._script = self._redis.register_script(TAKE)
+        self._slots = asyncio.Semaphore(CONNECTIONS)
+        """Calls wait here for a connection: that is load of this process, and no failure of the server."""
+        self._local = MemoryRates(clock)
+        """The buckets while the server does not answer."""
         self._failed_until = 0.0
         self._failing = False
         self._settling: set[asyncio.Task[None]] = set()
@@ -91,7 +95,7 @@ class RedisRates:
         if answer is None:
             if self._spec.on_failure == "refuse":
                 raise Overloaded("the store of the rate limits does not answer (store.on_failure: refuse); retry later")
-            return None
+            return self._local.take_now(charges)
         return [
             Balance(float(content), float(missing) * MINUTE / charge.per_minute)
             for (content, missing), charge in zip(answer, charges, strict=True)
@@ -104,7 +108,8 @@ class RedisRates:
         task.add_done_callback(self._settling.discard)
 
     async def _settle(self, charges: Sequence[Charge]) -> None:
-        await self._run(charges, force=True)
+        if await self._run(charges, force=True) is None:
+            self._local.settle(charges)
 
     async def aclose(self) -> None:
         """Close the connections, after the amounts are settled."""
@@ -121,7 +126,7 @@ class RedisRates:
             arguments += [charge.per_minute, charge.amount]
         keys = [PREFIX + charge.bucket for charge in charges]
         try:
-            async with asyncio.timeout(self._spec.timeout):
+            async with self._slots, asyncio.timeout(self._spec.timeout):
                 answer = await self._script(keys=keys, args=arguments)
         except (RedisError, OSError, TimeoutError) as error:
             self._failed(error)
@@ -136,6 +141,6 @@ class RedisRates:
         self._failed_until = self._clock() + PAUSE
         if not self._failing:
             self._failing = True
-            what = "calls are admitted without it" if self._spec.on_failure == "allow" else "limited calls are refused"
+            what = "this process counts alone" if self._spec.on_failure == "allow" else "limited calls are refused"
             reason = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
             LOG.error("the store of the rate limits (%s) fails: %s; %s", self._spec.url, reason, what)

@@ -105,14 +105,18 @@ class CircuitBreaker:
         self._probing = True
         return True
 
+    def answer_begun(self, *, probe: bool) -> None:
+        """The answer of a call has begun. After a probe the next call may probe, because an answer can take long."""
+        if probe:
+            self._probing = False
+
     def end(self, error: BaseException | None, *, probe: bool) -> None:
         """Count a call that has ended. ``error``: what ended the call early; None: the answer was complete.
 
         Errors that are not the target's fault, and clients that leave, change nothing.
         """
         self.in_flight -= 1
-        if probe:
-            self._probing = False
+        self.answer_begun(probe=probe)
         if error is None:
             self._succeeded(probe)
         elif isinstance(error, UpstreamRateLimited):
@@ -174,6 +178,8 @@ class BreakerKey:
     place: str
     """The address, folder or script of the target, and its model there."""
     policy: BreakerPolicy
+    health_check: str = ""
+    """The path of the target's health check; empty: it has none."""
 
 
 class CircuitBreakers:
@@ -189,12 +195,17 @@ class CircuitBreakers:
         breaker = self._breakers.get(key)
         if breaker is None:
             breaker = CircuitBreaker(key.policy, key.label, partial(self._observe, key.model))
+            if not self._has(key):
+                self._observe(key.model, key.label, False)
             self._breakers[key] = breaker
-            self._observe(key.model, key.label, False)
             finalize(breaker, self._removed, key)
         return breaker
 
     def _removed(self, key: BreakerKey) -> None:
         """No configuration uses a breaker any more. The target's metric is reset unless it has a newer breaker."""
-        if all((other.model, other.label) != (key.model, key.label) for other in self._breakers):
+        if not self._has(key):
             self._observe(key.model, key.label, False)
+
+    def _has(self, key: BreakerKey) -> bool:
+        """Whether the target has a breaker, of any configuration."""
+        return any((other.model, other.label) == (key.model, key.label) for other in self._breakers)

@@ -71,6 +71,7 @@ class _FailoverStream:
                 raise
             else:
                 failover.observer.answered(exchange, replica.label)
+                breaker.answer_begun(probe=probe)
                 self._opened, self._replica, self._probe = opened, replica, probe
                 return events
             if pause:

@@ -83,7 +83,7 @@ def test_a_kept_column_of_a_prompt_is_also_a_variable() -> None:
 
 
 REFUSED: dict[str, tuple[RowForm, Any, str]] = {
-    "no known shape": (PLAIN, {"question": "1+1=?"}, 'expected "messages", "prompt" or a batch line'),
+    "no known shape": (PLAIN, {"question": "1+1=?"}, 'the line has question; a request has "messages" or "prompt"'),
     "no model": (RowForm(), {"messages": ASK}, "give --model"),
     "two models": (PLAIN, {"messages": ASK, "model": "x"}, "another model than --model m"),
     "an empty id": (PLAIN, {"messages": ASK, "custom_id": ""}, "custom_id must be a text"),

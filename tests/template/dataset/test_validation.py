@@ -85,7 +85,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
             "input_columns": ["question"],
             "output_column": "answr",
         },
-        'output_column: "answr" is in no template; did you mean "answer"?',
+        "output_column: no template has {answr}, and the template's {answer} is no column; use the same name",
     ),
     "several turns of a text": (
         {**TEXT, "multi_turn": True},
