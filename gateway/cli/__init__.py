@@ -39,6 +39,7 @@ VERBS = {
     "import": "convert a template from another format",
     "models": "list the configured models",
     "keys": "make a client key",
+    "schema": "print the JSON Schema of a settings file, for editors",
 }
 """Verb → summary, in the order of ``gateway --help``."""
 

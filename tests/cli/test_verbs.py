@@ -313,6 +313,12 @@ def test_check_reports_what_it_read(folder: Path) -> None:
     expect(command(folder, "check", "-q"), 0, b"", b"")
 
 
+def test_schema_prints_the_schema_of_a_settings_file(folder: Path) -> None:
+    for arguments, setting in (([], "models"), (["gateway"], "server"), (["policy"], "params")):
+        shown = json.loads(command(folder, "schema", *arguments).stdout)
+        assert setting in shown["properties"]
+
+
 @pytest.mark.parametrize("verb", ["check", "serve"])
 def test_without_a_configuration_a_first_one_is_shown_that_passes_the_check(tmp_path: Path, verb: str) -> None:
     ended = command(tmp_path, verb)
@@ -366,7 +372,8 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     ]
 
 
-VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "models", "keys")
+VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "models", "keys",
+         "schema")  # fmt: skip
 
 
 def test_help_names_every_verb(folder: Path) -> None:
