@@ -114,6 +114,13 @@ class Library:
                 yield path.stem, self.files.add_problem(path)
 
 
+def template_files(home: Path) -> list[Path]:
+    """Return the file of every template, ordered by name. The folder in ``home`` precedes the shipped folder."""
+    bases = (shipped_folder(TEMPLATES), home / TEMPLATES)
+    found = {path.stem: path for base in bases for path in base.glob("*.yaml")}
+    return [found[name] for name in sorted(found)]
+
+
 def is_template_file(name: str) -> bool:
     """Return whether ``name`` is the path of a template file, and not the name of a template."""
     return name.endswith((".yaml", ".yml")) or os.sep in name

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.journeys.process import environment, run
+from tests.serving import ROOT
 
 TEMPLATE = """\
 kind: meta
@@ -313,6 +314,29 @@ def test_check_reports_what_it_read(folder: Path) -> None:
     expect(command(folder, "check", "-q"), 0, b"", b"")
 
 
+def test_templates_lists_those_here_and_those_that_are_included(folder: Path) -> None:
+    ended = command(folder, "templates")
+    expect(ended, 0, ended.stdout, b"")
+    lines = [re.split(" {2,}", line) for line in ended.stdout.decode().splitlines()]
+    assert lines[:2] == [
+        ["name", "kind", "from", "description"],
+        ["chat", "chat", "built in", "Messages, unchanged."],
+    ]
+    assert ["alpaca", "meta", "included", "### Instruction and ### Response after a fixed opening line."] in lines
+    assert ["mine", "meta", "meta_templates/"] in lines
+    names = [line[0] for line in lines[2:]]
+    assert names == sorted(names)
+    assert names == [row["name"] for row in json.loads(command(folder, "templates", "--json").stdout)][1:]
+
+
+def test_templates_prints_the_file_of_a_template_and_names_it(folder: Path) -> None:
+    expect(command(folder, "templates", "mine"), 0, TEMPLATE.encode(), b"meta_templates/mine.yaml\n")
+    included = (ROOT / "meta_templates/chatml.yaml").read_bytes()
+    expect(command(folder, "templates", "chatml"), 0, included, b"meta_templates/chatml.yaml\n")
+    expect(command(folder, "templates", "chatlm"), 2, b"", b'no template "chatlm" (did you mean "chatml"?); gateway')
+    expect(command(folder, "templates", "chat"), 2, b"", b"chat is built in and has no file: Messages, unchanged.\n")
+
+
 def test_schema_prints_the_schema_of_a_settings_file(folder: Path) -> None:
     for arguments, setting in (([], "models"), (["gateway"], "server"), (["policy"], "params")):
         shown = json.loads(command(folder, "schema", *arguments).stdout)
@@ -372,8 +396,8 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     ]
 
 
-VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "models", "keys",
-         "schema")  # fmt: skip
+VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "templates", "models",
+         "keys", "schema")  # fmt: skip
 
 
 def test_help_names_every_verb(folder: Path) -> None:
