@@ -18,8 +18,8 @@ from gateway.cli.terminal import format_table
 EXAMPLES = """Examples:
   gateway templates
   gateway templates --json | jq -r '.[] | select(.kind == "prompter").name'
-  gateway templates chatml
-  gateway templates chatml > meta_templates/my-chatml.yaml       a copy to change
+  gateway templates sft-demo
+  gateway templates sft-demo > meta_templates/mine.yaml       a copy to change
 """
 
 
