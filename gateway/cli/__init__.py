@@ -37,8 +37,10 @@ VERBS = {
     "parity": "compare a template with a reference over many conversations",
     "run": "send every row of a file to a model; an interrupted run goes on",
     "import": "convert a template from another format",
+    "templates": "list the templates, or print one",
     "models": "list the configured models",
     "keys": "make a client key",
+    "schema": "print the JSON Schema of a settings file, for editors",
 }
 """Verb → summary, in the order of ``gateway --help``."""
 

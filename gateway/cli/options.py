@@ -149,13 +149,23 @@ def check_one_model(model: str | None, template: str | None) -> None:
         raise click.UsageError("give either MODEL or --template", click.get_current_context())
 
 
-def message_option() -> Decorator:
-    """Add the option ``-m``, a message of the conversation."""
-    return click.option(
-        "-m", "--message", "messages", multiple=True, type=_message, metavar="ROLE:TEXT",
-        help="one message, such as user:hello; may be repeated. "
-        "Without -m, JSON is read from standard input: a list of messages, or a chat request",
-    )  # fmt: skip
+def conversation_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-m``, ``--prompt`` and ``--var``. See ``read_conversation``."""
+    for decorate in (
+        click.option(
+            "--var", "variables", multiple=True, type=_variable, metavar="NAME=TEXT",
+            help="a variable of the dataset prompt; may be repeated. "
+            "Without --var, the variables are read from standard input: a JSON object, such as a row of the dataset",
+        ),
+        click.option("--prompt", metavar="ID", help="a dataset prompt instead of messages; needs the configuration"),
+        click.option(
+            "-m", "--message", "messages", multiple=True, type=_message, metavar="ROLE:TEXT",
+            help="one message, such as user:hello; may be repeated. "
+            "Without -m, JSON is read from standard input: a list of messages, or a chat request",
+        ),
+    ):  # fmt: skip
+        function = decorate(function)
+    return function
 
 
 def _message(text: str) -> dict[str, str]:
@@ -167,24 +177,49 @@ def _message(text: str) -> dict[str, str]:
     return {"role": role.strip(), "content": content}
 
 
-def read_conversation(messages: Sequence[dict[str, str]]) -> dict[str, Any]:
-    """Return the body of a chat request without ``model``. The body is made from ``-m`` or read from standard input."""
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f'expected NAME=TEXT, such as question="1+1=?", not "{text}"')
+    return name, value
+
+
+def read_conversation(
+    messages: Sequence[dict[str, str]], prompt: str | None, variables: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
+    """Return the body of a chat request without ``model``. What the options do not give is read as JSON.
+
+    ``prompt``: the id of a dataset prompt, which gets ``variables``.
+    """
+    if prompt is not None:
+        if messages:
+            raise CommandError("-m and --prompt cannot be used together; remove one of them")
+        row = dict(variables) or _read_json('give the variables such as {"question": "1+1=?"}, or --var question=TEXT')
+        if not isinstance(row, dict):
+            raise CommandError("standard input must contain a JSON object with the variables of the prompt", 1)
+        return {"gateway": {"prompt": {"id": prompt, "variables": row}}}
+    if variables:
+        raise CommandError("--var is for a dataset prompt; give --prompt, or remove --var")
     if messages:
         return {"messages": list(messages)}
-    if sys.stdin.isatty():
-        raise CommandError('no conversation; give -m "user:hello", or JSON messages on standard input', 1)
-    import orjson  # as strict as the HTTP endpoints: no NaN, no lone surrogate, UTF-8 only
-
-    try:
-        body = orjson.loads(sys.stdin.buffer.read())
-    except ValueError as error:
-        what = 'give JSON such as [{"role": "user", "content": "hello"}], or a message with -m "user:hello"'
-        raise CommandError(f"standard input is not JSON ({error}); {what}", 1) from None
+    body = _read_json('give JSON such as [{"role": "user", "content": "hello"}], or a message with -m "user:hello"')
     if isinstance(body, list):
         return {"messages": body}
     if isinstance(body, dict):
         return body
     raise CommandError("standard input must contain a JSON list of messages, or a chat request", 1)
+
+
+def _read_json(what_to_give: str) -> Any:
+    """Return the JSON of standard input. It is read as strictly as by the HTTP endpoints."""
+    if sys.stdin.isatty():
+        raise CommandError(f"nothing on standard input; {what_to_give}", 1)
+    import orjson  # no NaN, no lone surrogate, UTF-8 only
+
+    try:
+        return orjson.loads(sys.stdin.buffer.read())
+    except ValueError as error:
+        raise CommandError(f"standard input is not JSON ({error}); {what_to_give}", 1) from None
 
 
 def load_snapshot(config: Path) -> Snapshot:

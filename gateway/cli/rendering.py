@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
+from dataclasses import replace
 from typing import Any
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.explain import rendering
-from gateway.calls.prepare import prepare
+from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.route import Route
-from gateway.cli.options import CommandError
+from gateway.cli.options import CommandError, print_note
 from gateway.config.library import find_template, is_template_file
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
-from gateway.core.call import Call
+from gateway.core.call import Call, TurnRequests
 from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import Prompt, Segment
+from gateway.core.prompt import Notice, Prompt, Segment
 from gateway.core.suggestions import suggest
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.opencompass.renderer import full_segments
@@ -60,19 +62,34 @@ def route_of(model: ModelSpec, snapshot: Snapshot | None = None) -> Route:
 
 def explain(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> dict[str, Any]:
     """Return what ``POST /v1/render`` would answer to this request body."""
-    return asyncio.run(rendering(route_of(model, snapshot), _call(model, body)))[1]
+    return asyncio.run(rendering(*_route_and_call(model, body, snapshot)))[1]
 
 
 def render(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> Prompt:
-    """Return the prompt of a chat request."""
-    route, call = route_of(model, snapshot), _call(model, body)
-    if call.turns is not None:
-        raise CommandError("a request with turns has several prompts; show them with --json")
-    if call.prompt is not None:
-        prompt = asyncio.run(prepare(route, call)).prompt
-        assert prompt is not None
-        return prompt
-    return route.template.render(_dialogue(model, body))
+    """Return the prompt of a chat request as in a call to the server, and print its notices (``notices_of``)."""
+    route, call = _route_and_call(model, body, snapshot)
+    dataset_prompt = None if call.prompt is None else route.prompts.get(call.prompt.id)
+    if call.turns is not None or (dataset_prompt is not None and dataset_prompt.labels):
+        raise CommandError(
+            "there are several prompts, one for each turn or label; show them with gateway render --json"
+        )
+    prepared = asyncio.run(prepare(route, call))
+    for notice in notices_of(prepared, body):
+        print_note(f"{model.name}: {notice}")
+    assert prepared.prompt is not None
+    return prepared.prompt
+
+
+def notices_of(prepared: Prepared, body: dict[str, Any]) -> list[Notice]:
+    """Return the notices that a person must know: all, except those about parameters that the request does not give.
+
+    Such parameters are the policy's choice, the same in every call, and do not change the prompt.
+    """
+    return [
+        notice
+        for notice in prepared.notices
+        if not notice.rule.endswith("_parameter") or re.split("[= ]", notice.detail)[0] in body
+    ]
 
 
 def prompt_text(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> str:
@@ -94,11 +111,21 @@ def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segme
     return segments
 
 
+def _route_and_call(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None) -> tuple[Route, Call]:
+    """Return the route and the call. A dataset prompt with several turns gets them."""
+    route, call = route_of(model, snapshot), _call(model, body)
+    prompt = None if call.prompt is None else route.prompts.get(call.prompt.id)
+    if prompt is not None and prompt.spec.multi_turn and call.turns is None:
+        call = replace(call, turns=TurnRequests(mode="every"))
+    return route, call
+
+
 def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
     return read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic(), answered=False)
 
 
 def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:
-    dialogue = _call(model, body).dialogue
-    assert dialogue is not None
-    return dialogue
+    call = _call(model, body)
+    if call.dialogue is None or call.prompt is not None:
+        raise CommandError("--whole is for messages; remove it, or give the messages instead of a dataset prompt")
+    return call.dialogue

@@ -1,17 +1,42 @@
-"""Formats output for a terminal: tables, colours, escaped text and differences between texts."""
+"""Formats output for a terminal: progress, tables, colours, escaped text and differences between texts."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from difflib import unified_diff
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+T = TypeVar("T")
 EXCERPT = 24
 """The number of characters shown on each side of the first difference."""
 CONTEXT = 2
 """The number of equal lines shown before and after different lines."""
+
+
+def progress(
+    label: str, items: Iterable[T], describe: Callable[[T | None], str | None] | None = None, *, steps: int = 1
+) -> AbstractContextManager[ProgressBar[T]]:
+    """Return a progress bar over ``items`` on standard error; nothing is shown if that is not a terminal.
+
+    ``describe``: returns a text about the current item. ``steps``: the bar is drawn after so many items.
+    """
+    return click.progressbar(
+        items,
+        label=label,
+        show_pos=True,
+        item_show_func=describe,
+        file=sys.stderr,
+        hidden=not sys.stderr.isatty(),
+        update_min_steps=steps,
+    )
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -94,14 +94,18 @@ class Library:
         found = {name: self._load(PROMPTS, name, add_problem) for name, add_problem in self._names(PROMPTS)}
         return {name: prompt for name, prompt in found.items() if prompt is not None}
 
-    def check_folders(self) -> None:
-        """Read every template and policy in the folders next to ``gateway.yaml``, even if no model uses it."""
+    def check_folders(self, checked: Callable[[int], object]) -> None:
+        """Read every template and policy in the folders next to ``gateway.yaml``, even if no model uses it.
+
+        ``checked`` is called with 1 after each file.
+        """
         for folder, read in ((TEMPLATES, self.template), (POLICIES, self.policy)):
             for name, add_problem in self._names(folder):
                 if folder == TEMPLATES and name == CHAT.name:
                     add_problem(f'this file is not used, because "{CHAT.name}" is a built-in template; rename the file')
                 else:
                     read(name, add_problem)
+                checked(1)
 
     def _names(self, folder: str) -> Iterator[tuple[str, AddProblem]]:
         """Yield the name of each YAML file in a folder next to ``gateway.yaml``, and a function for its problems."""
@@ -112,6 +116,13 @@ class Library:
                 self.files.add_problem(path)("this file is not used; rename it so that its name ends in .yaml")
             elif path.suffix == ".yaml":
                 yield path.stem, self.files.add_problem(path)
+
+
+def template_files(home: Path) -> list[Path]:
+    """Return the file of every template, ordered by name. The folder in ``home`` precedes the shipped folder."""
+    bases = (shipped_folder(TEMPLATES), home / TEMPLATES)
+    found = {path.stem: path for base in bases for path in base.glob("*.yaml")}
+    return [found[name] for name in sorted(found)]
 
 
 def is_template_file(name: str) -> bool:

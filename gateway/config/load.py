@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -51,8 +51,13 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
     return outcome.snapshot
 
 
-def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool = False) -> LoadResult:
-    """Like ``load``, but return the problems instead of raising. ``everything``: also read files that no model uses."""
+def read_configuration(
+    path: Path, env: Mapping[str, str], *, everything: bool = False, checked: Callable[[int], object] = int
+) -> LoadResult:
+    """Like ``load``, but return the problems instead of raising. ``everything``: also read files that no model uses.
+
+    ``checked``: called with 1 after each of these files.
+    """
     # Links are not resolved, because in a mounted ConfigMap the other files are in the folder of the link.
     path = path.absolute()
     files = Files(path.parent)
@@ -60,7 +65,7 @@ def read_configuration(path: Path, env: Mapping[str, str], *, everything: bool =
     document = files.document(path, files.add_problem(path))
     snapshot = _snapshot(document, library, env) if document is not None else None
     if everything:
-        library.check_folders()
+        library.check_folders(checked)
     return LoadResult(
         snapshot=None if files.problems else snapshot,
         problems=files.in_order(),

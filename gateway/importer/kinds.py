@@ -16,7 +16,15 @@ from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.validation import TEMPLATES
 
-KINDS = ("hf", "opencompass", "lazyllm", "ollama", "fastchat", "dataset")
+KINDS: Mapping[str, str] = {
+    "hf": "a chat template: a tokenizer folder, tokenizer_config.json or a .jinja file",
+    "opencompass": "models of an OpenCompass or AISBench config, or a meta_template as JSON or YAML",
+    "lazyllm": "a LazyLLM prompter: calls in Python, or its arguments as JSON or YAML",
+    "ollama": "an Ollama Modelfile",
+    "fastchat": "a FastChat conversation: calls in Python, or its fields as JSON or YAML",
+    "dataset": "datasets of an OpenCompass or AISBench config",
+}
+"""Format, the value of ``--kind`` → description."""
 
 CHAT_TEMPLATES = ("tokenizer_config.json", "chat_template.json", "processor_config.json")
 INSTRUCTION = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)

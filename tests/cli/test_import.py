@@ -418,6 +418,11 @@ def test_a_write_that_fails_leaves_nothing_half(tmp_path: Path, exists: bool) ->
 REFUSES = {  # name: (words, exit code, a part of standard error)
     "no such file": (["gone.py"], 2, "gone.py: no such file or folder"),
     "an empty folder": ([".", "--kind", "hf"], 2, "has no chat template"),
+    "a folder for a format of files": ([".", "--kind", "dataset"], 2, "--kind dataset reads a file; name the file"),
+    "another format": (
+        ["Modelfile", "--kind", "fastchat"], 1,
+        "note: Modelfile looks like an Ollama Modelfile; use --kind ollama, or leave --kind out",
+    ),
     "nothing known": (["empty.txt"], 1, "empty.txt: the format is not recognised; give it with --kind"),
     "two kinds at once": (["both.py"], 1, "both.py: the format may be lazyllm or opencompass"),
     "several models to one file": (["two.py", "--out", "one.yaml"], 2, "choose one with --model: one, two-2"),

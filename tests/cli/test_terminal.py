@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stderr
+from pathlib import Path
+
 import pytest
 
-from gateway.cli.terminal import color_difference, diff_lines, escape_line, format_table
+from gateway.cli.terminal import color_difference, diff_lines, escape_line, format_table, progress
+from tests.cli.command import command
+from tests.serving import ROOT
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
 
 ESCAPED = {  # text, escaped
     "plain": ("a b", "a b"),
@@ -73,3 +85,26 @@ def test_the_lines_of_both_texts_have_their_colors() -> None:
         "\x1b[31m-abc\x1b[0m",
         "\x1b[32m+xyz\x1b[0m",
     ]
+
+
+def test_a_terminal_shows_the_progress() -> None:
+    with redirect_stderr(Terminal()) as terminal, progress("rows", range(60), lambda failed: f"{failed} failed") as bar:
+        bar.update(20, 3)
+    assert "rows  [############------------------------]  20/60  3 failed" in terminal.getvalue()
+
+
+def test_a_file_gets_no_progress() -> None:
+    with redirect_stderr(io.StringIO()) as file, progress("comparing", ["a", "b"]) as bar:
+        assert list(bar) == ["a", "b"]
+    assert file.getvalue() == ""
+
+
+@pytest.mark.parametrize(("words", "shown"), [
+    (["check", "--config", str(ROOT / "deploy/gateway.yaml")], "checking  ["),
+    (["parity", "--template", "alpaca", "--reference", "sft-demo"], "comparing  ["),
+    (["import", str(ROOT / "demo/model"), "--name", "mine", "--as", "meta", "--out", "-"], "comparing mine  ["),
+], ids=lambda words: words[0] if isinstance(words, list) else "")  # fmt: skip
+def test_a_verb_that_takes_a_while_shows_its_progress(words: list[str], shown: str, tmp_path: Path) -> None:
+    done = command(tmp_path, *words, terminal=True)
+    assert shown in done.stderr.decode(), done.stderr.decode()
+    assert shown not in command(tmp_path, *words).stderr.decode()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.journeys.process import environment, run
+from tests.serving import ROOT
 
 TEMPLATE = """\
 kind: meta
@@ -28,6 +29,11 @@ bos: text
 bos_text: "<s>"
 """
 
+FOLD = """\
+round:
+  - {role: HUMAN, begin: "H: ", end: "\\n"}
+  - {role: BOT, begin: "B: ", end: "</s>\\n", generate: true}
+"""
 OTHER = TEMPLATE.replace('"H: "', '"U: "')
 
 CONFIG = """\
@@ -46,13 +52,38 @@ models:
 
 HELLO = "[Hello, {finish: stop}]\n"
 
+PROMPTS = {
+    "sums.yaml": """\
+input_columns: [question]
+prompt_template: {template: {round: [{role: HUMAN, prompt: "{question}"}, {role: BOT, prompt: ""}]}}
+""",
+    "choice.yaml": """\
+input_columns: [question]
+prompt_template:
+  template:
+    A: {round: [{role: HUMAN, prompt: "{question}"}, {role: BOT, prompt: "yes"}]}
+    B: {round: [{role: HUMAN, prompt: "{question}"}, {role: BOT, prompt: "no"}]}
+""",
+    "dialogue.yaml": """\
+input_columns: [question]
+output_column: answer
+multi_turn: true
+prompt_template:
+  template: {round: [{role: HUMAN, prompt: "{question}"}, {role: BOT, prompt: "{answer}"}]}
+""",
+}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("verbs")
     (place / "meta_templates").mkdir()
     (place / "meta_templates" / "mine.yaml").write_text(TEMPLATE)
+    (place / "prompts").mkdir()
+    for name, text in PROMPTS.items():
+        (place / "prompts" / name).write_text(text)
     (place / "draft.yaml").write_text(OTHER)
+    (place / "fold.yaml").write_text(FOLD)
     (place / "broken.yaml").write_text("kind: meta\nround: 5\n")
     (place / "hello.yaml").write_text(HELLO)
     (place / "gateway.yaml").write_text(CONFIG)
@@ -95,6 +126,40 @@ RENDER: dict[str, Case] = {
     "a model that takes messages": (
         ["talk", "-m", "user:hi"], b"", 0, b'[\n  {\n    "role": "user",\n    "content": "hi"\n  }\n]\n', b"",
     ),
+    "a dataset prompt": (["mine", "--prompt", "sums", "--var", "question=1+1=?"], b"", 0, PROMPT, b""),
+    "a row of the dataset": (["mine", "--prompt", "sums"], b'{"question": "1+1=?"}', 0, PROMPT, b""),
+    "a dataset prompt with a template": (
+        ["--template", "draft.yaml", "--prompt", "sums", "--var", "question=a"], b"", 0, b"<s>U: a\nB: ", b"",
+    ),
+    "a dataset prompt as messages": (
+        ["talk", "--prompt", "sums", "--var", "question=a"], b"", 0,
+        b'[\n  {\n    "role": "user",\n    "content": "a"\n  }\n]\n', b"",
+    ),
+    "no such prompt": (["mine", "--prompt", "sum"], b"{}", 1, b"", b'in prompts/ (did you mean "sums"?)'),
+    "a prompt without its variable": (["mine", "--prompt", "sums"], b"{}", 1, b"", b"the request lacks question"),
+    "a prompt with labels": (["mine", "--prompt", "choice"], b'{"question": "a"}', 2, b"", b"gateway render --json\n"),
+    "a prompt with turns": (
+        ["mine", "--prompt", "dialogue"], b'{"question": ["a"], "answer": ["b"]}', 2, b"",
+        b"there are several prompts, one for each turn or label; show them with gateway render --json\n",
+    ),
+    "a prompt as a complete conversation": (
+        ["mine", "--prompt", "sums", "--var", "question=a", "--whole"], b"", 2, b"", b"--whole is for messages",
+    ),
+    "a prompt and messages": (["mine", "--prompt", "sums", "-m", "user:a"], b"", 2, b"", b"-m and --prompt cannot"),
+    "a variable without a prompt": (["mine", "--var", "a=b"], b"", 2, b"", b"--var is for a dataset prompt"),
+    "a variable without its text": (["mine", "--var", "a"], b"", 2, b"", b"expected NAME=TEXT"),
+    "variables that are a list": (["mine", "--prompt", "sums"], b"[]", 1, b"", b"must contain a JSON object"),
+    "a notice about a message": (
+        ["--template", "fold.yaml", "-m", "system:s"], b"", 0,
+        b"H: s\nB: ", b"note: fold: fallback_role: messages[0]: SYSTEM written as HUMAN\n",
+    ),
+    "a notice about a parameter of the request": (
+        ["mine"], b'{"messages": ' + USER + b', "max_completion_tokens": 5}', 0, PROMPT,
+        b"note: mine: renamed_parameter: max_completion_tokens sent as max_tokens\n",
+    ),
+    "no notice about other parameters": (
+        ["same"], b'{"messages": ' + USER + b', "temperature": 1}', 0, PROMPT, b"",
+    ),
     "no such model": (["main"], USER, 2, b"", b'no model "main" in the configuration (did you mean "mine"?)\n'),
     "no such template file": (["--template", "nowhere.yaml"], USER, 2, b"", b"nowhere.yaml: no such file\n"),
     "no such template": (["--template", "chatlm"], USER, 3, b"", b'did you mean "chatml"?'),
@@ -126,6 +191,14 @@ def expect(ended: subprocess.CompletedProcess[bytes], code: int, out: bytes, err
 @pytest.mark.parametrize(("arguments", "stdin", "code", "out", "err"), RENDER.values(), ids=RENDER)
 def test_render(folder: Path, arguments: Sequence[str], stdin: bytes, code: int, out: bytes, err: bytes) -> None:
     expect(command(folder, "render", *arguments, stdin=stdin), code, out, err)
+
+
+def test_render_json_shows_every_turn_of_a_dataset_prompt(folder: Path) -> None:
+    row = b'{"question": ["1+1=?", "2+2=?"], "answer": ["2", "4"]}'
+    shown = json.loads(command(folder, "render", "mine", "--prompt", "dialogue", "--json", stdin=row).stdout)
+    assert [turn["prompt"] for turn in shown["turns"]] == [
+        PROMPT.decode(), f"{PROMPT.decode()}2</s>\nH: 2+2=?\nB: ",
+    ]  # fmt: skip
 
 
 def test_render_json_is_the_result_of_v1_render(folder: Path) -> None:
@@ -182,6 +255,16 @@ DIFF: dict[str, Case] = {
         b"@@ -1,2 +1 @@\n-<s>H: 1+1=?\\n\n-B:\xc2\xb7\n"
         b'+{"role": "user", "content": "1+1=?"}\\n\n', b"",
     ),
+    "a dataset prompt": (
+        ["mine", "same", "--prompt", "sums", "--var", "question=a"], b"", 0, b"the same 11 characters\n", b"",
+    ),
+    "a notice for one side": (
+        ["mine", "fold.yaml", "-m", "system:s"], b"", 1,
+        b"--- mine\n+++ fold.yaml\nfirst difference: byte 0 (line 1, column 1)\n"
+        b'  - "\xe2\x9f\xa8here\xe2\x9f\xa9<s>S: s\\nB: "\n  + "\xe2\x9f\xa8here\xe2\x9f\xa9H: s\\nB: "\n'
+        b"@@ -1,2 +1,2 @@\n-<s>S: s\\n\n+H: s\\n\n B:\xc2\xb7\n",
+        b"note: fold: fallback_role: messages[0]: SYSTEM written as HUMAN\n",
+    ),
     "no such model": (["mine", "nobody.yaml"], USER, 2, b"", b"nobody.yaml: no such file"),
     "one name": (["mine"], USER, 2, b"", b"missing argument 'B'"),
     "an unknown role": (["mine", "same", "-m", "x:y"], b"", 1, b"", b"role_not_supported: "),
@@ -229,6 +312,35 @@ def test_check_reports_what_it_read(folder: Path) -> None:
         rb"gateway.yaml: no problems \(3 models, \d+ files read, all examples correct\)\n", ended.stdout
     )
     expect(command(folder, "check", "-q"), 0, b"", b"")
+
+
+def test_templates_lists_those_here_and_those_that_are_included(folder: Path) -> None:
+    ended = command(folder, "templates")
+    expect(ended, 0, ended.stdout, b"")
+    lines = [re.split(" {2,}", line) for line in ended.stdout.decode().splitlines()]
+    assert lines[:2] == [
+        ["name", "kind", "from", "description"],
+        ["chat", "chat", "built in", "Messages, unchanged."],
+    ]
+    assert ["alpaca", "meta", "included", "### Instruction and ### Response after a fixed opening line."] in lines
+    assert ["mine", "meta", "meta_templates/"] in lines
+    names = [line[0] for line in lines[2:]]
+    assert names == sorted(names)
+    assert names == [row["name"] for row in json.loads(command(folder, "templates", "--json").stdout)][1:]
+
+
+def test_templates_prints_the_file_of_a_template_and_names_it(folder: Path) -> None:
+    expect(command(folder, "templates", "mine"), 0, TEMPLATE.encode(), b"meta_templates/mine.yaml\n")
+    included = (ROOT / "meta_templates/chatml.yaml").read_bytes()
+    expect(command(folder, "templates", "chatml"), 0, included, b"meta_templates/chatml.yaml\n")
+    expect(command(folder, "templates", "chatlm"), 2, b"", b'no template "chatlm" (did you mean "chatml"?); gateway')
+    expect(command(folder, "templates", "chat"), 2, b"", b"chat is built in and has no file: Messages, unchanged.\n")
+
+
+def test_schema_prints_the_schema_of_a_settings_file(folder: Path) -> None:
+    for arguments, setting in (([], "models"), (["gateway"], "server"), (["policy"], "params")):
+        shown = json.loads(command(folder, "schema", *arguments).stdout)
+        assert setting in shown["properties"]
 
 
 @pytest.mark.parametrize("verb", ["check", "serve"])
@@ -284,7 +396,8 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     ]
 
 
-VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "models", "keys")
+VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "templates", "models",
+         "keys", "schema")  # fmt: skip
 
 
 def test_help_names_every_verb(folder: Path) -> None:

@@ -140,7 +140,7 @@ def execute(example: Example, folder: Path, port: int) -> Done:
     line = line.replace(".venv/bin/gateway", "gateway").replace("~/models", "models")
     line = line.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
     words = shlex.split(line)
-    if words[0] == "gateway" and not set(words) & {"|", ">>", "&&"}:
+    if words[0] == "gateway" and not set(words) & {"|", ">", ">>", "&&"}:
         done = command(folder, *words[1:], COLUMNS="120", NO_COLOR="1")
     else:
         (folder / "bin").mkdir(exist_ok=True)
@@ -152,7 +152,10 @@ def execute(example: Example, folder: Path, port: int) -> Done:
         done = subprocess.run(
             ["sh", "-c", line], cwd=folder, env=env, capture_output=True, timeout=WAIT_SECONDS, check=False
         )
-    shown = done.stdout.decode() + done.stderr.decode()
+    out = done.stdout.decode()
+    shown = (
+        out + ("\n" if out and not out.endswith("\n") else "") + done.stderr.decode()
+    )  # as a terminal shows a prompt
     return Done(done.returncode, shown.replace(f"127.0.0.1:{port}", "127.0.0.1:8000").replace(f"{folder}/", ""))
 
 

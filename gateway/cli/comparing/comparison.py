@@ -13,6 +13,7 @@ from gateway.cli.chat_folders import TEMPLATES, chat_template_in, folder_of, rea
 from gateway.cli.comparing.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
+from gateway.cli.terminal import progress
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, UnsupportedParameter
@@ -90,6 +91,14 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
         ]
     except UnsupportedParameter as error:
         raise CommandError(error.message) from None
+    with progress("comparing", _select_cases(matrix(reference.special_tokens), options.cases)) as cases:
+        results = compare(
+            ours,
+            theirs,
+            cases,
+            bos_token=bos_token,
+            tokenize=None if tokens is None else lambda text: tokens.tokenize(text, False),
+        )
     quoted_bos = f'"{bos_token}"' if bos_token else "text not known"
     return Comparison(
         ours=f"{model.name} ({_identity(spec)})" if configured is not None else _identity(spec),
@@ -98,13 +107,7 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
         bos=f"{quoted_bos}; ours: {describe_bos(spec.bos, engine_bos)}; "
         f"reference: {describe_bos(reference.bos, engine_bos)}",
         tokenizer=tokenizer,
-        results=compare(
-            ours,
-            theirs,
-            _select_cases(matrix(reference.special_tokens), options.cases),
-            bos_token=bos_token,
-            tokenize=None if tokens is None else lambda text: tokens.tokenize(text, False),
-        ),
+        results=results,
         tokens=tokens,
         notes=(
             *[f"ours: {note}" for note in (spec.jinja.notes if spec.jinja is not None else ())],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gateway.cli.terminal import progress
 from gateway.config.files import yaml
 from gateway.config.files.reader import AddProblem, Files
 from gateway.config.sections.prompts import read_prompt
@@ -182,7 +183,8 @@ def _verdict(template: Template, reference: Reference | None, draft: Draft) -> l
             left_out[names[0]] += 1
         else:
             cases.append(case)
-    results = compare(template, side, cases)
+    with progress(f"comparing {draft.name}", cases) as compared:
+        results = compare(template, side, compared)
     open_results = [one for one in results if not one.case.whole]
     wrong = [one for one in open_results if one.verdict in ("differs", "refused by ours")]
     same = sum(one.verdict in ("same", "refused by both") for one in open_results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gateway.importer import huggingface
 from gateway.importer.dataset import read_dataset
 from gateway.importer.draft import TOOLS, Draft, Reference
 from gateway.importer.fastchat import read_fastchat
-from gateway.importer.kinds import kind_of
+from gateway.importer.kinds import KINDS, kind_of
 from gateway.importer.lazyllm import read_lazyllm
 from gateway.importer.ollama import read_ollama
 from gateway.importer.opencompass import read_opencompass
@@ -96,6 +97,17 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
     return drafts
 
 
+def kind_hint(options: ImportOptions) -> str | None:
+    """Return advice if the content of the source is that of another format than ``--kind`` names."""
+    if options.kind == "auto":
+        return None
+    with suppress(ConfigError, CommandError):
+        kind = kind_of(_source(_file_of(options)))
+        if kind != options.kind:
+            return f"{options.source} looks like {KINDS[kind]}; use --kind {kind}, or leave --kind out"
+    return None
+
+
 def _check_options(options: ImportOptions, kind: str) -> None:
     for is_given, option, kinds in (
         (options.marks_of, "--marks-of", ("lazyllm",)),
@@ -131,6 +143,8 @@ def _file_of(options: ImportOptions) -> Path:
         raise CommandError(f"{path}: no such file or folder; nothing is downloaded, so give a local path")
     if not path.is_dir():
         return path
+    if options.kind not in ("auto", "hf", "ollama"):
+        raise CommandError(f"{path} is a folder, and --kind {options.kind} reads a file; name the file in it")
     file = chat_template_in(path) if options.kind in ("auto", "hf") else None
     if file is None and options.kind in ("auto", "ollama") and (path / MODELFILE).is_file():
         file = path / MODELFILE

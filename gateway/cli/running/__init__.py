@@ -6,6 +6,5 @@ gateways  sends requests to the gateway in this process, or to a running one
 ask       asks the gateway for one row, with retries, and writes the row's output line
 identity  describes a run, so that a later run with other settings is refused
 manifest  the manifest: the run's identity, and the summary of the output file
-progress  the progress bar
 ray_data  the rows on several machines, with Ray Data
 """

@@ -66,10 +66,7 @@ class RowForm:
             raise RowProblem("custom_id must be a text that is not empty")
         kept = {name: value[name] for name in self.keep if name in value}
         url, body = INFER[self.infer](self, value)
-        made = self.prompt is not None or self.infer == "multiturn"
-        if made and (clash := self.params.keys() & body.keys()):
-            raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer fills; leave it out")
-        body = {**self.params, **body}
+        body = self._with_params(body)
         if self.model is not None and body.setdefault("model", self.model) != self.model:
             raise RowProblem(f"the line names another model than --model {self.model}; leave one of them out")
         if not isinstance(body.get("model"), str):
@@ -77,6 +74,18 @@ class RowForm:
         if body.get("stream"):
             raise RowProblem('a row cannot be streamed; leave "stream" out')
         return DataRow(custom_id=custom_id, line=number, url=url, body=body, kept=kept)
+
+    def _with_params(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Add the fields of ``params`` that a request lacks; those inside ``gateway`` are added one by one."""
+        given, own = self.params.get("gateway") or {}, body.get("gateway") or {}
+        if not isinstance(given, dict) or not isinstance(own, dict):
+            raise RowProblem('"gateway" must be an object')
+        filled = body.keys() - {"gateway"} if self.prompt is not None else set[str]()
+        made = own.keys() if self.prompt is not None else {"turns"} if self.infer == "multiturn" else set[str]()
+        if clash := [*self.params.keys() & filled, *[f"gateway.{name}" for name in given.keys() & made]]:
+            raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer fills; leave it out")
+        extension = {**given, **own}
+        return {**self.params, **body, **({"gateway": extension} if extension else {})}
 
 
 def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:

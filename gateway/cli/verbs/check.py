@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import check_config_exists, config_option, print_notes, print_problems, verb
-from gateway.cli.terminal import format_table
+from gateway.cli.terminal import format_table, progress
 
 if TYPE_CHECKING:
     from gateway.config.snapshot import Snapshot
@@ -35,13 +35,17 @@ EXAMPLES = """Examples:
 def command(config: Path, quiet: bool, live: bool) -> int:
     """Check the configuration, and print problems or a summary."""
     from gateway.assembly import dry_run
+    from gateway.config.files.reader import POLICIES, TEMPLATES
     from gateway.config.load import read_configuration
 
     check_config_exists(config)
-    outcome = read_configuration(config, os.environ, everything=True)
-    # A problem in an unused template prevents the first snapshot; the files in use are then read alone.
-    snapshot = outcome.snapshot or read_configuration(config, os.environ).snapshot
-    problems = outcome.problems + (dry_run(snapshot) if snapshot is not None else ())
+    files = [path for folder in (TEMPLATES, POLICIES) for path in (config.parent / folder).glob("*.yaml")]
+    with progress("checking", range(len(files) + 1)) as bar:  # the last step: models are loaded
+        outcome = read_configuration(config, os.environ, everything=True, checked=bar.update)
+        # A problem in an unused template prevents the first snapshot; the files in use are then read alone.
+        snapshot = outcome.snapshot or read_configuration(config, os.environ).snapshot
+        problems = outcome.problems + (dry_run(snapshot) if snapshot is not None else ())
+        bar.update(1)
     if problems or snapshot is None:
         print_problems(problems)
         return 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import config_option, load_snapshot, message_option, read_conversation, verb
+from gateway.cli.options import config_option, conversation_options, load_snapshot, read_conversation, verb
 from gateway.cli.terminal import color_difference, diff_lines
 
 EXAMPLES = """Examples:
@@ -25,13 +25,20 @@ EXAMPLES = """Examples:
 @click.argument("a", help="a configured model, or a template's name or file")
 @click.argument("b", help="another one")
 @config_option()
-@message_option()
-def command(a: str, b: str, config: Path, messages: Sequence[dict[str, str]]) -> int:
+@conversation_options
+def command(
+    a: str,
+    b: str,
+    config: Path,
+    messages: Sequence[dict[str, str]],
+    prompt: str | None,
+    variables: Sequence[tuple[str, str]],
+) -> int:
     """Render the conversation with both templates and compare the prompts."""
     from gateway.cli.rendering import find_any, prompt_text
 
     snapshot = load_snapshot(config) if config.exists() else None
-    body = read_conversation(messages)
+    body = read_conversation(messages, prompt, variables)
     one, other = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (a, b)]
     if one == other:
         print(f"the same {len(one)} characters")

@@ -19,8 +19,8 @@ import click
 
 from gateway.cli.importing.build import build_file
 from gateway.cli.importing.output import output_paths, write_files
-from gateway.cli.importing.sources import ImportOptions, read_drafts
-from gateway.cli.options import FILE, print_problems, verb
+from gateway.cli.importing.sources import ImportOptions, kind_hint, read_drafts
+from gateway.cli.options import FILE, print_note, print_problems, verb
 from gateway.config.schema.names import escaped
 from gateway.core.errors import ConfigError, Problem
 from gateway.importer.draft import SUBSETS
@@ -34,10 +34,13 @@ EXAMPLES = r"""Examples:
   gateway import Modelfile --name my-model
   gateway import conversation.py --kind fastchat --without system
   gateway import prompter.json --marks-of FAMILY --out meta_templates/rag.yaml
+
+Formats of SOURCE (--kind):
 """
+FORMATS = "".join([f"  {kind:<12} {description}\n" for kind, description in KINDS.items()])
 
 
-@verb(__doc__, EXAMPLES)
+@verb(__doc__, EXAMPLES + FORMATS)
 @click.argument("source", type=FILE, help="a folder or a file")
 @click.option("--kind", type=click.Choice(["auto", *KINDS]), default="auto",
               help="the source's format; auto: recognised by its name and content")  # fmt: skip
@@ -74,6 +77,8 @@ def command(**options: Any) -> int:
             print(f"wrote {path}", file=sys.stderr)
     except ConfigError as error:
         print_problems(error.problems)
+        if hint := kind_hint(chosen):
+            print_note(hint)
         return 1
     except RecursionError:  # a foreign file can nest to any depth
         print_problems([Problem(str(chosen.source), 0, "", "the file is nested too deeply; simplify it")])

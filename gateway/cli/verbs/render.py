@@ -1,6 +1,7 @@
 """Show the exact prompt that a model receives for a conversation, without inference.
 
-The prompt is written to standard output byte for byte, so it can be piped, counted and compared.
+The prompt is written to standard output byte for byte, so it can be piped, counted and compared. Notices go to
+standard error: what the gateway changed in the conversation and in the parameters that the request gives.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import click
 from gateway.cli.options import (
     CommandError,
     check_one_model,
+    conversation_options,
     load_snapshot,
-    message_option,
     model_options,
     read_conversation,
     verb,
@@ -27,6 +28,8 @@ EXAMPLES = r"""Examples:
   gateway render demo -m "user:1+1=?"
   gateway render demo -m "system:Be brief" -m "user:hi" --segments
   echo '[{"role": "user", "content": "hi"}]' | gateway render demo --json | jq .stop
+  head -1 rows.jsonl | gateway render demo --prompt sums
+  gateway render demo --prompt sums --var "question=1+1=?" --segments
   gateway render --template my-template.yaml -m "user:hi" | xxd
   gateway render --template sft-demo --whole -m "user:hi" -m "assistant:hello"
 """
@@ -34,7 +37,7 @@ EXAMPLES = r"""Examples:
 
 @verb(__doc__, EXAMPLES)
 @model_options
-@message_option()
+@conversation_options
 @click.option("--segments", "as_segments", is_flag=True, help="one line for each segment: origin, role, text")
 @click.option("--json", "as_json", is_flag=True, help="the result of POST /v1/render")
 @click.option("--whole", is_flag=True,
@@ -44,6 +47,8 @@ def command(
     template: str | None,
     config: Path,
     messages: Sequence[dict[str, str]],
+    prompt: str | None,
+    variables: Sequence[tuple[str, str]],
     as_segments: bool,
     as_json: bool,
     whole: bool,
@@ -54,17 +59,17 @@ def command(
     check_one_model(model, template)
     if as_json and whole:
         raise CommandError("--json and --whole cannot be used together; remove one of them")
-    snapshot = load_snapshot(config) if template is None else None
-    body = read_conversation(messages)
+    snapshot = load_snapshot(config) if template is None or prompt is not None else None
+    body = read_conversation(messages, prompt, variables)
     spec = find_model(model, template, snapshot, generates=not whole)
     if as_json:
         print(json.dumps(explain(spec, body, snapshot), ensure_ascii=False, indent=2))
         return 0
-    prompt = None if whole else render(spec, body, snapshot)
-    if prompt is not None and prompt.messages is not None:
-        print(json.dumps(list(prompt.messages), ensure_ascii=False, indent=2))
+    rendered = None if whole else render(spec, body, snapshot)
+    if rendered is not None and rendered.messages is not None:
+        print(json.dumps(list(rendered.messages), ensure_ascii=False, indent=2))
         return 0
-    segments = conversation_segments(spec, body) if prompt is None else prompt.segments or ()
+    segments = conversation_segments(spec, body) if rendered is None else rendered.segments or ()
     if as_segments:
         for segment in segments:
             kind = "template" if segment.scaffold else "content "

@@ -28,6 +28,7 @@ from gateway.cli.options import (
     read_key,
     verb,
 )
+from gateway.cli.terminal import progress
 
 if TYPE_CHECKING:
     from gateway.cli.running.gateways import GatewaySource
@@ -137,7 +138,6 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
     from gateway.cli.running.gateways import GatewayUnreachable
     from gateway.cli.running.identity import identity
     from gateway.cli.running.manifest import Manifest
-    from gateway.cli.running.progress import ProgressBar
     from gateway.cli.running.ray_data import ask_with_ray
     from gateway.cli.running.rows import read_rows
 
@@ -150,23 +150,25 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
             manifest.begin(len(output.done), allow_changes=options.allow_changes)
             if options.retry_failed:
                 output.drop_failed()
-            bar = ProgressBar(found.rows, len(output.done))
+            left, failed = found.rows - len(output.done), 0
 
             def write(line: bytes, answered: bool) -> None:
+                nonlocal failed
                 output.append(line)
-                bar.row(answered)
+                failed += not answered
+                bar.update(1, failed)
 
             rows = (row for row in read_rows(options.data, form) if row.custom_id not in output.done)
             started, complete = time.monotonic(), False
             try:
-                if options.engine == "ray":
-                    ask_with_ray(source, rows, limits, options.concurrency, write)
-                else:
-                    await ask_all(gateway, rows, limits, options.concurrency, write)
+                with progress("rows", range(left), _count_failed, steps=max(left // 1000, 1)) as bar:
+                    if options.engine == "ray":
+                        ask_with_ray(source, rows, limits, options.concurrency, write)
+                    else:
+                        await ask_all(gateway, rows, limits, options.concurrency, write)
                 complete = True
             finally:
                 seconds = time.monotonic() - started
-                bar.end()
                 output.sync()
                 results = manifest.end(seconds, complete=complete)
                 _report(options.out, results, 0 if complete else found.rows - results["rows"])
@@ -175,6 +177,10 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
     except OSError as error:
         raise CommandError(f"{options.out}: {error.strerror}; the same command goes on from here", 1) from None
     return 1 if results["failed"] else 0
+
+
+def _count_failed(failed: int | None) -> str | None:
+    return f"{failed} failed" if failed else None
 
 
 def _source(options: RunOptions) -> GatewaySource:

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from gateway.config.files.yaml import parse_scalar
 from gateway.config.schema.names import quote
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.suggestions import suggest
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -33,6 +34,7 @@ A_PERCENTAGE = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 A_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 A_HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 AN_ORIGIN = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://(?:{A_HOST.pattern})(?::[0-9]{{1,5}})?")
+A_PATH = re.compile(r"/[A-Za-z0-9._~%/-]*")
 A_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -48,6 +50,8 @@ class Kind:
     """Whether the text of an environment variable is used unparsed, so that ``7`` stays text."""
     listed: bool = False
     """Whether an environment variable is a list of entries separated by commas."""
+    schema: Mapping[str, Any] = EMPTY_MAPPING
+    """The JSON Schema of the YAML value, for editors. It accepts every value that ``read`` accepts."""
 
     def from_text(self, text: str) -> Any:
         """Convert the text of an environment variable. Raises ``ValueError`` with a phrase for the operator."""
@@ -62,6 +66,11 @@ class SecretReference:
 
     where: str
     name: str
+
+
+def _matching(pattern: re.Pattern[str]) -> dict[str, Any]:
+    """Return the JSON Schema of a text that matches a regular expression as a whole."""
+    return {"type": "string", "pattern": f"^(?:{pattern.pattern})$"}
 
 
 def describe(value: object) -> str:
@@ -115,7 +124,8 @@ def integer(low: int, high: int | None = None, *, auto: Callable[[], int] | None
             raise ValueError(f"expected a {span}, got {describe(value)}")
         return value
 
-    return Kind(span, read)
+    schema = {"type": "integer", "minimum": low} | ({} if high is None else {"maximum": high})
+    return Kind(span, read, schema=schema if auto is None else {"anyOf": [schema, {"const": "auto"}]})
 
 
 def choice(*words: str) -> Kind:
@@ -127,7 +137,7 @@ def choice(*words: str) -> Kind:
             raise ValueError(f"{describe(value)} is not an accepted value{hint}")
         return value
 
-    return Kind("one of " + ", ".join(words), read, literal=True)
+    return Kind("one of " + ", ".join(words), read, literal=True, schema={"enum": list(words)})
 
 
 def usable_cores(quota: Path = QUOTA) -> int:
@@ -152,7 +162,7 @@ def duration(*, positive: bool = False) -> Kind:
             raise ValueError("must be more than 0; for the default, remove the line")
         return seconds
 
-    return Kind("duration", read)
+    return Kind("duration", read, schema=_matching(A_DURATION))
 
 
 def _percent(value: Any) -> float:
@@ -165,7 +175,7 @@ def _percent(value: Any) -> float:
 
 def _url_path(value: Any) -> str:
     text = _text(value)
-    if not re.fullmatch(r"/[A-Za-z0-9._~%/-]*", text):
+    if not A_PATH.fullmatch(text):
         raise ValueError(f"expected a path such as /health, got {describe(value)}")
     return text
 
@@ -200,7 +210,7 @@ def list_of(kind: Kind) -> Kind:
             raise ValueError(f"expected a list such as [a, b], got {describe(value)}")
         return tuple(kind.read(item) for item in value)
 
-    return Kind(f"list of {kind.name}", read, listed=True)
+    return Kind(f"list of {kind.name}", read, listed=True, schema={"type": "array", "items": kind.schema})
 
 
 # ---------------------------------------------------------------- addresses, secrets, dates
@@ -300,20 +310,22 @@ def _moment(value: Any) -> float:
 
 
 WORKERS = integer(1, MOST_WORKERS, auto=lambda: min(usable_cores(), MOST_WORKERS))
-TEXT = Kind("text", _text, literal=True)
-PROSE = Kind("text", _prose, literal=True)
-SWITCH = Kind("true or false", _switch)
-SIZE = Kind("size", _size)
-PERCENT = Kind("percentage", _percent, literal=True)
-URL_PATH = Kind("path of an address", _url_path, literal=True)
-MAPPING = Kind("mapping", _mapping)
-BOUNDS = Kind("mapping of numbers", _bounds)
-BIND = Kind("address", _bind, literal=True)
-HOST_NAME = Kind("host name", _host, literal=True)
-LISTENER = Kind("host:port", _listener, literal=True)
-ORIGIN = Kind("origin", _origin, literal=True)
-URL = Kind("http(s) address", _url)
-STORE_URL = Kind("redis address", _store_url, literal=True)
-SECRET = Kind("env:NAME or file:PATH", _secret)
-DIGEST = Kind("64 hex digits", _digest)
-MOMENT = Kind("date or time", _moment)
+A_STRING = {"type": "string"}
+A_TEXT = {"type": "string", "minLength": 1}
+TEXT = Kind("text", _text, literal=True, schema=A_TEXT)
+PROSE = Kind("text", _prose, literal=True, schema=A_STRING)
+SWITCH = Kind("true or false", _switch, schema={"type": "boolean"})
+SIZE = Kind("size", _size, schema={"anyOf": [{"type": "integer", "minimum": 1}, _matching(A_SIZE)]})
+PERCENT = Kind("percentage", _percent, literal=True, schema=_matching(A_PERCENTAGE))
+URL_PATH = Kind("path of an address", _url_path, literal=True, schema=_matching(A_PATH))
+MAPPING = Kind("mapping", _mapping, schema={"type": "object"})
+BOUNDS = Kind("mapping of numbers", _bounds, schema={"type": "object", "additionalProperties": {"type": "number"}})
+BIND = Kind("address", _bind, literal=True, schema=A_TEXT)
+HOST_NAME = Kind("host name", _host, literal=True, schema=A_TEXT)
+LISTENER = Kind("host:port", _listener, literal=True, schema={**A_STRING, "pattern": ":[0-9]+$"})
+ORIGIN = Kind("origin", _origin, literal=True, schema={**A_STRING, "pattern": r"^(\*$|[A-Za-z][A-Za-z0-9+.-]*://)"})
+URL = Kind("http(s) address", _url, schema={**A_STRING, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"})
+STORE_URL = Kind("redis address", _store_url, literal=True, schema={**A_STRING, "pattern": ":"})
+SECRET = Kind("env:NAME or file:PATH", _secret, schema={**A_STRING, "pattern": "^(env|file):"})
+DIGEST = Kind("64 hex digits", _digest, schema={**A_STRING, "pattern": "^[0-9a-fA-F]{64}$"})
+MOMENT = Kind("date or time", _moment, schema={**A_STRING, "pattern": "^[0-9]{4}"})

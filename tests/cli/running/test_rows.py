@@ -60,6 +60,22 @@ ROWS: dict[str, tuple[RowForm, dict[str, Any], str, dict[str, Any]]] = {
         RowForm(model="m", params={"max_tokens": 8, "seed": 1}), {"messages": ASK, "seed": 2}, "/v1/chat/completions",
         {"max_tokens": 8, "seed": 2, "messages": ASK, "model": "m"},
     ),
+    "fields of the gateway for all rows": (
+        RowForm(model="m", params={"gateway": {"explain": True, "variables": {"a": "b"}}}),
+        {"messages": ASK, "gateway": {"variables": {}}}, "/v1/chat/completions",
+        {"gateway": {"explain": True, "variables": {}}, "messages": ASK, "model": "m"},
+    ),
+    "fields of the gateway with a prompt": (
+        RowForm(model="m", prompt="sums", params={"gateway": {"explain": True}}), {"question": "b"},
+        "/v1/chat/completions",
+        {"gateway": {"explain": True, "prompt": {"id": "sums", "variables": {"question": "b"}}}, "model": "m"},
+    ),
+    "fields of a dialogue for rows that do not set them": (
+        RowForm(model="m", infer="multiturn", params={"seed": 1, "max_tokens": 8, "gateway": {"explain": True}}),
+        {"messages": ASK, "seed": 2}, "/v1/chat/completions",
+        {"seed": 2, "max_tokens": 8, "gateway": {"explain": True, "turns": {"mode": "every"}}, "messages": ASK,
+         "model": "m"},
+    ),
     "columns that are not sent": (RowForm(model="m", keep=("answer",)), {"messages": ASK, "answer": "2"},
                                   "/v1/chat/completions", {"messages": ASK, "model": "m"}),
 }  # fmt: skip
@@ -93,10 +109,20 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
     "a batch line with a host": (PLAIN, {"url": "http://x/v1/y", "body": {}}, '"url" must be a path'),
     "a batch line without a body": (PLAIN, {"url": "/v1/embeddings"}, '"body" must be an object'),
     "a batch line with a column": (PLAIN, {"url": "/v1/x", "body": {}, "answer": 2}, '"answer" is not a key'),
-    "a field that the prompt fills": (RowForm(model="m", prompt="p", params={"gateway": {}}), {}, "--param gateway"),
-    "a field that the turns fill": (RowForm(infer="multiturn", params={"gateway": {}}), {}, "--param gateway"),
+    "a field that the prompt fills": (
+        RowForm(model="m", prompt="p", params={"gateway": {"prompt": {}}}), {}, "--param gateway.prompt is a field",
+    ),
+    "a field that the turns fill": (
+        RowForm(infer="multiturn", params={"gateway": {"turns": {}}}), {}, "--param gateway.turns is a field",
+    ),
+    "the field of a scored prompt": (
+        RowForm(model="m", prompt="p", infer="ppl", params={"prompt": {}}), {}, "--param prompt is a field",
+    ),
+    "fields of the gateway that are a text": (
+        RowForm(model="m", params={"gateway": "x"}), {"messages": ASK}, '"gateway" must be an object',
+    ),
     "options that are a text": (RowForm(infer="multiturn"), {"gateway": "x"}, '"gateway" must be an object'),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("form", "line", "message"), REFUSED.values(), ids=REFUSED)

@@ -1,0 +1,69 @@
+"""List the templates, or print the file of one.
+
+Listed are the files in ./meta_templates, and those that come with the gateway ("included"). A file in ./meta_templates
+is used instead of an included one with the same name. The description is the first line of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import CommandError, print_note, verb
+from gateway.cli.terminal import format_table
+
+EXAMPLES = """Examples:
+  gateway templates
+  gateway templates --json | jq -r '.[] | select(.kind == "prompter").name'
+  gateway templates sft-demo
+  gateway templates sft-demo > meta_templates/mine.yaml       a copy to change
+"""
+
+
+@verb(__doc__, EXAMPLES)
+@click.argument("name", required=False, metavar="[NAME]", help="the template to print")
+@click.option("--json", "as_json", is_flag=True, help="print the list as JSON")
+def command(name: str | None, as_json: bool) -> int:
+    """Print the list, or the file of one template."""
+    from gateway.config.library import shipped_folder, template_files
+    from gateway.config.sections.templates import CHAT
+    from gateway.core.suggestions import suggest
+
+    files = template_files(Path.cwd())
+    if name is None:
+        built_in = {"name": CHAT.name, "kind": CHAT.kind, "from": "built in", "description": CHAT.description}
+        rows = [built_in, *[_row(path, included=path.parent == shipped_folder("meta_templates")) for path in files]]
+        if as_json:
+            print(json.dumps(rows, ensure_ascii=False, indent=2))
+        else:
+            print(*format_table([list(built_in), *[list(row.values()) for row in rows]]), sep="\n")
+        return 0
+    by_name = {path.stem: path for path in files}
+    if name == CHAT.name:
+        raise CommandError(f"{name} is built in and has no file: {CHAT.description}")
+    if name not in by_name:
+        raise CommandError(f'no template "{name}"{suggest(name, by_name)}; gateway templates lists all')
+    print_note(by_name[name])
+    sys.stdout.write(by_name[name].read_text(encoding="utf-8"))
+    return 0
+
+
+def _row(path: Path, *, included: bool) -> dict[str, str]:
+    """Return the row of a template in the list. The file may have problems: ``gateway check`` reports them."""
+    from gateway.config.files import yaml
+
+    data = path.read_bytes()
+    value = yaml.parse(data, path.name).value
+    keys = value if isinstance(value, dict) else {}
+    first = data.decode("utf-8", "replace").partition("\n")[0]
+    description = first.removeprefix("#").strip() if first.startswith("#") else keys.get("description", "")
+    kind = keys.get("kind", "meta") if keys else "unreadable"
+    return {
+        "name": path.stem,
+        "kind": str(kind),
+        "from": "included" if included else "meta_templates/",
+        "description": str(description),
+    }
