@@ -82,7 +82,12 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     keys: tuple[KeySpec, ...] = ()
     key_file = values["keys"]["file"]
     if key_file:
-        add_problem = partial(document.refuse, ("keys", "file"))
+        missing = not (files.home / key_file).exists()
+        hint = f"; make it with: gateway keys new NAME >> {key_file}" if missing else ""
+
+        def add_problem(message: str) -> None:
+            document.refuse(("keys", "file"), message + hint)
+
         keys = read_keys(files, files.home / key_file, list(values["models"] or ()), add_problem)
     server = read_server(document, values["server"], env, has_keys=key_file is not None)
     models = read_models(document, values["models"], library, env)
