@@ -223,9 +223,10 @@ def _read_json(what_to_give: str) -> Any:
 
 
 def load_snapshot(config: Path) -> Snapshot:
-    """Load the configuration. Raises ``ConfigError`` with every problem."""
+    """Load the configuration. Raises ``ConfigError`` with every problem, ``CommandError`` if there is no file."""
     from gateway.config.load import load
 
+    check_config_exists(config)
     return load(config, os.environ)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -82,7 +83,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     keys: tuple[KeySpec, ...] = ()
     key_file = values["keys"]["file"]
     if key_file:
-        missing = not (files.home / key_file).exists()
+        missing = not os.path.exists(files.home / key_file)  # ``Path.exists`` raises for some names
         hint = f"; make it with: gateway keys new NAME >> {key_file}" if missing else ""
 
         def add_problem(message: str) -> None:

@@ -57,7 +57,10 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a keys file that is not there": (
         gateway(head="keys: {file: clients.yaml}\n"),
-        ["gateway.yaml:1 keys.file: cannot read clients.yaml (there is no such file)"],
+        [
+            "gateway.yaml:1 keys.file: cannot read clients.yaml (there is no such file); "
+            "make it with: gateway keys new NAME >> clients.yaml"
+        ],
     ),
     "a tokenizer that is not there": (
         gateway(more="    tokenizer: tok/tokenizer.json\n"),
