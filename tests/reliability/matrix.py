@@ -309,6 +309,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         _ROWS + "test_f08_f09_no_header_of_the_client_is_sent_upstream",
         "tests/backend/test_http.py::test_only_our_own_headers_go_up",
     ),
+    "F10": (
+        "tests/edge/test_markers.py::test_every_endpoint_with_a_template_checks_its_texts",
+        "tests/edge/test_markers.py::test_a_refused_text_is_named_and_not_repeated",
+        "tests/policy/test_markers.py::test_every_shipped_template_keeps_its_boundaries",
+        "tests/policy/test_markers.py::test_escape_breaks",
+    ),
     "F11": (
         *_cases(_BAD + "test_a22_content_is_delivered_byte_for_byte", "{{7*7}}", "{% for x in y %}"),
         *_cases(_REFUSED, "A18 chat_template"),
@@ -335,7 +341,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/config/test_load.py::test_a_secret_in_the_wrong_place_is_not_repeated",
         _FIGURES + "test_t13_no_key_prompt_or_header_is_in_errors_metrics_and_logs",
     ),
-    "F18": (_FIGURES + "test_t13_no_key_prompt_or_header_is_in_errors_metrics_and_logs",),
+    "F18": (
+        _FIGURES + "test_t13_no_key_prompt_or_header_is_in_errors_metrics_and_logs",
+        "tests/journeys/test_failing_targets.py::test_no_key_and_no_content_is_logged",
+    ),
     "F20": (_KEYS + "test_the_model_list_shows_the_models_of_the_key",),
     "F21": (
         "tests/edge/test_cors.py::test_another_origin_can_read_nothing",
@@ -356,6 +365,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/stream/test_completion_builder.py::test_an_answer_without_end_is_too_large",
     ),
     "G05": ("tests/journeys/test_exhaustion.py::test_an_unread_log_pipe_does_not_block_calls",),
+    "G06": ("tests/telemetry/test_attempts.py::test_many_failures_of_one_kind_share_a_line",),
     "G07": ("tests/journeys/test_worst_bodies.py::test_the_worst_bodies_do_not_delay_health",),
     # H. Records
     "H01": (_FIGURES + "test_t11_every_completed_call_is_counted_once_with_the_upstreams_tokens",),
@@ -376,11 +386,9 @@ NO_TEST: dict[str, str] = {
     "D11": "Not in this version: the lag of the event loop is not a metric.",
     "E04": "Not in this version: calls in the queue keep waiting while the gateway drains.",
     "E13": "The soak of 100,000 calls takes too long for the suite.",
-    "F10": "Not in this version: markers in content.",
     "F19": "Not in this version: without a cache and recordings no answer is shared between keys.",
     "G01": "Not in this version: recordings.",
     "G02": "Not in this version: recordings.",
-    "G06": "Not in this version: recordings. A call writes one log line whatever fails.",
     "H04": "Not in this version: recordings.",
     "H05": "Not in this version: recordings.",
     "H06": "Not in this version: recordings.",
@@ -399,6 +407,11 @@ FIGURE_TESTS: dict[str, tuple[str, ...]] = {
         *_both("huge-json", "gzip"),
         *_cases(_CODE, "deep-json"),
     ),
+    "T12": (
+        "tests/policy/test_markers.py::test_every_shipped_template_keeps_its_boundaries",
+        "tests/policy/test_markers.py::test_a_chat_template_keeps_its_boundaries",
+        "tests/policy/test_markers.py::test_escape_adds_joiners_and_nothing_else",
+    ),
     "T15": ("tests/journeys/test_worst_bodies.py::test_the_worst_bodies_do_not_delay_health",),
 }
 """Figure of section 2.1 → the tests that show it. ``scripts/reliability`` measures the others."""
@@ -407,7 +420,6 @@ NO_FIGURE: dict[str, str] = {
     "T1": "The result of all rows above.",
     "T5": "Not measured: it needs a second machine for the load.",
     "T10": "Not measured here: a soak takes an hour.",
-    "T12": "Not in this version: markers in content.",
 }
 """Figure → why neither a test nor the script shows it."""
 
