@@ -123,9 +123,9 @@ def hang_ups(world: World, count: int, seed: int = 1) -> HangUps:
             left = time.monotonic()
         if up.wait(lambda closed=closed: len(up.closed_early) > closed):  # type: ignore[misc]
             delays.append(up.closed_early[-1] - left)
+    answers = [world.served.chat("ok").status_code for _ in range(10)]
     world.served.wait_until_idle()
     up.wait(lambda: up.active == 0)
-    answers = [world.served.chat("ok").status_code for _ in range(10)]
     return HangUps(len(delays), sorted(delays), world.served.running(), up.active, answers.count(200))
 
 

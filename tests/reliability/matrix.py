@@ -244,7 +244,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "D09": _cases(_TIMEOUTS, "half a body", "half of an unread body"),
     "D10": (_ROWS + "test_d10_hundreds_of_connections_at_once_are_all_served",),
     # E. Lifecycle
-    "E01": (_RELOAD + "test_sigterm_finishes_a_stream_and_exits_with_0",),
+    "E01": (
+        _FIGURES + "test_t6_no_stream_is_cut_that_ends_within_the_drain_time",
+        _RELOAD + "test_sigterm_finishes_a_stream_and_exits_with_0",
+    ),
     "E02": (
         _SHUTDOWN + "test_calls_that_outlast_the_drain_get_an_error",
         _CONNECTION + "test_requests_that_outlast_the_drain_get_server_draining",
@@ -414,7 +417,7 @@ FIGURE_TESTS: dict[str, tuple[str, ...]] = {
     ),
     "T15": ("tests/journeys/test_worst_bodies.py::test_the_worst_bodies_do_not_delay_health",),
 }
-"""Figure of section 2.1 → the tests that show it. ``scripts/reliability`` measures the others."""
+"""Figure of section 2.1 → the tests that show it. ``scripts/reliability`` measures others."""
 
 NO_FIGURE: dict[str, str] = {
     "T1": "The result of all rows above.",

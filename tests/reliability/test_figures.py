@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from gateway.policy.deliver.retry_budget import FREE_PER_SECOND, WINDOW
+from tests.reliability.drains import drain
 from tests.reliability.figures import (
     CANARY,
     PHASES,
@@ -35,6 +37,11 @@ def test_t3_retries_add_at_most_a_fifth_to_the_load_of_a_failing_target(world: W
 
 def test_t4_no_call_fails_while_one_of_two_targets_is_dead(world: World) -> None:
     assert half_dead(world, 60) == 60
+
+
+def test_t6_no_stream_is_cut_that_ends_within_the_drain_time(tmp_path: Path) -> None:
+    result = drain(tmp_path, streams=20, pause=0.5, drain_seconds=60)
+    assert (result.whole, result.records, result.exit_code) == (20, 20, 0)
 
 
 def test_t11_every_completed_call_is_counted_once_with_the_upstreams_tokens(world: World) -> None:
