@@ -225,7 +225,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         _LIMITS + "test_calls_beyond_a_models_places_wait_and_then_are_refused",
         "tests/policy/test_call_queue.py::test_free_places_go_to_the_keys_in_turn",
     ),
-    "D02": (_METRICS + "test_running_and_refused_calls_name_their_model",),
+    "D02": (
+        _METRICS + "test_running_and_refused_calls_name_their_model",
+        _FIGURES + "test_t5_calls_beyond_the_capacity_are_refused_and_the_others_answered",
+    ),
     "D03": (
         _LIMITS + "test_a_key_beyond_its_rate_gets_429_with_the_numbers",
         _LIMITS + "test_a_key_has_a_limit_of_concurrent_calls",
@@ -421,7 +424,6 @@ FIGURE_TESTS: dict[str, tuple[str, ...]] = {
 
 NO_FIGURE: dict[str, str] = {
     "T1": "The result of all rows above.",
-    "T5": "Not measured: it needs a second machine for the load.",
     "T10": "Not measured here: a soak takes an hour.",
 }
 """Figure → why neither a test nor the script shows it."""

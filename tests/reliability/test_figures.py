@@ -21,6 +21,7 @@ from tests.reliability.figures import (
     retry_storm,
     usage,
 )  # fmt: skip
+from tests.reliability.overload import overload
 
 
 def test_t2_the_upstream_sees_every_client_that_leaves(world: World) -> None:
@@ -37,6 +38,11 @@ def test_t3_retries_add_at_most_a_fifth_to_the_load_of_a_failing_target(world: W
 
 def test_t4_no_call_fails_while_one_of_two_targets_is_dead(world: World) -> None:
     assert half_dead(world, 60) == 60
+
+
+def test_t5_calls_beyond_the_capacity_are_refused_and_the_others_answered(tmp_path: Path) -> None:
+    result = overload(tmp_path, factor=3, seconds=0.5)
+    assert result.statuses.keys() == {200, 503}
 
 
 def test_t6_no_stream_is_cut_that_ends_within_the_drain_time(tmp_path: Path) -> None:
