@@ -86,7 +86,7 @@ def without_secrets(url: str, path: str) -> str:
 
 
 def without_echo(reason: str, exchange: Exchange) -> str:
-    """The reason without every part of 23 or more characters that the prompt or the messages contain too."""
+    """Remove texts of ``2 * ECHOED - 1`` or more characters that also occur in the request, from a reason."""
     sent = [*_strings(exchange.prompts), *_strings(exchange.messages), *_strings(exchange.params)]
     sent += [json.dumps(text)[1:-1] for text in sent if not text.isascii()]  # as a server may repeat them
     for text in [*sent, *exchange.stops]:

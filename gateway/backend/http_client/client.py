@@ -92,7 +92,7 @@ class ConnectionPool:
 
 
 class HttpEndpoint:
-    """One URL to POST to, or to GET with an empty body."""
+    """One URL with its method and headers."""
 
     __slots__ = ("connect_timeout", "head", "pool", "private")
 

@@ -34,7 +34,7 @@ LOG = logging.getLogger("gateway.deliver")
 NOT_COUNTED = (UpstreamRateLimited, UpstreamTooLarge, UpstreamIgnoredParameter, DeadlineExceeded)
 """Upstream errors that say nothing about the target's health. A rate limit has its own pause."""
 RECENT = 4
-"""The breaker also opens if half of the latest calls have failed, counting this number times ``failures`` calls."""
+"""The breaker also opens if half of the last ``RECENT * failures`` calls failed."""
 JITTER = 0.2
 """The time for which a breaker is open varies by this share, so that several gateways do not probe together."""
 COOL_DOWN = 1.0
@@ -46,7 +46,7 @@ State = Literal["closed", "open", "half_open"]
 
 
 class CircuitBreaker:
-    """The health of one target, as its calls show it."""
+    """Circuit breaker of one target, updated by the outcome of its calls."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class CircuitBreaker:
 
 @dataclass(frozen=True, slots=True)
 class BreakerKey:
-    """What makes two targets the same target, also after a reload."""
+    """Identifies a target across reloads."""
 
     model: str
     label: str

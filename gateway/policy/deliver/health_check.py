@@ -1,4 +1,4 @@
-"""Active health checks: calls avoid a target whose last check failed, before a call has failed there."""
+"""Active health checks: calls avoid a target whose last check failed, so that no call has to fail first."""
 
 from __future__ import annotations
 
