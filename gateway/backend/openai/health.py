@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from gateway.backend.http_client.client import HttpClient, HttpEndpoint
+from gateway.backend.http_client.client import HttpClient, HttpEndpoint, server_root
 from gateway.backend.openai.base import open_endpoint
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UpstreamError
@@ -36,7 +36,7 @@ class HealthProbe:
 
     async def _status(self) -> int:
         if self._endpoint is None:
-            root = self.target.url.rstrip("/").removesuffix("/v1")
+            root = server_root(self.target.url)
             self._endpoint = open_endpoint(
                 self.client, self.target, root + self.path, self.timeout, accept="*/*", method="GET"
             )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.backend.http_client.client import HttpClient, HttpEndpoint
+from gateway.backend.http_client.client import HttpClient, HttpEndpoint, server_root
 from gateway.backend.openai.base import open_endpoint
 from gateway.backend.openai.error_mapping import MAX_ERROR_BODY, error_for_status
 from gateway.backend.openai.request_body import serialise
@@ -60,7 +60,7 @@ class TokenizerClient:
         """The JSON object that a path answers. ``fields``: the body of a POST without the model; None for a GET."""
         endpoint = self._endpoints.get(path)
         if endpoint is None:
-            root = self.target.url.rstrip("/").removesuffix("/v1")
+            root = server_root(self.target.url)
             method = "POST" if fields is not None else "GET"
             endpoint = open_endpoint(self.client, self.target, root + path, self.connect_timeout, method=method)
             self._endpoints[path] = endpoint
