@@ -128,6 +128,16 @@ def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
     return (found & modules.keys()) - {"gateway"}
 
 
+def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
+    for path in files():
+        if path.name != "__init__.py":
+            continue
+        entries = {one.stem for one in path.parent.glob("*.py")} - {"__init__"}
+        entries |= {one.parent.name for one in path.parent.glob("*/__init__.py")}
+        listed = entries & set(re.findall(r"\w+", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""))
+        assert not listed or listed == entries, f"{path.relative_to(ROOT)} does not list {sorted(entries - listed)}"
+
+
 def test_no_folder_has_more_than_sixteen_entries() -> None:
     for folder in {path.parent for path in files()}:
         entries = [path.name for path in folder.iterdir() if not path.name.startswith("__") and path.name != "py.typed"]

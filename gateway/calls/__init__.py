@@ -7,6 +7,7 @@
 ``candidates``       the requests for a log-likelihood
 ``loglikelihood``    the scores of the candidates
 ``run``              the call while its backend is open
+``fallback``         the same call for another model, after a failure
 ``response``         the events on their way to the client
 ``cut_answers``      the choices that are empty or cut off
 ``turns``            the requests of a dialogue with several turns

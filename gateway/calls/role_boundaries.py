@@ -105,7 +105,10 @@ def _shape(rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> tuple[Any, .
 
 
 def _field(rule: MarkerRule, dialogue: Dialogue, origin: str) -> str:
-    """The path of the field in the request that contains a refused marker. ``origin``: of the prompt's segment."""
+    """The path of the field in the request that contains a refused marker.
+
+    ``origin``: the origin of the segment that contains the marker.
+    """
     kind, _, rest = origin.partition("[")
     if origin.startswith("variables."):
         return f"gateway.{origin}"

@@ -90,7 +90,7 @@ class Library:
         return None
 
     def prompts(self) -> dict[str, PromptSpec]:
-        """Return the valid prompts of the folder next to ``gateway.yaml``, by name. Requests name them by their id."""
+        """Map file name → prompt, for the folder next to ``gateway.yaml``. Requests use the prompt's ``id``."""
         found = {name: self._load(PROMPTS, name, add_problem) for name, add_problem in self._names(PROMPTS)}
         return {name: prompt for name, prompt in found.items() if prompt is not None}
 

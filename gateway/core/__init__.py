@@ -14,4 +14,5 @@
 ``json_depth``   nesting depth of JSON values
 ``frozen``       ``dataclass`` for values created on every call
 ``fast_paths``   the switch of all fast paths
+``version``      the version of the gateway
 """

@@ -19,7 +19,7 @@ FIELD_NAMES = re.compile(rb"[A-Za-z0-9_, -]{1,4096}")
 def add_extra_headers(request: HttpRequest, server: ServerSpec) -> bool:
     """Set ``request.extra_headers``, and answer a preflight request. Return whether the request is answered.
 
-    Browsers send no cookies, because keys are sent in the field ``authorization``.
+    Cookies are not enabled, because clients send keys in ``authorization``.
     """
     headers, origins = request.headers, server.cors_origins
     origin = headers[b"origin"]

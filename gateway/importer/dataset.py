@@ -83,7 +83,9 @@ def read_dataset(source: Source) -> list[Draft]:
     found = find_datasets(file, source.stem)
     if not found:
         notes = f" ({'; '.join(file.notes)})" if file.notes else ""
-        raise source.refuse(0, f"has no literal dataset with {INFER}, and no {INFER} alone{notes}")
+        raise source.refuse(
+            0, f"contains no dataset whose {INFER} is written out, and no {INFER} outside a dataset{notes}"
+        )
     return [_Reader(source, one, file).draft() for one in found]
 
 
@@ -224,7 +226,10 @@ class _Reader:
         return entry
 
     def _read_retriever(self, retriever: Mapping[str, Any], inferencer: Mapping[str, Any]) -> bool:
-        """Return whether the prompts have few-shot rows. A note has the rows, which the config does not contain."""
+        """Return whether the prompts have few-shot examples.
+
+        The config does not contain their rows, so a note describes how to supply them.
+        """
         name = _class(retriever) or "ZeroRetriever"
         known = ("type", *RETRIEVER_KEYS, "fix_id_list", "ice_num", "seed")
         self._add_notes("retriever.", retriever, known)

@@ -188,9 +188,9 @@ def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: li
 
 
 def _make_generating(keys: Mapping[str, Any], notes: list[str]) -> None:
-    """Write ``generate: true`` for the assistant of an API template that says ``generate: False``.
+    """Change ``generate: False`` to true for the assistant of an API template.
 
-    OpenCompass then sends the turn of the answer too. Its wrapper of that service leaves out empty messages.
+    The empty turn that OpenCompass sends is dropped by its API wrapper anyway.
     """
     roles = [(number, one) for number, one in enumerate(keys.get("round") or ()) if isinstance(one, dict)]
     if any(one.get("generate") for _, one in roles):

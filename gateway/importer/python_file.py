@@ -140,7 +140,10 @@ class PythonFile:
             raise source.refuse(0, f"not valid Python: {error}") from None
 
     def find_calls(self, classes: tuple[str, ...]) -> Iterator[tuple[str, CallExpression]]:
-        """Yield (name, call) for each call of these classes in the value of a name. Call statements have no name."""
+        """Yield (name, call) for each call of these classes.
+
+        ``name``: the name to which the value with the call is assigned; empty if it is not assigned.
+        """
         seen: set[int] = set()
         arguments = [("", argument) for method in self.methods for argument in method.args]
         for name, root in [*self.names.items(), *(("", call) for call in self.calls), *arguments]:

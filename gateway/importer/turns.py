@@ -17,14 +17,13 @@ from itertools import takewhile
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError, TemplateError
-from gateway.importer.draft import Reference, Render
+from gateway.importer.draft import Reference, Render, shown
 from gateway.importer.source import Source
 from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
 
 ANSWER = "ANSWER"
 ROLES = {"s": "system", "u": "user", "a": "assistant"}
-MAX_SHOWN = 60
 
 
 class NotTurns(TemplateError):
@@ -140,11 +139,7 @@ def _end(reference: Reference, form: str) -> str | None:
 
 def _check_same(one: str, other: str, what: str) -> None:
     if one != other:
-        raise NotTurns(f"{what} is sometimes {_shown(one)} and sometimes {_shown(other)}")
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…")
+        raise NotTurns(f"{what} is sometimes {shown(one)} and sometimes {shown(other)}")
 
 
 # ---------------------------------------------------------------- dividing
@@ -175,7 +170,7 @@ def _begins(
         assert front is not None
         raise NotTurns(
             "a system message changes the text before it: the prompt begins with "
-            f"{_shown(system[0])}, but without a system message with {_shown(front)}"
+            f"{shown(system[0])}, but without a system message with {shown(front)}"
         )
     human = next(iter(fits))
     if answer_end is not None and answer_back.startswith(answer_end) and answer_back[len(answer_end) :] in fits:

@@ -96,8 +96,8 @@ class ConfigReloader(ABC):
     async def reload(self, *, watched: bool = False) -> bool:
         """Read the files and serve the new configuration. If that fails, change nothing and return False.
 
-        ``watched``: the watcher has seen the change. It may see an edit for which a signal has already reloaded the
-        files, so the same refusal is reported once, and an unchanged configuration is not reported.
+        ``watched``: the watcher reports the change. It may report an edit that SIGHUP has already loaded, so it logs
+        neither an unchanged configuration nor the same refusal twice.
         """
         async with self._reloading:
             try:

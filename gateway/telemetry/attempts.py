@@ -7,6 +7,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
 
 from gateway.core.errors import GatewayError, UpstreamError
@@ -23,31 +24,29 @@ ECHOED = 12
 """The reason is searched for content of the request in parts of this many characters."""
 
 
+@dataclass(slots=True)
 class AttemptObserver:
     """Receives the outcome of each attempt. A failed attempt is one line at ``WARNING``."""
 
-    def __init__(
-        self, model: str, urls: Mapping[str, str], metrics: Metrics, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        """``urls``: the target's label → the address for the log, without secrets; empty for a target without one."""
-        self._model = model
-        self._urls = urls
-        self._metrics = metrics
-        self._now = now
-        self._windows: dict[tuple[str, str], tuple[float, int]] = {}
-        """Target and error code → the beginning of the current window, and the failures in it so far."""
-        self._left_out: defaultdict[tuple[str, str], int] = defaultdict(int)
-        """Target and error code → the failures without a line since the last line."""
+    model: str
+    urls: Mapping[str, str]
+    """The target's label → the address for the log, without secrets; empty for a target without one."""
+    metrics: Metrics
+    now: Callable[[], float] = time.monotonic
+    _windows: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict, init=False)
+    """Target and error code → the beginning of the current window, and the failures in it so far."""
+    _left_out: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), init=False)
+    """Target and error code → the failures without a line since the last line."""
 
     def answered(self, exchange: Exchange, target: str) -> None:
         """An answer has begun."""
         exchange.attempts.answered()
-        self._metrics.attempt(self._model, target, "ok")
+        self.metrics.attempt(self.model, target, "ok")
 
     def failed(self, exchange: Exchange, target: str, error: GatewayError) -> None:
         """An attempt has failed before its answer."""
         exchange.attempts.failed(target, error.code)
-        self._metrics.attempt(self._model, target, error.code)
+        self.metrics.attempt(self.model, target, error.code)
         if error.upstream_status or isinstance(error, UpstreamError):  # else the gateway refused to send the request
             self._log("attempt_failed", exchange, target, error)
 
@@ -56,7 +55,7 @@ class AttemptObserver:
         self._log("answer_broke_off", exchange, target, error)
 
     def _log(self, event: str, exchange: Exchange, target: str, error: GatewayError) -> None:
-        key, now = (target, error.code), self._now()
+        key, now = (target, error.code), self.now()
         since, lines = self._windows.get(key, (now, 0))
         if now - since >= WINDOW:
             since, lines = now, 0
@@ -66,9 +65,9 @@ class AttemptObserver:
             return
         left_out = self._left_out.pop(key, 0)
         fields = {
-            "model": self._model,
+            "model": self.model,
             "target": target,
-            "url": self._urls.get(target, ""),
+            "url": self.urls.get(target, ""),
             "error": error.code,
             "status": error.upstream_status or None,
             "attempt": exchange.attempts.count,
@@ -86,7 +85,7 @@ def without_secrets(url: str, path: str) -> str:
 
 
 def without_echo(reason: str, exchange: Exchange) -> str:
-    """The reason without every part of 23 or more characters that the prompt or the messages contain too."""
+    """Remove texts of ``2 * ECHOED - 1`` or more characters that also occur in the request, from a reason."""
     sent = [*_strings(exchange.prompts), *_strings(exchange.messages), *_strings(exchange.params)]
     sent += [json.dumps(text)[1:-1] for text in sent if not text.isascii()]  # as a server may repeat them
     for text in [*sent, *exchange.stops]:

@@ -36,7 +36,7 @@ def log_call(record: Record) -> None:
 
 
 def _more(record: Record) -> str:
-    """The words after the common ones: the failed attempts, the refusal, and the path of an unknown endpoint."""
+    """The optional fields of the line: the failed attempts, the path of an unknown endpoint, and the refusal."""
     more = {"failed": ",".join(record.failed_attempts), "path": record.path, "error": record.refusal}
     return "".join([f" {name}={shown(value)}" for name, value in more.items() if value])
 

@@ -78,8 +78,8 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         other = roles.get(fallback) if isinstance(fallback, str) else None
         if other is None or other.fallback_for:
             raise RoleNotSupported(
-                f'template {roles.template} has no role for "{_shown(message.role)}", nor for the fallback_role '
-                f'"{_shown(fallback)}"; it has {", ".join(roles)}',
+                f'template {roles.template} has no role for "{shown_text(message.role)}", nor for the fallback_role '
+                f'"{shown_text(fallback)}"; it has {", ".join(roles)}',
                 param=f"messages[{number}].{FALLBACK_FIELD}",
             )
         if mapping is None:
@@ -87,13 +87,13 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         return replace(other, fallback_for=mapping.fallback_for, is_system=mapping.is_system)
     if mapping is None:
         raise RoleNotSupported(
-            f'template {roles.template} has no role for "{_shown(message.role)}"; it has {", ".join(roles)}. '
+            f'template {roles.template} has no role for "{shown_text(message.role)}"; it has {", ".join(roles)}. '
             "Use one of these, add a fallback_role to the message, or map the role under `roles` in the template.",
             param=f"messages[{number}].role",
         )
     return mapping
 
 
-def _shown(name: object) -> str:
-    """A name from the client as ASCII, shortened."""
-    return ascii(str(name)[:MAX_SHOWN])[1:-1]
+def shown_text(text: object, limit: int = MAX_SHOWN) -> str:
+    """A text of the client for an error message: as ASCII, at most ``limit`` characters of it."""
+    return ascii(str(text)[:limit])[1:-1]

@@ -83,7 +83,7 @@ class ForceForm:
 
 @dataclass(frozen=True, slots=True)
 class ToolsSpec:
-    """The value of the key ``tools``. A template that makes a string without this key refuses a request with tools."""
+    """The value of the key ``tools``. A string template without this key refuses requests with tools."""
 
     parser: ToolParser
     """The format in which the model writes its calls."""

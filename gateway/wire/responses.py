@@ -288,7 +288,7 @@ class ChatWriter(ChoicesWriter):
         return None if tokens is None else to_chat(tokens, self._top_logprobs)
 
     def _without_prompt_fields(self, extras: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The extras of a choice without ``PROMPT_FIELDS``, which are kept for the top: all choices have one prompt."""
+        """The extras of a choice without ``PROMPT_FIELDS``; they are written once, at the top of the body."""
         if extras.keys().isdisjoint(PROMPT_FIELDS):
             return extras
         if not self._prompt_sent:

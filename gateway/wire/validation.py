@@ -71,8 +71,9 @@ class BodyFields:
 
 
 def split_fields(schema: BodySchema, body: dict[str, Any], checked: str) -> BodyFields:
-    """Check all fields, and separate known from unknown; null means absent. The caller checks the field ``checked``.
+    """Check all fields, and separate known from unknown; null means absent.
 
+    ``checked``: a field that is not checked here, because the caller checks it.
     Raises ``InvalidValue`` for the first invalid field, ``ForbiddenParameter`` for a field of the operator.
     """
     known: dict[str, Any] = {}
@@ -174,7 +175,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:
-    """The first error. For a union, the error of the closest member: the deepest, preferably not a wrong type."""
+    """The first error. For a union, the error with the longest path; on a tie, one that is not a type error."""
     stem = errors[0]["loc"]
     if isinstance(stem[-1], str) and _is_union_tag(stem[-1]):
         stem = stem[:-1]

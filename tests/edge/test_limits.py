@@ -120,7 +120,7 @@ def test_a_key_has_a_limit_of_concurrent_calls(served: Gateway) -> None:
     assert ask(served, "slow", "single").status_code == 200
 
 
-def test_calls_beyond_a_models_places_wait_and_then_are_refused(served: Gateway) -> None:
+def test_calls_beyond_a_models_slots_wait_and_then_are_refused(served: Gateway) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: ask(served, "queued", "free"), range(8)))
     refused = [answer for answer in answers if answer.status_code == 503]

@@ -106,7 +106,7 @@ def test_labels_that_are_numbers_become_texts_with_a_note() -> None:
 
 
 REFUSED = {
-    "nothing": ("x = 1", "q.py: has no literal dataset with infer_cfg"),
+    "nothing": ("x = 1", "q.py: contains no dataset whose infer_cfg is written out"),
     "a class of the file's own": (
         "q_infer_cfg = dict(prompt_template=dict(type=MyTemplate))",
         "q.py:1 q_infer_cfg.prompt_template: is a MyTemplate, which is code",

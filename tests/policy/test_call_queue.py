@@ -10,9 +10,9 @@ from gateway.core.errors import Overloaded
 from gateway.policy.admit.call_queue import CallQueue
 
 
-def call_queue(places: int, wait: float, size: int) -> CallQueue:
+def call_queue(slots: int, wait: float, size: int) -> CallQueue:
     queue = CallQueue("m")
-    queue.limit(places, wait, size)
+    queue.limit(slots, wait, size)
     return queue
 
 
@@ -31,7 +31,7 @@ def test_calls_within_the_limit_enter_at_once_and_others_wait() -> None:
     asyncio.run(run())
 
 
-def test_free_places_go_to_the_keys_in_turn() -> None:
+def test_free_slots_go_to_the_keys_in_turn() -> None:
     async def run() -> list[str]:
         queue, order = call_queue(1, 30, 10), list[str]()
 

@@ -60,7 +60,7 @@ class Generation:
         return self._pending[:PROMPT_CHUNK]
 
     def wanted(self, states: Array) -> Array:
-        """The hidden states of a step that need scores: all to score a prompt, the last to choose a token, or none."""
+        """Return the states to score: all when scoring a prompt, the last when sampling, else none."""
         if self._scores_prompt:
             return states
         return states[-1:] if len(self._pending) <= PROMPT_CHUNK and self._limit else states[:0]

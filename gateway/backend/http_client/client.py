@@ -91,8 +91,21 @@ class ConnectionPool:
             connection.close()
 
 
+def json_headers(key: str | None, accept: str = "application/json") -> dict[str, str]:
+    """Return the headers of a request with a JSON body. ``key``: the bearer token, if the server needs one."""
+    headers = {"content-type": "application/json", "accept": accept, "user-agent": "meta-gateway"}
+    if key is not None:
+        headers["authorization"] = f"Bearer {key}"
+    return headers
+
+
+def server_root(url: str) -> str:
+    """Return the address of a server without the path ``/v1``, for endpoints beside it."""
+    return url.rstrip("/").removesuffix("/v1")
+
+
 class HttpEndpoint:
-    """One URL to POST to, or to GET with an empty body."""
+    """One URL with its method and headers."""
 
     __slots__ = ("connect_timeout", "head", "pool", "private")
 

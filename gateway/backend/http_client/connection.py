@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         return "" if value is None else media_type(value)
 
     def header(self, name: str) -> str | None:
-        """The first value of a header, which must not be passed on to clients. ``name`` is in lower case."""
+        """Return the first value of a header. Do not send this value to clients. ``name`` is in lower case."""
         return self._read_headers().get(name)
 
     def headers(self) -> list[tuple[str, str]]:

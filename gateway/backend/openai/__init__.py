@@ -9,4 +9,6 @@ events, fast_stream       a chunk → events; plain text of a stream, forwarded 
 embeddings                the response of the embeddings endpoint
 error_mapping             a server's error → one of the gateway's errors
 engine_tokenizer          the engine's own count of a prompt's tokens
+tokenizer_client          the tokenizer endpoints of an engine
+health                    asks a server whether it is healthy
 """

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
 from gateway.backend.engines import ENGINES
-from gateway.backend.http_client.client import HttpClient, HttpEndpoint
+from gateway.backend.http_client.client import HttpClient, HttpEndpoint, json_headers
 from gateway.backend.openai.embeddings import EmbeddingsEvents
 from gateway.backend.openai.events import ChoiceFormat
 from gateway.backend.openai.request_body import serialise
@@ -70,9 +70,6 @@ def open_endpoint(
     method: str = "POST",
 ) -> HttpEndpoint:
     """An endpoint of a target's server, with its key. A client's headers are not passed on."""
-    headers = {"content-type": "application/json", "accept": accept, "user-agent": "meta-gateway"}
-    secrets: tuple[str, ...] = ()
-    if target.key is not None:
-        secrets = (target.key.get_secret_value(),)
-        headers["authorization"] = f"Bearer {secrets[0]}"
-    return client.endpoint(url, headers, connect_timeout, secrets, method)
+    key = None if target.key is None else target.key.get_secret_value()
+    secrets = () if key is None else (key,)
+    return client.endpoint(url, json_headers(key, accept), connect_timeout, secrets, method)

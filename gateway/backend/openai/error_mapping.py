@@ -211,7 +211,7 @@ def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
 
 
 def _reason(parsed: UpstreamErrorBody, private: tuple[str, ...]) -> str:
-    """The server's message as one safe line: of a Python traceback its last line, or else the code if there is one."""
+    """The server's message as one safe line (the last line of a traceback); without a message, its code."""
     text = parsed.message.strip()[: 64 * MAX_SEARCHED]
     if text.startswith("Traceback"):
         text = text.rpartition("\n")[2]
@@ -241,7 +241,10 @@ _PRIVATE = (
 def _error(
     status: int, parsed: UpstreamErrorBody, retry_after: float | None, private: tuple[str, ...], reply: str = ""
 ) -> GatewayError:
-    """``reply``: shown to the client if the response has no usable reason."""
+    """Choose the class of the error by the status and the server's words.
+
+    ``reply``: shown to the client if the response has no usable reason.
+    """
     words = f"{parsed.code}\n{parsed.type}\n{parsed.message[:MAX_SEARCHED].lower()}"
     for kind, message, statuses, pattern in _MEANINGS:
         if status in statuses and pattern.search(words):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.backend.http_client.client import HttpClient, HttpEndpoint
+from gateway.backend.http_client.client import HttpClient, HttpEndpoint, server_root
 from gateway.backend.openai.base import open_endpoint
 from gateway.backend.openai.error_mapping import MAX_ERROR_BODY, error_for_status
 from gateway.backend.openai.request_body import serialise
@@ -21,16 +22,17 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UpstreamError, UpstreamInvalidResponse, UpstreamModelMissing, UpstreamTimeout
 
 
+@dataclass(slots=True)
 class TokenizerClient:
     """Asks the tokenizer endpoints of one target."""
 
-    def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float, timeout: float = 60.0) -> None:
-        """Seconds for a connection, and for a whole request."""
-        self._target = target
-        self._client = client
-        self._connect_timeout = connect_timeout
-        self._timeout = timeout
-        self._endpoints: dict[str, HttpEndpoint] = {}
+    target: TargetSpec
+    client: HttpClient
+    connect_timeout: float
+    """Seconds for a connection."""
+    timeout: float = 60.0
+    """Seconds for a whole request."""
+    _endpoints: dict[str, HttpEndpoint] = field(default_factory=dict, init=False)
 
     async def tokenize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to ``/tokenize``, with checked ``tokens``. Raises ``UpstreamError`` or ``RequestError``."""
@@ -43,7 +45,7 @@ class TokenizerClient:
     async def detokenize(self, ids: list[int]) -> str:
         """The text of token ids. Raises ``UpstreamError`` or ``RequestError``."""
         # SGLang leaves special tokens out by default; vLLM never does, and has no such field.
-        options = {"skip_special_tokens": False} if self._target.engine == "sglang" else {}
+        options = {"skip_special_tokens": False} if self.target.engine == "sglang" else {}
         answer = await self.ask("/detokenize", {"tokens": ids, **options})
         text = answer.get("prompt", answer.get("text"))
         if not isinstance(text, str):
@@ -58,20 +60,20 @@ class TokenizerClient:
         """The JSON object that a path answers. ``fields``: the body of a POST without the model; None for a GET."""
         endpoint = self._endpoints.get(path)
         if endpoint is None:
-            root = self._target.url.rstrip("/").removesuffix("/v1")
+            root = server_root(self.target.url)
             method = "POST" if fields is not None else "GET"
-            endpoint = open_endpoint(self._client, self._target, root + path, self._connect_timeout, method=method)
+            endpoint = open_endpoint(self.client, self.target, root + path, self.connect_timeout, method=method)
             self._endpoints[path] = endpoint
-        content = b"" if fields is None else serialise({"model": self._target.model, **fields})
+        content = b"" if fields is None else serialise({"model": self.target.model, **fields})
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = await fetch_json(endpoint, content, path, self._target.label)
+            async with asyncio.timeout(self.timeout):
+                answer = await fetch_json(endpoint, content, path, self.target.label)
         except TimeoutError:
             raise UpstreamTimeout(
-                f"the model's server did not answer {path} within {self._timeout:g} s (target {self._target.label})"
+                f"the model's server did not answer {path} within {self.timeout:g} s (target {self.target.label})"
             ) from None
         except UpstreamError as error:
-            error.message += f" (target {self._target.label})"
+            error.message += f" (target {self.target.label})"
             raise
         if not isinstance(answer, dict):
             raise UpstreamInvalidResponse(f"the model's server sent a body of {path} that is not an object")

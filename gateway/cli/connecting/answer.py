@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.backend.http_client.client import HttpClient
+from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.upstream_request import read_body
 from gateway.cli.options import CommandError
@@ -41,12 +41,11 @@ async def ask(
 
     ``url``: the address of the gateway, with or without ``/v1``.
     """
-    headers = {"content-type": "application/json"} | ({} if key is None else {"authorization": f"Bearer {key}"})
-    root = url.rstrip("/").removesuffix("/v1")
+    root = server_root(url)
     client = HttpClient()
     sent = time.monotonic()
     try:
-        endpoint = client.endpoint(f"{root}/v1/chat/completions", headers, CONNECT_SECONDS)
+        endpoint = client.endpoint(f"{root}/v1/chat/completions", json_headers(key), CONNECT_SECONDS)
         streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
         http = await endpoint.post(orjson.dumps(streamed))
     except UpstreamError:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.backend.http_client.client import HttpClient
+from gateway.backend.http_client.client import HttpClient, json_headers
 from gateway.backend.openai.tokenizer_client import fetch_json
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 
@@ -26,12 +26,9 @@ class ServedModel:
 
 async def served_models(url: str, key: str | None, client: HttpClient) -> tuple[ServedModel, ...]:
     """Return the models that ``GET {url}/models`` lists. Raises ``GatewayError``."""
-    secrets: tuple[str, ...] = ()
-    headers = {"accept": "application/json", "user-agent": "meta-gateway"}
-    if key is not None:
-        headers["authorization"], secrets = f"Bearer {key}", (key,)
+    secrets = () if key is None else (key,)
     try:
-        endpoint = client.endpoint(f"{url}/models", headers, CONNECT_SECONDS, secrets, "GET")
+        endpoint = client.endpoint(f"{url}/models", json_headers(key), CONNECT_SECONDS, secrets, "GET")
         async with asyncio.timeout(SECONDS):
             answer = await fetch_json(endpoint, b"", "/models", url)
     except TimeoutError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from gateway.backend.http_client.client import HttpClient
+from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
@@ -153,12 +153,10 @@ class RemoteGateway(GatewayClient):
         """See ``RemoteSource``."""
         self.base_url = base_url
         self._timeout = timeout
-        self._root = base_url.rstrip("/").removesuffix("/v1")
-        self._headers = {"content-type": "application/json"}
-        if key is not None:
-            self._headers["authorization"] = f"Bearer {key}"
+        self._root = server_root(base_url)
+        headers = json_headers(key)
         self.client = HttpClient()
-        self._endpoint = cache(lambda path: self.client.endpoint(self._root + path, self._headers))
+        self._endpoint = cache(lambda path: self.client.endpoint(self._root + path, headers))
 
     async def post(self, path: str, body: bytes) -> HttpAnswer:
         """See ``GatewayClient``."""

@@ -1,7 +1,8 @@
 """Write a first gateway.yaml. An existing file is never overwritten.
 
 With --engine, the engine is asked which models it serves, and each becomes a model of the gateway. The engine writes
-the prompts until you choose a template: its list of models does not name one. Comments in the file tell how.
+the prompts until you choose a template: its list of models does not name one. Comments in the file explain how
+to choose a template.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ ABSENT: FileState = (0, 0, 0)
 class FileWatcher:
     """Watches files, other YAML files in the same folders, and paths where a file may appear.
 
-    Folders are watched because a new file may replace a file shipped with the gateway, and because the
-    file that repairs a refused reload may not belong to the configuration yet.
+    Folders are watched because a new file may replace a file shipped with the gateway. Also, a reload may be refused
+    because a file is missing; that file is not yet watched by name.
     Create the watcher with the path of ``gateway.yaml`` before the first load, so that a change
     during the load is noticed. After each load, call ``follow`` with the loaded files.
     """

@@ -13,7 +13,7 @@ from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 
 class Invalid:
-    """Replaces a refused value, or a refused mapping with all its values. Later checks do not report it again."""
+    """Stands for a refused value; for a refused mapping, it stands for the whole mapping. Later checks ignore it."""
 
     def __bool__(self) -> bool:
         return False

@@ -63,7 +63,7 @@ class Home:
         self.routes = {"/": ("GET", self.page), "/version": ("GET", self.version)}
 
     async def page(self, request: HttpRequest) -> None:
-        """``GET /``. Without a key it shows no model names if keys are configured."""
+        """``GET /``. If keys are configured, a request without a key sees no model names."""
         stack = self._state.stack
         needs_key = stack.keyring.needed and request.header("authorization") is None
         names = [] if needs_key else visible_models(stack, authenticate(stack, request))

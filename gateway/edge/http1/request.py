@@ -1,6 +1,6 @@
 """The body and the answer of one request of our own server.
 
-A whole answer is sent in one write. A stream is sent in one write for the head with the first frames, then one a batch.
+A whole answer is one write. In a stream, the head and the first frames are one write; each later batch is one write.
 """
 
 from __future__ import annotations

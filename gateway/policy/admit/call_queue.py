@@ -1,6 +1,6 @@
 """Limits the concurrent calls of a model, and of a key. Calls beyond a model's limit wait in a bounded queue.
 
-The queue is fair between keys: each key has a line of its own, and a free place goes to the keys in turn. A call that
+The queue is fair between keys: each key has a line of its own, and a free slot goes to the keys in turn. A call that
 waits too long, or finds the queue full, is refused with 503 (``docs/spec/reliability.md`` 4.6, D01 to D05).
 """
 
@@ -13,45 +13,45 @@ from gateway.core.errors import Overloaded
 
 
 class CallQueue:
-    """The places of one model."""
+    """The concurrency slots of one model, and the queue for them."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._places = self._size = 0
+        self._slots = self._size = 0
         self._wait = 0.0
         self.running = 0
         self.waiting = 0
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         """Key → the calls that wait, in the order in which the keys have their turn."""
 
-    def limit(self, places: int, wait: float, size: int) -> None:
+    def limit(self, slots: int, wait: float, size: int) -> None:
         """Set the limits. ``wait``: seconds that a call may wait; ``size``: the most calls that wait.
 
         Calls that run or wait already are not refused if the limits become smaller.
         """
-        self._places, self._wait, self._size = places, wait, size
+        self._slots, self._wait, self._size = slots, wait, size
 
     async def enter(self, key: str) -> None:
-        """Take a place, after waiting for one if necessary. The caller has to call ``leave``. Raises ``Overloaded``."""
-        if self.running < self._places and not self.waiting:
+        """Take a slot, after waiting for one if necessary. The caller has to call ``leave``. Raises ``Overloaded``."""
+        if self.running < self._slots and not self.waiting:
             self.running += 1
             return
         if not self._wait or (self.waiting >= self._size and not self._give_way(key)):
             raise self._full()
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(key, deque()).append(place)
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(key, deque()).append(slot)
         self.waiting += 1
         try:
             async with asyncio.timeout(self._wait):
-                await place
+                await slot
         except BaseException as error:
-            if place.done() and not place.cancelled() and place.exception() is None:
-                self.leave()  # the place was given in the same moment
-            elif place in self._lines.get(key, ()):
-                self._lines[key].remove(place)
+            if slot.done() and not slot.cancelled() and slot.exception() is None:
+                self.leave()  # the slot was given in the same moment
+            elif slot in self._lines.get(key, ()):
+                self._lines[key].remove(slot)
                 self.waiting -= 1
             if isinstance(error, TimeoutError):
-                waited = f"the call waited {self._wait:g} s (limits.queue_wait) for a place"
+                waited = f"the call waited {self._wait:g} s (limits.queue_wait) for a slot"
                 raise _refusal("queue_timeout", f"model {self._model} is busy: {waited}; retry later") from None
             raise
 
@@ -60,30 +60,30 @@ class CallQueue:
         longest = max(self._lines.values(), key=len, default=deque())
         if len(longest) <= len(self._lines.get(key, ())) + 1:
             return False
-        place = longest.pop()
+        slot = longest.pop()
         self.waiting -= 1
-        if not place.done():
-            place.set_exception(self._full())
+        if not slot.done():
+            slot.set_exception(self._full())
         return True
 
     def _full(self) -> Overloaded:
-        limit = f"limits.concurrency={self._places}"
+        limit = f"limits.concurrency={self._slots}"
         return _refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
 
     def leave(self) -> None:
-        """Free a place, and give it to the next call that still waits."""
+        """Free a slot, and give it to the next call that still waits."""
         self.running -= 1
         while self._lines:
             key, line = next(iter(self._lines.items()))
             del self._lines[key]
             if not line:
                 continue
-            place = line.popleft()
+            slot = line.popleft()
             self._lines[key] = line  # behind the other keys
             self.waiting -= 1
-            if not place.done():  # a call that is being cancelled has a cancelled place
+            if not slot.done():  # a call that is being cancelled has a cancelled slot
                 self.running += 1
-                place.set_result(None)
+                slot.set_result(None)
                 return
 
 

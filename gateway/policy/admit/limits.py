@@ -29,14 +29,14 @@ class Admission:
         self._limiter = limiter
         self._key = key
         self.queue: CallQueue | None = None
-        """The queue in which the call has a place; None: none."""
+        """The queue in which the call has a slot; None: none."""
         self.charges: list[Charge] = []
         """The charges of tokens, which are estimates."""
         self.headers = NO_HEADERS
         """The ``x-ratelimit-*`` headers."""
 
     def end(self, tokens: int | None) -> None:
-        """Give back the places, and settle the tokens that the call has used; None: the number is not known."""
+        """Give back the slots, and settle the tokens that the call has used; None: the number is not known."""
         if self.queue is not None:
             self.queue.leave()
         if self._key:
@@ -81,7 +81,7 @@ class Limiter:
         return model in self._models or (key is not None and key.name in self._keys)
 
     async def admit(self, key: KeySpec | None, model: ModelSpec, characters: int, max_tokens: int) -> Admission:
-        """Admit a call, or wait for a place.
+        """Admit a call, after waiting for a slot of the model if necessary.
 
         ``characters``: the length of the prompt; ``max_tokens``: the most tokens of the answer. Both estimate the
         tokens of the call. Raises ``RateLimitExceeded`` or ``Overloaded``.
@@ -130,7 +130,7 @@ def _charges(
 
 
 def _refuse(charges: list[Charge], balances: list[Balance], headers: Mapping[str, str]) -> None:
-    """Raise the error of the charge that fits last, if a charge does not fit."""
+    """If a charge does not fit, raise the error of the charge with the longest wait."""
     charge, balance = max(zip(charges, balances, strict=True), key=lambda pair: pair[1].wait)
     if not balance.wait:
         return
@@ -147,7 +147,7 @@ def _refuse(charges: list[Charge], balances: list[Balance], headers: Mapping[str
 
 
 def _headers(charges: list[Charge], balances: list[Balance]) -> Mapping[str, str]:
-    """OpenAI's headers, for the tighter one of two limits of the same kind."""
+    """OpenAI's headers. If key and model both have a limit, they show the one with the smaller remaining share."""
     headers: dict[str, str] = {}
     for what in ("requests", "tokens"):
         pairs = [pair for pair in zip(charges, balances, strict=True) if pair[0].bucket.endswith(what)]

@@ -6,7 +6,8 @@ A message that contains a marker can forge a turn (``docs/spec/reliability.md`` 
 ``text_like``   ``USER:``, ``### Response:``: found at the beginning of a line; after any white space if the template
                 can write the marker inside a line
 
-The markers come from the texts that the template can write. A text-like marker is the line next to a message.
+The markers come from the texts that the template can write. A text-like marker is the template's line directly before
+or after a message.
 """
 
 from __future__ import annotations
@@ -109,9 +110,9 @@ class MarkerSet:
         self._seams = _seams((*self.token_like, *self.text_like), every)
 
     def may_occur(self, texts: Sequence[str]) -> bool:
-        """False: no marker is in these texts of the client, and no marker can come into being at the edge of one.
+        """False: a prompt with these texts of the client has no forged marker.
 
-        This is exact for text without markers. True means that the whole prompt must be searched with ``find``.
+        True: the prompt may have one; search it with ``find``.
         """
         joined = "".join(texts)  # texts without template text between them are searched as one text
         for key, has_marker in self._groups:
@@ -125,7 +126,7 @@ class MarkerSet:
         return any(seam in joined for seam in self._seams)
 
     def has_rare_character(self, texts: Sequence[str]) -> bool:
-        """True if these texts have a character of which each marker has one, such as ``<``."""
+        """True if a text contains the rare character of some marker, such as ``<``."""
         return any(key in text for key, _ in self._groups for text in texts)
 
     def find(self, text: str, kind: Kind) -> Iterator[Hit]:
@@ -140,7 +141,7 @@ class MarkerSet:
             found = self._tokens.search(text, found.start() + 1)
 
     def count(self, text: str) -> int:
-        """A number that changes with each token-like marker in a text."""
+        """The number of token-like markers in a text, only for comparing two prompts."""
         if len(self.token_like) > MAX_SEPARATE:
             return len(self._tokens.findall(text))
         return sum(map(text.count, self.token_like))
@@ -228,9 +229,9 @@ def _key(marker: str) -> str:
 
 
 def _seams(markers: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """The texts of a client with which a text of the template can form a marker.
+    """The beginnings, ends and whole texts of a client that a text of the template completes to a marker.
 
-    ``EDGE`` marks the edges: the end of a text, the beginning of a text, or a whole text between two of the template.
+    ``EDGE`` shows on which side the text of the template follows.
     """
     seams: dict[str, None] = {}
     begins = {text[:size] for text in texts for size in range(1, MAX_LENGTH + 1)}

@@ -1,8 +1,8 @@
 """Keeps the turns of a prompt: finds markers that a client wrote, and applies the policy to them.
 
 The rule works on the segments of a rendered prompt (``docs/spec/reliability.md`` 3.4). Every marker must lie wholly in
-text of the template. A marker that lies in text of the client, or partly, is a forged one. After ``escape`` and
-``strip``, the prompt is searched again, until no forged marker is left.
+text of the template. A marker wholly or partly in text of the client is forged. After ``escape`` and ``strip``, the
+prompt is searched again, until no forged marker is left.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def split_ids(tokenizer: Tokenizer, text: str, breaks: Sequence[int], *, special
 
 
 def splits_exactly(tokenizer: Tokenizer, markers: Sequence[str]) -> bool:
-    """True if a text tokenized in parts has the same characters, and no marker as a token."""
+    """True if tokenizing in parts and decoding gives the same text and no marker token."""
     for marker in markers:
         ids = split_ids(tokenizer, f"a{marker}b", (2,), special=False)
         if tokenizer.detokenize(list(ids)) != f"a{marker}b" or marker in tokenizer.names(ids):

@@ -5,7 +5,10 @@
 ``timeouts``          idle and total time
 ``failover``          the next target after a failure
 ``load_balancer``     the order in which targets are tried
+``circuit_breaker``   avoids a target that fails often
+``health_check``      avoids a target that does not answer its health path
 ``retry``             which failed attempts are repeated
+``retry_budget``      limits the retries of a model to a share of its calls
 ``first_token_gate``  waits for the first content
 ``deadline``          time limit of a task
 """

@@ -34,7 +34,7 @@ LOG = logging.getLogger("gateway.deliver")
 NOT_COUNTED = (UpstreamRateLimited, UpstreamTooLarge, UpstreamIgnoredParameter, DeadlineExceeded)
 """Upstream errors that say nothing about the target's health. A rate limit has its own pause."""
 RECENT = 4
-"""The breaker also opens if half of the latest calls have failed, counting this number times ``failures`` calls."""
+"""The breaker also opens if half of the last ``RECENT * failures`` calls failed."""
 JITTER = 0.2
 """The time for which a breaker is open varies by this share, so that several gateways do not probe together."""
 COOL_DOWN = 1.0
@@ -46,7 +46,7 @@ State = Literal["closed", "open", "half_open"]
 
 
 class CircuitBreaker:
-    """The health of one target, as its calls show it."""
+    """Circuit breaker of one target, updated by the outcome of its calls."""
 
     def __init__(
         self,
@@ -67,7 +67,8 @@ class CircuitBreaker:
         self._observe = observe
         self._clock = clock
         self._rng = rng or random.Random()
-        self._state: State = "closed"
+        self._is_open = False
+        """True: the breaker is open or half open."""
         self._recent: deque[tuple[float, bool]] = deque(maxlen=RECENT * policy.failures)
         """(end, True for a success) of the latest calls; empty after a change of the state."""
         self._failed_in_row = 0
@@ -80,15 +81,15 @@ class CircuitBreaker:
 
     @property
     def state(self) -> State:
-        """The state now."""
-        if self._state == "open" and self._clock() >= self._until:
-            self._state, self._successes, self._probing = "half_open", 0, False
-        return self._state
+        """The state now. An open breaker is half open from the time ``_until`` on."""
+        if not self._is_open:
+            return "closed"
+        return "half_open" if self._clock() >= self._until else "open"
 
     @property
     def is_available(self) -> bool:
         """True: a call should use this target. False: the call should try other targets first."""
-        if self._state == "closed":
+        if not self._is_open:
             return self.reachable and (not self._cool_until or self._clock() >= self._cool_until)
         return self.reachable and self.state == "half_open" and not self._probing
 
@@ -100,7 +101,7 @@ class CircuitBreaker:
     def begin(self) -> bool:
         """Count a call that begins. Returns True if the call probes a half-open breaker."""
         self.in_flight += 1
-        if self._state == "closed" or self.state != "half_open" or self._probing:
+        if not self._is_open or self.state != "half_open" or self._probing:
             return False
         self._probing = True
         return True
@@ -127,12 +128,12 @@ class CircuitBreaker:
 
     def _succeeded(self, probe: bool) -> None:
         self._failed_in_row = 0
-        if self._state == "closed":
+        if not self._is_open:
             self._recent.append((self._clock(), True))
         elif probe:
             self._successes += 1
             if self._successes >= self.policy.successes:
-                self._state = "closed"
+                self._is_open = False
                 LOG.info("target %s is in use again after %d successful calls", self.target, self._successes)
                 self._report()
 
@@ -141,7 +142,7 @@ class CircuitBreaker:
         self._failed_in_row += 1
         if probe:
             self._open(now, f"its probe failed with {error.code}")
-        elif self._state == "closed":
+        elif not self._is_open:
             self._recent.append((now, False))
             if self._has_failed_often(now):
                 often = f"{self._failed_in_row} calls in a row"
@@ -159,19 +160,19 @@ class CircuitBreaker:
 
     def _open(self, now: float, reason: str) -> None:
         seconds = self.policy.open * self._rng.uniform(1 - JITTER, 1 + JITTER)
-        self._state, self._until = "open", now + seconds
-        self._failed_in_row = 0
+        self._is_open, self._until = True, now + seconds
+        self._failed_in_row = self._successes = 0
         self._recent.clear()
         LOG.warning("target %s is avoided for %.1f s: %s", self.target, seconds, reason)
         self._report()
 
     def _report(self) -> None:
-        self._observe(self.target, self._state != "closed" or not self.reachable)
+        self._observe(self.target, self._is_open or not self.reachable)
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerKey:
-    """What makes two targets the same target, also after a reload."""
+    """Identifies a target across reloads."""
 
     model: str
     label: str

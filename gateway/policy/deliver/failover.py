@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -21,16 +22,14 @@ from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.telemetry.attempts import AttemptObserver
 
 
+@dataclass(frozen=True, slots=True)
 class Failover:
     """A backend that tries the replicas of a model until one answers."""
 
-    def __init__(
-        self, balancer: LoadBalancer, retry: RetryPolicy, budget: RetryBudget, observer: AttemptObserver
-    ) -> None:
-        self.balancer = balancer
-        self.retry = retry
-        self.budget = budget
-        self.observer = observer
+    balancer: LoadBalancer
+    retry: RetryPolicy
+    budget: RetryBudget
+    observer: AttemptObserver
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Opens the first replica that answers. Raises the last failure if no replica answers."""

@@ -94,9 +94,10 @@ class Sticky(LeastBusy):
     """Calls of the same session, or with the same beginning of the prompt, start with the same replica.
 
     The replica then has their prefix in its cache. The key of a call is its ``x-session-id``, else its
-    ``prompt_cache_key``, else its ``user``, else the first ``PREFIX`` characters of its prompt: for benchmarks the
-    few-shot examples. Rendezvous hashing: if a replica is added or removed, only its own calls move. A replica with
-    more than its share of the running calls comes later (consistent hashing with bounded loads).
+    ``prompt_cache_key``, else its ``user``, else the first ``PREFIX`` characters of its prompt (in a benchmark these
+    characters are the shared few-shot examples). Rendezvous hashing: if a replica is added or removed, only its own
+    calls move. A replica with more than its share of the running calls comes later (consistent hashing with bounded
+    loads).
     """
 
     def choose(self, exchange: Exchange) -> Order:

@@ -1,7 +1,8 @@
 """Retry budget: limits the retries of a model to a share of its calls (``docs/spec/reliability.md`` 4.1).
 
 When all targets fail, each call would otherwise be sent several times, and the load on the targets would multiply just
-when they cannot serve it. The budget is that of linkerd: a share of the calls of the last seconds, and a few a second.
+when they cannot serve it. As in linkerd, retries are limited to 3 per second plus a share of the calls of the last
+10 seconds.
 """
 
 from __future__ import annotations

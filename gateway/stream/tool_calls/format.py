@@ -134,7 +134,7 @@ def skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, s
 
 
 def skip_brackets(region: Region, quotes: str = '"', depth: int = 0) -> Generator[None, None, None]:
-    """Move past the bracket that closes the first bracket, or to a character that is an error outside strings.
+    """Move past the matching closing bracket. If a character outside a string is not allowed, stop at it.
 
     ``quotes``: the quotes around strings: ``"`` in JSON, ``"`` and ``'`` in Python. ``depth``: open brackets so far.
     """

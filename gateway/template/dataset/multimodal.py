@@ -53,7 +53,7 @@ def _with_parts(item: Any, row: Row, tagged: str, template: DatasetTemplate) -> 
             kind, column = KINDS[tag]
             parts.append(_part(item["prompt_mm"], kind, {column: piece.replace(tag, "")}, row, template))
         elif piece and not template.exact:
-            raise TemplateError(f"a piece of the tagged text has no tag; begin it with {', '.join(KINDS)}")
+            raise TemplateError(f"each part of a multimodal text must begin with one of {', '.join(KINDS)}")
     return {**item, "prompt_mm": parts}
 
 

@@ -23,6 +23,7 @@ from gateway.template.lazyllm.instruction import (
 from gateway.template.lazyllm.request import SlotValues
 from gateway.template.lazyllm.safe_fill import SafeInstruction
 from gateway.template.lazyllm.segments import TOOLS, text_of
+from gateway.template.roles import shown_text
 from gateway.template.spec import PrompterSpec
 
 REST = "the input"
@@ -53,7 +54,7 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
 
 def as_refusal(error: PrompterError) -> InvalidValue:
     """The error that the client gets for a request that LazyLLM refuses too."""
-    shown = ascii(error.message[:MAX_SHOWN])[1:-1]
+    shown = shown_text(error.message, MAX_SHOWN)
     return InvalidValue(f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages")
 
 

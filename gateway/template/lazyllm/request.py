@@ -20,7 +20,7 @@ from gateway.template.lazyllm.assembly import Turn
 from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.json5 import printed_json, printed_result
 from gateway.template.messages import check_open_turn, content_of, unread_fields
-from gateway.template.roles import MAX_SHOWN
+from gateway.template.roles import shown_text
 from gateway.template.spec import PrompterSpec
 from gateway.template.tools import calls_of
 
@@ -101,9 +101,8 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
 def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
     roles = (*SYSTEM_ROLES, "user", "assistant", *(("tool",) if spec.tools else ()))
     if message.role not in roles:
-        shown = ascii(message.role[:MAX_SHOWN])[1:-1]
         raise RoleNotSupported(
-            f'this model\'s template has no role for "{shown}"; it has {", ".join(roles)}',
+            f'this model\'s template has no role for "{shown_text(message.role)}"; it has {", ".join(roles)}',
             param=f"messages[{number}].role",
         )
     calls = calls_of(message, number) if spec.tools else ()

@@ -24,7 +24,7 @@ from gateway.template.stops import prompt_metadata
 
 
 class OpenCompassTemplate:
-    """Renders dialogues with the LM parser."""
+    """Renders a dialogue into one text, with OpenCompass's ``LMParser``."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         self.spec = spec

@@ -42,7 +42,7 @@ class TextOptions(Closed):
 
 
 class ReasoningOptions(Closed):
-    """``reasoning``; the two names of a summary's form have no effect, because engines write no summaries."""
+    """``reasoning``. ``summary`` and ``generate_summary`` have no effect; engines write no summaries."""
 
     effort: str | None = None
     summary: str | None = None
