@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 from gateway.config.sections.tls import tls_context
+from gateway.edge.cancellation import ClientStalled
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http1.state import ConnectionTimeouts
 from gateway.edge.http_request import HttpRequest
@@ -113,8 +114,26 @@ class Served:
     """Set to drain the server."""
 
 
+PART, PARTS = b"x" * 65536, 200
+"""Of the stream ``/stream``: 13 MB, more than the buffers of both sides hold."""
+STALLED: list[int] = []
+"""For each stream that its client did not read: the number of parts that were written."""
+
+
 async def answer(request: HttpRequest) -> None:
-    request.reply(200, b"", b"ok")
+    """Answer ``/stream`` with a long stream, and every other path with ``ok``."""
+    if request.path != "/stream":
+        request.reply(200, b"", b"ok")
+        return
+    request.start(200, b"content-type: application/octet-stream\r\n")
+    for number in range(PARTS):
+        try:
+            await request.write(PART, 1.0)
+        except ClientStalled:
+            STALLED.append(number)
+            request.abort()
+            return
+    request.end()
 
 
 @pytest.fixture
@@ -168,3 +187,19 @@ def test_a_drain_does_not_wait_for_clients_that_ignore_the_end(short: Served) ->
         assert read_reply(link).body == b"ok"
         short.leaving.set()
         assert eventually(lambda: not short.server.connections, 20), "the client has read nothing"
+
+
+def test_a_stream_waits_for_a_slow_client_and_is_cut_if_the_client_reads_nothing(short: Served) -> None:
+    head = b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    STALLED.clear()
+    with connected(short.port) as stalled, connected(short.port) as slow:
+        stalled.sendall(head)
+        slow.sendall(head)
+        size, last = 0, b""
+        while not last.endswith(b"\r\n0\r\n\r\n"):
+            more = slow.recv(65536)
+            assert more, "the client that reads is not cut"
+            size, last = size + more.count(b"x"), last[-10:] + more
+        assert size >= PARTS * len(PART)  # the head has this letter too
+        assert eventually(lambda: len(STALLED) == 1)
+        assert STALLED[0] < PARTS

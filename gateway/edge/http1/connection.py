@@ -32,6 +32,10 @@ MAX_FIELDS = 100
 MAX_QUEUED = 4
 """Pipelined requests that may wait on one connection before reading pauses."""
 
+HIGH_WATER = 64 * 1024
+"""Bytes that wait for a client before it applies back-pressure. The default of TLS connections is 512 KiB, so that a
+slow client would make progress in large steps, and could not be told from a client that reads nothing."""
+
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """The poll event for a connection that the client has closed while bytes are unread. Systems other than Linux report
 only a reset."""
@@ -100,6 +104,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio calls this when the client has connected."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
+        self.transport.set_write_buffer_limits(HIGH_WATER)
         self._parser = httptools.HttpRequestParser(self)
         self._waiting_since = self.state.now
         peer = transport.get_extra_info("peername")
